@@ -15,7 +15,7 @@ group=${GROUP:-streamtopic-$model}
 rule() {
   "$tool" --bootstrap-server "$server" ${admin:+--command-config "$admin"} --add --force "$@" >/dev/null
 }
-documents=$model.documents releases=$model.releases receipts=$model.receipts rejected=$model.rejected
+documents=$model.documents releases=$model.releases ledger=$model.ledger rejected=$model.rejected
 
 # Whoever may write a document may also delete it: a record without a value under its id is a delete.
 for user in ${PRODUCERS:-User:producer}; do
@@ -27,26 +27,27 @@ rule --allow-principal User:ingest --operation Read --operation Write --operatio
 rule --allow-principal User:ingest --operation Read --operation Write --operation Describe --topic "$rejected"
 rule --allow-principal User:ingest --operation Read --operation Describe --group "$group"
 
-# Makes versions from the counts; it publishes nothing by itself. It looks through the documents topic for records that
-# deletions have left there, and writes the deletes of requests that were held until they were due.
-rule --allow-principal User:schedule --operation Read --operation Describe \
-  --topic "$documents" --topic "$releases" --topic "$receipts"
-rule --allow-principal User:schedule --operation Write --topic "$documents"
+# Makes versions from the counts, and publishes them and the ledger. It looks through the documents topic for records
+# that deletions have left there, and writes the deletes of requests that were held until they were due.
+rule --allow-principal User:schedule --operation Read --operation Write --operation Describe \
+  --topic "$documents" --topic "$releases" --topic "$ledger"
+# Before it signs anything, it looks whether the settings of these topics keep every record; without this right it would
+# see no settings, and find nothing wrong with them.
+rule --allow-principal User:schedule --operation DescribeConfigs --topic "$releases" --topic "$ledger"
 
-# Publishes versions and receipts. Before it writes a receipt, it looks whether the settings of the topic keep every
-# record; without this right it would see no settings, and find nothing wrong with them.
-rule --allow-principal User:publish --operation Read --operation Write --operation Describe \
-  --topic "$releases" --topic "$receipts"
-rule --allow-principal User:publish --operation DescribeConfigs --topic "$receipts"
+# Shows versions, the ledger and where records were refused; it cannot read a document, so the operator tries those again.
+rule --allow-principal User:dashboard --operation Read --operation Describe \
+  --topic "$releases" --topic "$ledger" --topic "$rejected"
+rule --allow-principal User:dashboard --operation Describe --topic "$documents"
 
 for user in ${SUBSCRIBERS:-User:subscriber}; do
-  rule --allow-principal "$user" --operation Read --operation Describe --topic "$releases" --topic "$receipts"
+  rule --allow-principal "$user" --operation Read --operation Describe --topic "$releases" --topic "$ledger"
 done
 
 # init, doctor, add, delete, verify, report, rebuild; not a super user: no other topics, no users, no rules.
 rule --allow-principal User:operator --operation Create --operation Describe --operation DescribeConfigs \
   --operation AlterConfigs --operation Alter --operation Read --operation Write \
-  --topic "$documents" --topic "$releases" --topic "$receipts" --topic "$rejected"
+  --topic "$documents" --topic "$releases" --topic "$ledger" --topic "$rejected"
 rule --allow-principal User:operator --operation Read --operation Describe --group "$group"
 
 # Nobody needs a transaction, and an open one would hide the records after it from every reader.

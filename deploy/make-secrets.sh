@@ -2,6 +2,7 @@
 # Make every secret of a deployment, once: keys, certificates for TLS, and a password for each user of Redis and of Kafka.
 #   sh make-secrets.sh [FOLDER] [REDIS_HOST:PORT]
 # MODEL: whose keys the users may touch (default: the model of streamtopic.example.toml). REDIS_VERSION=6: for Redis 6.2.
+# LEDGER: name of the model's ledger, such as example.org/news (default: streamtopic/MODEL); it must end in the model's.
 # CA_FILE: where processes find the authority's certificate (default: /ca.pem). KAFKA_HOSTS: names of Kafka in its
 # certificate (default: kafka). Before the certificates end, after 825 days: `streamtopic keys tls` with the same --server.
 # DASHBOARD_ACTS=1: let the dashboard approve and cancel requests for deletions.
@@ -33,7 +34,7 @@ mkdir -p "$folder"
 # Half a folder would be refused by the next run, and mistaken for a whole one.
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
-${STREAMTOPIC:-streamtopic} keys new --to "$folder" >/dev/null
+${STREAMTOPIC:-streamtopic} keys new --to "$folder" --name "${LEDGER:-streamtopic/$model}" >/dev/null
 ${STREAMTOPIC:-streamtopic} keys tls --to "$folder" --server "kafka=${KAFKA_HOSTS:-kafka},localhost,127.0.0.1" \
   --server "redis=${redis%:*},localhost,127.0.0.1" >/dev/null
 
@@ -42,9 +43,12 @@ if [ "${SUPPRESSION:-0}" = 1 ]; then
 fi
 
 # Passwords at Kafka, for kafka-users.sh.
-for user in producer ingest schedule publish subscriber operator; do
+for user in producer ingest schedule dashboard subscriber operator; do
   od -An -N24 -tx1 /dev/urandom | tr -d ' \n' >"$folder/$user.kafka"
 done
+
+# What a person types to open the dashboard.
+od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$folder/dashboard.token"
 
 # Redis takes neither comments nor continued lines in a file of users.
 awk '/^#/ || /^$/ { next } /^user/ { if (line) print line; line = $0; next } { sub(/^ +/, " "); line = line $0 }
@@ -63,7 +67,7 @@ done >"$folder/redis-users.acl"
 # Redis runs as another user and must read its file, which holds digests of random passwords only.
 chmod 644 "$folder/signing.pub" "$folder/ca.pem" "$folder/redis-users.acl"
 trap - EXIT
-echo "secrets are in $folder: keep a copy of signing.pem, noise.key and receipt.key where the service cannot reach it"
+echo "secrets are in $folder: keep a copy of signing.key, noise.key and receipt.key where the service cannot reach it"
 if [ "${SUPPRESSION:-0}" = 1 ]; then
   echo "keep a copy of suppression.key as well: without it nobody can tell who was suppressed, and ingest does not start"
 fi

@@ -61,8 +61,11 @@ _WAVE = f"0.05 * {_by_job('max', catalogue.DOCUMENTS)}"
 _OWNED = f"({_by_job('sum', catalogue.OWNED)} or 0 * {_by_job('max', catalogue.PARTITIONS)})"
 _NO_LEADER = f"group by (job) ({_JOBS}) unless on (job) {_n(catalogue.LEADER)}"
 # Compared one by one: `or` leaves out a series where another one has the same labels, as in a `run`.
-_CLOCKS = (catalogue.RELEASE, catalogue.LAST_COMMIT, catalogue.STATEMENT)
-_NO_STATEMENT = f"group by (job) ({_JOBS}) unless on (job) max_over_time({_n(catalogue.STATEMENT)}[30m])"
+_CLOCKS = (catalogue.RELEASE, catalogue.LAST_COMMIT, catalogue.ALIVE)
+# By job: a scheduler that stands by since shows when it was the one that wrote.
+_OLD_ALIVE = f"time() - {_by_job('max', catalogue.ALIVE)} > {30 * MINUTE}"
+_NO_ALIVE = f"group by (job) ({_JOBS}) unless on (job) max_over_time({_n(catalogue.ALIVE)}[30m])"
+_LEADS = f"on (job, instance) {_n(catalogue.LEADER)} == 1"
 
 
 ALERTS = (
@@ -119,15 +122,16 @@ ALERTS = (
     Alert("StreamtopicPausedRequests", f'{_n(catalogue.FORGET_PENDING)}{{at="paused"}} > 0', "0m", "critical",
           "The brake paused requests for deletions: somebody must approve or cancel them."),
     Alert("StreamtopicResidue",
-          f'time() - {_n(catalogue.RESIDUE_OLDEST)}{{stage!="snapshots"}} > {3 * DAY}', "1h", "warning",
+          f'time() - {_n(catalogue.RESIDUE_OLDEST)}{{stage!="backups"}} > {3 * DAY}', "1h", "warning",
           "Traces of deleted documents have stayed for three days."),
-    Alert("StreamtopicAttest", f'time() - {_n(catalogue.RESIDUE_OLDEST)}{{stage="snapshots"}} > {30 * DAY}', "1h",
+    Alert("StreamtopicAttest", f'time() - {_n(catalogue.RESIDUE_OLDEST)}{{stage="backups"}} > {30 * DAY}', "1h",
           "warning", "Nobody has attested for a month that old backups are destroyed."),
     Alert("StreamtopicOutbox", f"{_n(catalogue.OUTBOX)} > 0", "10m", "critical",
-          "Versions or receipts are staged, and nobody publishes them."),
-    Alert("StreamtopicStatement",
-          f"time() - {_n(catalogue.STATEMENT)} > {30 * MINUTE} or ({_NO_STATEMENT})", "5m", "critical",
-          "Nobody has signed for half an hour which version is the newest; subscribers will say so."),
+          "Versions are staged, and nobody publishes them."),
+    Alert("StreamtopicAlive", f"{_OLD_ALIVE} or ({_NO_ALIVE})", "5m", "critical",
+          "Nobody has written into the ledger for half an hour which version is the newest; subscribers will say so."),
+    Alert("StreamtopicWitnesses", f"{_n(catalogue.WITNESSES)} == 0 and {_LEADS}", "1h", "warning",
+          "No witness has signed the newest checkpoint of the ledger."),
     Alert("StreamtopicClocks",
           " or ".join(f"{_n(family)} > time() + {MINUTE}" for family in _CLOCKS),
           "0m", "warning", "The clock of a process, or of Redis, is ahead by more than a minute."),
@@ -174,7 +178,7 @@ def logs_page() -> str:
         "",
         "Written by `python docs/monitoring.py` from the list in `streamtopic/monitoring/logs.py`.",
         "",
-        "`ingest`, `schedule`, `publish` and `run` next to Kafka write one line for each event: what they do to",
+        "`ingest`, `schedule` and `run` next to Kafka write one line for each event: what they do to",
         "standard output, and what their parts have to say to standard error. Where that is not a terminal, each",
         "line is one JSON object, as with `--json`:",
         "",
@@ -214,7 +218,7 @@ def alert_rules() -> str:
             f"        labels: {{severity: {alert.severity}}}",
             "        annotations:",
             f"          summary: {json.dumps(alert.summary)}",
-            f"          runbook: {RUNBOOK}#{alert.name.lower()}",
+            f'          runbook: "section {alert.name} of {RUNBOOK}"',
         ]
     return "\n".join(lines) + "\n"
 

@@ -1,12 +1,33 @@
-"""Write docs/cli.md and docs/settings.md from the program itself: `python docs/reference.py`."""
+"""Write docs/cli.md, docs/settings.md and the schema of the chart's values from the program itself.
+
+python docs/reference.py
+"""
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
 from streamtopic.cli import build_parser
 from streamtopic.settings import PREFIX, SECRETS, Settings
+
+CHART = Path(__file__).parents[1] / "deploy" / "helm" / "values.schema.json"
+PARTS = ("ingest", "schedule")
+PLAIN = {"string", "integer", "number", "boolean", "null"}
+CHECKS = {
+    "type",
+    "enum",
+    "pattern",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "minLength",
+    "maxLength",
+}
+NUMBER = r"^[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?$"
 
 
 def cli_reference() -> str:
@@ -61,7 +82,55 @@ def _default(value: object) -> str:
     return "" if value is None or table else f"`{value}`"
 
 
+def chart_schema() -> str:
+    """Return the schema by which Helm checks the values of the chart: settings as the program takes them.
+
+    Secrets are not among the settings: they belong in the Secret of a part.
+    """
+    found = Settings.model_json_schema()["properties"]
+    kinds = {name: schema.get("anyOf", [schema]) for name, schema in found.items()}
+    settings = {name: _value(kind) for name, kind in kinds.items() if not any("writeOnly" in one for one in kind)}
+    # Left out, they are asked for by name, with the remedy.
+    settings["kafka"]["anyOf"].append({"const": ""})
+    # A bare `off` in a file of values is false to YAML.
+    for schema in settings.values():
+        if any("off" in one.get("enum", ()) for one in schema.get("anyOf", ())):
+            schema["anyOf"].append({"const": False})
+    text, number = {"type": "string"}, {"type": "integer", "minimum": 0}
+    anything, listed = {"type": "object"}, {"type": "array"}
+    pod = {"secret": text | {"minLength": 1}, "settings": {"$ref": "#/definitions/settings"}, "resources": anything}
+    part = _closed(pod | {"replicas": number})
+    values = {
+        "image": _closed(dict.fromkeys(("repository", "tag", "digest", "pullPolicy"), text) | {"pullSecrets": listed}),
+        "publicKey": text,
+        "settings": pod["settings"],
+        "parts": _closed(dict.fromkeys(PARTS, part) | {"dashboard": _closed(part["properties"] | {"names": listed})}),
+        "init": _closed(pod),
+        "suppression": {"type": "boolean"},
+        "serviceMonitor": _closed({"enabled": {"type": "boolean"}, "interval": text, "labels": anything}),
+        **dict.fromkeys(("extraVolumes", "extraVolumeMounts", "tolerations"), listed),
+        **dict.fromkeys(("nodeSelector", "affinity", "global"), anything),
+    }
+    definitions = {"settings": _closed(settings)}
+    return json.dumps(_closed(values) | {"definitions": definitions}, indent=1) + "\n"
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _value(kinds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the schema of one setting in a file of values. null: it is not given."""
+    if any(kind.get("type") not in PLAIN for kind in kinds):
+        return {}
+    taken = [{name: kind[name] for name in sorted(kind.keys() & CHECKS)} for kind in kinds]
+    # `helm --set` makes a text of a number with a point or an exponent.
+    taken += [{"type": "string", "pattern": NUMBER} for kind in kinds if kind["type"] == "number"]
+    return {"anyOf": [*taken, {"type": "null"}]}
+
+
 if __name__ == "__main__":
     here = Path(__file__).parent
     (here / "cli.md").write_text(cli_reference(), encoding="utf-8")
     (here / "settings.md").write_text(settings_reference(), encoding="utf-8")
+    CHART.write_text(chart_schema(), encoding="utf-8")

@@ -1,19 +1,33 @@
-"""The options that all functions compiled by numba share."""
+"""The options that all functions compiled by numba share, and a notice for those who wait for the compiler."""
 
 from __future__ import annotations
 
+import logging
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import numba
 import numpy as np
 from llvmlite import ir
+from numba.core.event import Listener, install_listener
 from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-__all__ = ["Whole", "allocating", "fetch_early", "inner", "kernel", "once", "remember_answers", "short"]
+__all__ = [
+    "Whole",
+    "allocating",
+    "compiling_is_said",
+    "fetch_early",
+    "inner",
+    "kernel",
+    "once",
+    "remember_answers",
+    "short",
+]
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -27,6 +41,8 @@ _Numba = Any
 # numba has no types.
 _njit: _Numba = numba.njit
 _Dispatcher: _Numba = CPUDispatcher
+_Listener: _Numba = Listener
+_install: _Numba = install_listener
 
 # Nobody passes a kernel to C as a pointer, and a check of each division would be compiled as well: both are left out,
 # because the first run on a machine waits for everything that is compiled.
@@ -112,6 +128,58 @@ fetch_early: Callable[[Any, Whole], None] = cast("Any", _prefetch)
 
 It reads nothing by itself, so a place behind the end of the array does no harm. numba has no function for it.
 """
+
+
+logger = logging.getLogger("streamtopic")
+
+# So many seconds of compiling pass without a word: a new type of array costs one or two.
+_PATIENCE = 2.0
+
+
+class _Notice(_Listener):  # type: ignore[misc]
+    """Says once in a process that this package is compiled, as soon as that has taken a while."""
+
+    said = False
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._depth = 0
+        self._since = 0.0
+        self._spent = 0.0
+
+    def on_start(self, event: _Numba) -> None:
+        """Note that a function begins to be compiled. One that it calls is compiled on the way."""
+        if self._depth == 0:
+            self._since = self._clock()
+        self._depth += 1
+        self._say(event)
+
+    def on_end(self, event: _Numba) -> None:
+        """Note that it is compiled."""
+        self._say(event)
+        self._depth -= 1
+        if self._depth == 0:
+            self._spent += self._clock() - self._since
+
+    def _say(self, event: _Numba) -> None:
+        own = event.data["dispatcher"].py_func.__module__.startswith("streamtopic.")
+        spent = self._spent + self._clock() - self._since
+        if own and spent > _PATIENCE and not _Notice.said:
+            _Notice.said = True
+            logger.warning(
+                "compiling for this machine: the first run takes up to half a minute longer, later ones do not",
+                extra={"event": "compiling"},
+            )
+
+
+@contextmanager
+def compiling_is_said(clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Log a notice if code is compiled in this block and takes a while. Code that is in numba's cache is silent.
+
+    It is a warning, since Python prints these to a notebook or a terminal where logging was not set up.
+    """
+    with _install("numba:compile", _Notice(clock)):
+        yield
 
 
 def remember_answers() -> None:

@@ -4,6 +4,7 @@
     ├── UsageError                     2   wrong arguments or input
     │   └── SettingsError              2
     ├── ComponentUnreachable           3   Redis, Kafka or a file store cannot be reached
+    │   └── ComponentFull              3   its memory or disk is full
     ├── InvalidEvent                   1   a record that is not a valid event (reason code in `.reason`)
     ├── CountsError                    1
     │   ├── NegativeCounts             1   a document was subtracted that was never counted
@@ -12,7 +13,7 @@
     │   ├── StateMismatch              1   made with another partition count, weighting, schema or key
     │   │   ├── StateMissing           1   nothing has been counted into this Redis yet
     │   │   └── TakenOver              1   another process writes this partition now
-    │   └── StateCorrupt               1   a segment or record fails its checksum
+    │   └── StateCorrupt               1   something in Redis is damaged or lost
     ├── CannotLearn                    1   no model can be made of these counts (`.reason`)
     ├── UnreliableArithmetic           1   this machine's floating point is not IEEE 754's
     ├── InvalidRelease                 1   signature, digest or order of a release is wrong
@@ -26,6 +27,7 @@ Errors from other packages are mapped to these where they enter: `state` for Red
 __all__ = [
     "CannotLearn",
     "CheckFailed",
+    "ComponentFull",
     "ComponentUnreachable",
     "CountsError",
     "CountsOverflow",
@@ -66,6 +68,10 @@ class ComponentUnreachable(StreamtopicError):
     """A server or store that the program needs does not answer."""
 
     exit_status = 3
+
+
+class ComponentFull(ComponentUnreachable):
+    """A server that answers has no room for a write: its memory or its disk is full."""
 
 
 class InvalidEvent(StreamtopicError):

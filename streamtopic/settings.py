@@ -24,7 +24,6 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from streamtopic import formats
 from streamtopic.errors import SettingsError
 from streamtopic.words.text import tokenize
 
@@ -61,11 +60,10 @@ PATHS = (
     "receipt_key",
     "suppression_key",
     "public_key",
+    "witnesses",
     "kafka_ssl_cafile",
     "kafka_ssl_certfile",
     "kafka_ssl_keyfile",
-    "gateway_certificate",
-    "gateway_key",
 )
 
 
@@ -152,13 +150,6 @@ Tasks = Annotated[dict[TaskName, TaskSettings], NoDecode, BeforeValidator(_decod
 Guided = Annotated[dict[TaskName, Seeds], NoDecode, BeforeValidator(_decoded)]
 
 
-def _known_form(number: int) -> int:
-    """Return the number of a form of settings. Raises ValueError for one that this program does not read."""
-    if number not in formats.SETTINGS.read:
-        raise ValueError(formats.refusal(formats.SETTINGS, number))
-    return number
-
-
 # A path is kept beside the limits of records, whose text has commas between its parts.
 FieldPath = Annotated[str, Field(pattern=r"^[^\s,=]{1,256}$")]
 
@@ -176,13 +167,8 @@ class InputSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    format: Literal["streamtopic", "json", "debezium", "cloudevents", "confluent-json", "confluent-avro"] = Field(
+    format: Literal["streamtopic", "json", "debezium", "cloudevents"] = Field(
         "streamtopic", description="Format of the records; `streamtopic` is the service's own."
-    )
-    key: str = Field(
-        "",
-        pattern=r"^[^\s,=]{0,256}$",
-        description="Empty: the key is the id. Else the path of the id in a structured key; `*`: its only field.",
     )
     text: Annotated[tuple[Annotated[str, Field(pattern=r"^[^\s,=]{0,256}$")], ...], BeforeValidator(_listed)] = Field(
         ("text",), min_length=1, max_length=16, description="Path of the text, or several; empty: the whole value."
@@ -195,10 +181,6 @@ class InputSettings(BaseModel):
 
 
 NO_INPUT = InputSettings.model_validate({})
-PLAIN_KEYS = (
-    "let the connector write the id alone as the key (ExtractField$Key, StringConverter), and take `input.key` away"
-)
-"""What to do where keys in many forms would spread over several partitions."""
 """The service's own format."""
 
 Input = Annotated[InputSettings, NoDecode, BeforeValidator(_decoded)]
@@ -217,11 +199,6 @@ class Settings(BaseSettings):
         # Kafka allows letters, digits and these signs in the names of topics, up to 249 characters.
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$",
         description="Name of the model; part of topic names and of keys in Redis.",
-    )
-    settings_format: Annotated[int, AfterValidator(_known_form)] = Field(
-        formats.SETTINGS.written,
-        description="Number of the form of these settings: a program that does not know it says so, and does not take "
-        "one setting for another. Leave it out for the first form.",
     )
     dir: UserPath | None = Field(None, description="Directory of an embedded instance: event log, Redis data, keys.")
     redis_url: SecretStr | None = Field(
@@ -274,34 +251,6 @@ class Settings(BaseSettings):
         description="Secret of 16 characters or more that opens the pages of `streamtopic dashboard`, and guards what "
         "can be done there. Unset: this machine reads without it, and no other may.",
     )
-    gateway_token: SecretStr | None = Field(
-        None,
-        min_length=16,
-        description="Secret of 16 characters or more that `streamtopic gateway` wants as `Authorization: Bearer`. "
-        "Unset: this machine asks without it, and no other may.",
-    )
-    gateway_domain: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$",
-        description="Domain of the gateway, one of the names of its certificate.",
-    )
-    gateway_certificate: UserPath | None = Field(
-        None, description="Certificate (PEM) by which requesters verify the gateway's answers."
-    )
-    gateway_key: UserPath | None = Field(None, description="Private key (PEM, RSA or elliptic curve) of it.")
-    gateway_controller: str = Field(
-        "controller", min_length=1, max_length=256, description="`controller_id` that the gateway calls its requester."
-    )
-    gateway_identities: str = Field(
-        "controller_customer_id=document",
-        pattern=r"^[A-Za-z0-9_.-]+=(document|subject)(,[A-Za-z0-9_.-]+=(document|subject))*$",
-        description="What the identities of requests are, `TYPE=subject,TYPE=document`: the `identity_value` of this "
-        "`identity_type` is a subject, or the id of a document.",
-    )
-    gateway_private_callbacks: bool = Field(
-        False,  # noqa: FBT003  pydantic takes the default by position
-        description="Whether the gateway may call back private addresses, and this machine without TLS.",
-    )
     hold_seconds: float = Field(
         0.0,
         ge=0,
@@ -328,17 +277,11 @@ class Settings(BaseSettings):
     statement_every: float = Field(
         600.0,
         ge=1,
-        description="Seconds between signed statements of which version is the newest; by them subscribers notice "
-        "versions that somebody withholds.",
+        description="Seconds between the entries of the ledger that say which version is the newest; by them "
+        "subscribers notice versions that somebody withholds.",
     )
     max_compaction_lag: float = Field(
         86_400.0, gt=0, description="Seconds after which a deleted document's text has left the log, on Kafka."
-    )
-    min_compaction_lag: float = Field(
-        43_200.0,
-        ge=0,
-        description="Seconds for which a deleted document stays in the log, so that `streamtopic deletions undo` can "
-        "bring it back; at most half of `max_compaction_lag` is used.",
     )
     delete_retention: float = Field(
         30 * 86_400.0,
@@ -348,8 +291,8 @@ class Settings(BaseSettings):
     residue_max_age: float = Field(
         86_400.0,
         ge=0,
-        description="Seconds until traces of a deletion are cleared: then segments are merged. The log is examined, "
-        "and Redis's append-only file written anew, at most four times in that time.",
+        description="Seconds until traces of a deletion are cleared: the changes that hold the document leave Redis in "
+        "half of it. The log is examined, and Redis's append-only file written anew, at most four times in that time.",
     )
     backups_kept: float | None = Field(
         None,
@@ -500,19 +443,11 @@ class Settings(BaseSettings):
     )
     input: Input = Field(
         NO_INPUT,
-        description="Records of other programs, a table `[input]`: `format`, `key`, `text`, `labels`, `time`, "
-        "`time_unit`, `operation`, `subject` (docs/records.md); fixed when a model is created; as JSON in variables "
-        "and `--set`.",
+        description="Records of other programs, a table `[input]`: `format`, `text`, `labels`, `time`, `time_unit`, "
+        "`operation`, `subject` (docs/records.md); fixed when a model is created; as JSON in variables and `--set`.",
     )
-    registry_url: str | None = Field(
-        None,
-        pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$",
-        description="Schema registry of records in Avro, `https://host:8081`.",
-    )
-    registry_username: str | None = Field(None, description="User at the schema registry.")
-    registry_password: SecretStr | None = Field(None, description="Password at the schema registry.")
     signing_key: UserPath | None = Field(
-        None, description="Ed25519 private key (PEM); by default `keys/signing.pem` in `dir`."
+        None, description="Ed25519 private key that signs the ledger; by default `keys/signing.key` in `dir`."
     )
     noise_key: UserPath | None = Field(
         None, description="Secret from which noise is drawn; by default `keys/noise.key` in `dir`."
@@ -535,8 +470,17 @@ class Settings(BaseSettings):
     )
     public_key: UserPath | None = Field(
         None,
-        description="Public key that verifies releases and receipts, or the root key that signs the list of such keys; "
-        "by default the public half of the signing key.",
+        description="Public key that verifies the ledger, or the root key that signs the list of such keys; by default "
+        "the public half of the signing key.",
+    )
+    witnesses: UserPath | None = Field(
+        None,
+        description="File of witnesses who also sign the checkpoints of the ledger, in the form of C2SP's tlog-policy; "
+        "by default no witness is asked.",
+    )
+    require_witnesses: bool = Field(
+        False,  # noqa: FBT003 -- pydantic's signature
+        description="Whether versions and receipts wait until as many witnesses have signed as `witnesses` asks for.",
     )
 
     @classmethod
@@ -562,13 +506,6 @@ class Settings(BaseSettings):
         return 1 if self.learner == "paper" else 256
 
 
-WITHDRAWN = {
-    "max_partition_words": "it made the counting of a document depend on the other documents; limits on single records "
-    "took its place (docs/decisions/0029): remove it, and run `streamtopic rebuild` if it refused documents",
-}
-"""Settings of earlier versions, by name: why each is gone, and the remedy."""
-
-
 def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) -> Settings:
     """Return the settings from all sources.
 
@@ -585,18 +522,8 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
         # A folder without a file is fine, while a file that somebody names must exist.
         config = own if own.is_file() else None
     file_values = _read(config) if config is not None else {}
-    number = file_values.get("settings_format", formats.SETTINGS.written)
-    # Before names are looked at: a file of a newer form may have settings that this program does not know.
-    if number not in formats.SETTINGS.read:
-        refusal = formats.refusal(formats.SETTINGS, number, name=f"the settings file {config}")
-        raise SettingsError(refusal)
     _refuse_unknown(file_values, str(config))
     _refuse_unknown(given, "--set")
-    # pydantic-settings never looks at variables of other names, so this is the only place to refuse them.
-    for name in WITHDRAWN:
-        variable = PREFIX + name.upper()
-        if os.environ.get(variable):
-            _refuse_unknown({name: ""}, f"variable {variable}")
 
     secrets = os.environ.get(SECRETS)
     if secrets and not Path(secrets).is_dir():
@@ -688,8 +615,6 @@ def _read(path: Path) -> dict[str, Any]:
 def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
     """Raise SettingsError for a name that is not a setting; where: the source of the values, for a person."""
     for name in values:
-        if name in WITHDRAWN:
-            raise SettingsError(f"setting `{name}` in {where} was withdrawn: {WITHDRAWN[name]}")
         if name not in Settings.model_fields:
             close = difflib.get_close_matches(name, Settings.model_fields, n=1)
             remedy = f"did you mean `{close[0]}`?" if close else "docs/settings.md lists all settings"
@@ -701,9 +626,6 @@ _FORMS = {
     "model": "1 to 100 letters, digits, `_` and `-`, with a letter or a digit first",
     "kafka": "host:port, or several with commas: `kafka-1:9092,kafka-2:9092`",
     "metrics_address": "a port, or host:port: `9464` or `0.0.0.0:9464`",
-    "gateway_domain": "a domain without a port: `privacy.example.com`",
-    "gateway_identities": "TYPE=subject or TYPE=document, several with commas: `email=subject,order=document`",
-    "registry_url": "an address without user and password: `https://host:8081`",
 }
 # The paths of `input` all have one form.
 _PATH = "1 to 256 characters without blanks, commas and `=`: `after.text`"
@@ -749,6 +671,8 @@ def refuse_conflicts(settings: Settings) -> None:
         )
     if settings.guarantee == "theorem":
         _refuse_unproved(settings)
+    if settings.require_witnesses and settings.witnesses is None:
+        raise SettingsError("setting `require_witnesses` needs `witnesses`: name the file of the witnesses")
     _refuse_input(settings)
 
 
@@ -759,19 +683,6 @@ def _refuse_input(settings: Settings) -> None:
         raise SettingsError(
             "setting `input` maps fields, but its `format` is streamtopic, whose fields are fixed: set `input.format`"
         )
-    if found.key and settings.partitions > 1:
-        raise SettingsError(
-            f"setting `input.key` reads ids out of structured keys, and `partitions` is {settings.partitions}: two "
-            "keys of one document may belong to two partitions, where a delete would miss its add; set partitions = 1; "
-            f"or {PLAIN_KEYS}"
-        )
-    if found.format == "confluent-avro" and settings.registry_url is None:
-        raise SettingsError(
-            "setting `input.format` is confluent-avro, but `registry_url` is not set: give the address of the registry "
-            "that has the schemas"
-        )
-    if settings.registry_password is not None and settings.registry_username is None:
-        raise SettingsError("setting `registry_password` is set without `registry_username`: set both")
 
 
 def _refuse_unproved(settings: Settings) -> None:

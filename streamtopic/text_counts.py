@@ -79,26 +79,33 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         del y
         if not hasattr(self, "words_"):
             return self.fit(texts)
+        words = self.words_
         # A copy, so that an error in the middle of the texts changes nothing.
-        lexicon = self._table().copy()
+        lexicon = self._table(words).copy()
         for _ in _counted(text_chunks(texts), lexicon):
             pass
-        new = sorted(lexicon.words(len(self.words_)))
+        new = sorted(lexicon.words(len(words)))
         # New words have entries in the order in which they came, and get columns in that of words.
-        self._table().number(new)
-        self.words_ = (*self.words_, *map(_text, new))
+        # In a copy again, since other threads may be reading the table.
+        table = self._table(words).copy()
+        table.number(new)
+        grown = (*words, *map(_text, new))
+        self._tabled = grown, table
+        self.words_ = grown
         return self
 
     def transform(self, texts: Iterable[str]) -> TextMatrix:
         """Return word counts of texts, (texts, words). A word without a column adds to the length of its text only."""
         check_is_fitted(self, "words_")
-        known = len(self.words_)
+        # Read once, since another thread may be adding words.
+        words = self.words_
+        known = len(words)
         places = np.arange(known, dtype=np.int32)
         # A copy, since words of these texts must not get columns.
-        lexicon = self._table().copy()
+        lexicon = self._table(words).copy()
         counted = _counted(text_chunks(texts), lexicon)
         parts = [_placed(part, places, known) for part in counted]
-        return _matrix(self.words_, parts)
+        return _matrix(words, parts)
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Return the word of each column."""
@@ -117,23 +124,26 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         order = sorted(range(len(words)), key=words.__getitem__)
         places = np.empty(len(words), np.int32)
         places[order] = np.arange(len(words), dtype=np.int32)
-        self.words_ = tuple(_text(words[k]) for k in order)
-        # The table of an earlier fit has other words.
-        self.__dict__.pop("_lexicon", None)
+        own = tuple(_text(words[k]) for k in order)
         parts = [_placed(part, places, len(words)) for part in counted]
-        return _matrix(self.words_, parts)
+        self.words_ = own
+        return _matrix(own, parts)
 
-    def _table(self) -> Lexicon:
-        """Return the table in which a word's entry is its column."""
-        if not hasattr(self, "_lexicon"):
-            self._lexicon = Lexicon(secrets.token_hex(16))
-            self._lexicon.number(_encoded(self.words_))
-        return self._lexicon
+    def _table(self, words: tuple[str, ...]) -> Lexicon:
+        """Return the table in which each of these words has the entry of its column. Later words may follow them."""
+        # Kept with its words, since a table of other words would count them into wrong columns.
+        known, lexicon = getattr(self, "_tabled", (None, None))
+        if known is not words or lexicon is None:
+            lexicon = Lexicon(secrets.token_hex(16))
+            lexicon.number(_encoded(words))
+            self._tabled = words, lexicon
+        found: Lexicon = lexicon
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         # It follows from the words, and has a lock, which cannot be pickled.
-        state.pop("_lexicon", None)
+        state.pop("_tabled", None)
         return state
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401  scikit-learn's own type

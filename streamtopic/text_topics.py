@@ -1,21 +1,17 @@
 """TextTopics: AnchorTopics over texts, with the words that TextCounts finds in them."""
 
-from collections import Counter
 from collections.abc import Iterable
 from copy import copy
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
-
-from sklearn.utils.validation import check_is_fitted
 
 from streamtopic.counts.arrays import Float
 from streamtopic.errors import UsageError
 from streamtopic.text_counts import TextCounts, text_chunks
 from streamtopic.topics.estimator import AnchorTopics
 from streamtopic.topics.over_time import FLOOR, TopicSlices, Unit
-from streamtopic.topics.phrases import TOP_WORDS, Pair, Phrase, PhraseFinder, choose_phrases
-from streamtopic.words.text import spaced, tokenize
 
 __all__ = ["TextTopics"]
 
@@ -43,18 +39,25 @@ class TextTopics(AnchorTopics):
     vectoriser_ : the TextCounts whose columns the model has.
     """
 
-    vectoriser_: TextCounts
+    @property
+    def vectoriser_(self) -> TextCounts:
+        """The TextCounts whose columns the model has."""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError("this TextTopics has no words: fit it first")
+        found: TextCounts = self._model.vectoriser
+        return found
 
     def fit(self, X: Iterable[str], y: object = None) -> Self:
         """Learn from texts and forget those of an earlier fit.
 
         X: strings.
-        Raises ValueError where an item is not a text, named by its row and type, or where the texts make no model.
+        Raises ValueError where an item is not a text, named by its row and type, or where the texts make no model. An
+        earlier model then stays as it was.
         """
         del y
         counts = TextCounts()
-        super().fit(counts.fit_transform(X))
-        self.vectoriser_ = counts
+        learned = self._learned(counts.fit_transform(X))
+        self._model = replace(learned, vectoriser=counts)
         return self
 
     def fit_transform(self, X: Iterable[str], y: object = None, **more: Any) -> Float:  # noqa: ANN401  scikit-learn's
@@ -72,13 +75,13 @@ class TextTopics(AnchorTopics):
         Raises ValueError as `fit`. The model and its words then stay as they were.
         """
         del y
-        if not hasattr(self, "vectoriser_"):
+        if not self.__sklearn_is_fitted__():
             return self.fit(X)
+        model = self._model
         texts = list(chain.from_iterable(text_chunks(X)))
         # A copy, because words of texts that are refused must not stay.
-        grown = copy(self.vectoriser_).partial_fit(texts)
-        super().partial_fit(grown.transform(texts))
-        self.vectoriser_ = grown
+        grown = copy(model.vectoriser).partial_fit(texts)
+        self._model = replace(self._with(model, grown.transform(texts)), vectoriser=grown)
         return self
 
     def unlearn(self, X: Iterable[str]) -> Self:
@@ -88,14 +91,15 @@ class TextTopics(AnchorTopics):
         Raises ValueError where not all of them are in the model, or where the texts left cannot make n_topics topics.
         The model then stays as it was.
         """
-        check_is_fitted(self, "vectoriser_")
-        return super().unlearn(self.vectoriser_.transform(X))
+        model = self._now()
+        left = self._without(model, model.vectoriser.transform(X))
+        self._model = replace(left, vectoriser=model.vectoriser)
+        return self
 
     def transform(self, X: Iterable[str]) -> Float:
         """Return topic proportions of texts, (texts, n_topics). Rows sum to 1. Raises ValueError as `fit`."""
-        check_is_fitted(self, "vectoriser_")
-        found: Float = super().transform(self.vectoriser_.transform(X))
-        return found
+        model = self._now()
+        return self._proportions(model, model.vectoriser.transform(X))
 
     def topics_over(
         self,
@@ -111,31 +115,9 @@ class TextTopics(AnchorTopics):
 
         X: texts, those of the model or others.
         """
-        check_is_fitted(self, "vectoriser_")
-        counted = self.vectoriser_.transform(X)
-        return super().topics_over(counted, times=times, classes=classes, unit=unit, floor=floor, top=top)
-
-    def phrases(self, X: Iterable[str], *, floor: int = FLOOR, top: int = 5) -> tuple[tuple[Phrase, ...], ...]:
-        """Return phrases of each topic, (n_topics,): two of its top words that stand side by side in texts.
-
-        X: texts, those of the model or others. The model has no order of words, so texts are given again.
-        floor: the fewest texts of a phrase that is shown.
-        top: the most phrases of a topic.
-
-        The numbers are counted from these texts alone. Leave forgotten texts out, and no number knows them. See
-        `streamtopic.topics.phrases.choose_phrases` for the choice. Raises ValueError where an item is not a text.
-        """
-        shown = self.topics(top=TOP_WORDS)
-        topics = [spaced(words) for words in shown]
-        finder = PhraseFinder(topics)
-        pairs = Counter[Pair]()
-        frequency = Counter[str]()
-        for texts in text_chunks(X):
-            for text in texts:
-                words = tokenize(text)
-                pairs.update(finder.pairs(words))
-                frequency.update(finder.words.intersection(words))
-        return choose_phrases(topics, pairs, frequency, floor=floor, top=top)
+        model = self._now()
+        counted = model.vectoriser.transform(X)
+        return self._slices(model, counted, times=times, classes=classes, unit=unit, floor=floor, top=top)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -145,10 +127,11 @@ class TextTopics(AnchorTopics):
         Raises UsageError where the file does not hold a whole model, or the columns of the model are not words.
         """
         model = super().load(path)
-        words = model._columns.names  # noqa: SLF001  the class's own attribute
+        fitted = model._now()  # noqa: SLF001  the class's own method
+        words = fitted.columns.names
         if not words:
             raise UsageError(f"{path} holds a model of counts without words: read it with AnchorTopics.load")
-        model.vectoriser_ = TextCounts.of_words(words)
+        model._model = replace(fitted, vectoriser=TextCounts.of_words(words))  # noqa: SLF001  the class's own attribute
         return model
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401  scikit-learn's own type

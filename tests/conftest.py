@@ -1,14 +1,23 @@
 """What all tests share."""
 
+import gc
 import os
+import re
 from functools import cache
+from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# On a busy machine an example takes any time: a test fails for what it finds, not for the clock.
-settings.register_profile("any time", deadline=None)
-settings.load_profile("any time")
+# On a busy machine an example takes any time: a test fails for what it finds, not for the clock. Examples are the same
+# in each run, so that chance makes no run red; `--hypothesis-profile=search` draws others.
+TIMELESS = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+}
+settings.register_profile("search", **TIMELESS)
+settings.register_profile("same", derandomize=True, **TIMELESS)
+settings.load_profile("same")
 
 # Tests start the program that they import, the installed one. A copy in the current folder would be compiled anew.
 os.environ["PYTHONSAFEPATH"] = "1"
@@ -17,6 +26,8 @@ os.environ["PYTHONSAFEPATH"] = "1"
 MOST_WORKERS = 4
 # A broker with the users of deploy/ takes more than half a minute to set up.
 DEPLOYED_BROKER = "deployed_kafka"
+# Names a file of patterns, one a line: a test that is skipped for another reason fails the whole run.
+MAY_BE_SKIPPED = "MAY_BE_SKIPPED"
 
 
 def pytest_configure(config):
@@ -67,6 +78,49 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path not in slow)
 
 
+def _why_skipped(config):
+    """Return the reason of each test or file that was skipped, from all workers."""
+    reports = config.pluginmanager.get_plugin("terminalreporter").stats.get("skipped", ())
+    return [report.longrepr[2].removeprefix("Skipped: ") for report in reports]
+
+
+def _forbidden(reasons):
+    """Return the reasons that the file of CI does not name; none if there is no such file."""
+    if MAY_BE_SKIPPED not in os.environ:
+        return []
+    allowed = Path(os.environ[MAY_BE_SKIPPED]).read_text("utf-8").splitlines()
+    return sorted({reason for reason in reasons if not any(re.match(pattern, reason) for pattern in allowed)})
+
+
+def pytest_sessionfinish(session):
+    """Fail a run in CI that has left out tests."""
+    is_worker = hasattr(session.config, "workerinput")
+    if not is_worker and session.exitstatus == pytest.ExitCode.OK and _forbidden(_why_skipped(session.config)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter, config):
+    """Say at the end, in one line, what was left out because this machine lacks a program, a package or a file."""
+    yield
+    reasons = _why_skipped(config)
+    for reason in _forbidden(reasons):
+        terminalreporter.write_line(f"skipped, which CI does not allow: {reason}", red=True)
+    lacking = {}
+    for what, tool in (found.groups() for reason in reasons if (found := re.match(r"(.+): needs (.+)", reason))):
+        lacking.setdefault(what, set()).add(tool)
+    if lacking:
+        parts = [f"{what} ({', '.join(sorted(tools))})" for what, tools in sorted(lacking.items())]
+        terminalreporter.write_line(f"left out: {', '.join(parts)}; `.ci/run` installs what they need")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_left_open():
+    """Collect garbage after each file: what a test left open fails here, and not in a file that chance chooses."""
+    yield
+    gc.collect()
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_of_the_user(monkeypatch):
     """No test sees settings of whoever runs it."""
@@ -94,10 +148,7 @@ def connection(redis_server):
 
 @pytest.fixture(scope="session")
 def kafka_server():
-    """One Kafka broker for all tests of a session; each test uses topics of its own.
-
-    Where no broker can be had, its tests are skipped, except where CI says that nothing may be.
-    """
+    """One Kafka broker for all tests of a session; each test uses topics of its own."""
     from streamtopic.errors import ComponentUnreachable
     from streamtopic.local import LocalKafka
 
@@ -105,23 +156,21 @@ def kafka_server():
     try:
         server.start()
     except ComponentUnreachable as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
+        pytest.skip(f"Kafka: needs a broker; {error}")
     with server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def payloads():
-    """Return a function: payload bytes of each version that a service has in its releases topic."""
-    from streamtopic.signed import Assembled, Assembler, unseal
+    """Return a function: the bytes of each version that a service has sent to its releases topic."""
+    from streamtopic.signed import Assembler, Removed
 
     def read(service):
         assembler, found, topic = Assembler(), {}, service.names.releases
         for record in service.log.read(topic, 0, service.log.begin(topic, 0), 10_000):
-            if isinstance(whole := assembler.take(record), Assembled):
-                found[whole.version] = unseal("release", whole.data, service.public_key)["payload"]
+            if not isinstance(news := assembler.take(record), Removed):
+                found |= {whole.version: whole.data for whole in news}
         return found
 
     return read

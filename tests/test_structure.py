@@ -14,6 +14,7 @@ import pytest
 import streamtopic
 
 ROOT = Path(streamtopic.__file__).parent
+TESTS = Path(__file__).parent
 PACKAGE = "streamtopic"
 
 # What a part may import of this package, beside itself and `errors`.
@@ -25,25 +26,22 @@ ALLOWED = {
     "monitoring": {"security"},
     "console": {"security"},
     "words": {"compiled"},
-    "settings": {"formats", "words"},
+    "settings": {"words"},
     "counts": {"compiled"},
     "topics": {"compiled", "counts"},
     "text_counts": {"counts", "words"},
     "text_topics": {"counts", "text_counts", "topics", "words"},
-    "mlflow": {"signed", "text_topics", "topics"},
     "privacy": {"counts", "topics"},
     "paper": {"counts", "topics", "privacy"},
     "audit": {"counts", "topics", "privacy", "paper"},
     "streams": {"security"},
     "documents": {"monitoring", "streams", "words"},
-    "sources": {"documents", "streams"},
     "state": {"compiled", "counts", "documents", "formats", "security", "words"},
     "local": {"security"},
-    "signed": {"formats", "security", "streams", "topics", "words"},
+    "signed": {"security", "streams", "topics", "words"},
     "client": {"documents", "monitoring", "signed", "streams", "topics", "words"},
     "report": {"formats", "service", "signed", "topics"},
     "dashboard": {"client", "console", "monitoring", "report", "security", "service", "settings", "signed", "state"},
-    "gateway": {"dashboard", "monitoring", "security", "service", "state"},
 }
 # Many rooms read these forms, so a line for the whole room would let in too much.
 ALONE = ("documents.deletes", "documents.subjects", "documents.suppression", "documents.corpus", "monitoring.tracing")
@@ -66,16 +64,20 @@ def _modules():
 MODULES = dict(_modules())
 
 
-@cache
 def _imports(module):
+    return _imported(MODULES[module])
+
+
+@cache
+def _imported(path):
     """Modules named by import statements, wherever they stand: also inside functions and for type checkers alone."""
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module} imports relatively"
+            assert node.level == 0, f"{path} imports relatively"
             found.add(node.module)
             found |= {f"{node.module}.{a.name}" for a in node.names if f"{node.module}.{a.name}" in MODULES}
     return found
@@ -105,10 +107,9 @@ def test_a_module_that_stands_alone_imports_nothing(module):
 # Rooms whose first page is a map of their modules. Others list public names, which test_surface.py holds.
 MAPPED = [
     "audit",
+    "campaign",
     "dashboard",
     "documents",
-    "gateway",
-    "lab/faults",
     "monitoring",
     "paper",
     "report",
@@ -121,7 +122,6 @@ MAPPED = [
     "service/requests",
     "service/schedule",
     "service/upkeep",
-    "sources",
     "state",
     "words",
 ]
@@ -130,8 +130,9 @@ MAPPED = [
 @pytest.mark.parametrize("room", MAPPED)
 def test_the_map_of_a_room_names_each_of_its_files_and_no_other(room):
     """A stranger who reads the first page of a room knows what each of its files is for."""
-    told = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text(encoding="utf-8")))
-    files = {path.stem for path in (ROOT / room).glob("*.py")} - {"__init__"}
+    folder = TESTS / room if room == "campaign" else ROOT / room
+    told = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
     listed = set(re.findall(r"^ *([a-z][a-z0-9_]*)  +\S", told, re.MULTILINE))
     assert listed <= files
     assert files <= set(re.findall(r"\w+", told))
@@ -142,19 +143,23 @@ def _users(folder):
     return {_part(m) for m in MODULES if any(name.startswith(f"{folder}.") for name in _imports(m))}
 
 
-def test_nothing_that_serves_imports_the_lab():
-    """What does harm on purpose is loaded by no part that serves; what judges shares no code with what counts."""
-    assert _users(f"{PACKAGE}.lab") <= {"lab", "commands"}
-    judges = {f"{PACKAGE}.lab.faults.oracle", f"{PACKAGE}.lab.faults.reading"}
-    names = {name for m in judges for name in _imports(m) if name.startswith(f"{PACKAGE}.")}
-    assert all(name.startswith((f"{PACKAGE}.lab", f"{PACKAGE}.errors")) for name in names)
-    harm = {name for m in MODULES if m.startswith(f"{PACKAGE}.lab.faults.") for name in _imports(m) if PACKAGE in name}
-    assert {_part(name) for name in harm} <= {"", "client", "errors", "lab", "local", "signed", "state", "streams"}
+def test_nothing_that_serves_imports_benchmarks():
+    """What measures is loaded by no part that serves."""
+    assert _users(f"{PACKAGE}.bench") <= {"bench", "commands"}
+
+
+def test_what_judges_shares_no_code_with_what_counts():
+    """The oracle of the campaign of faults has nothing of the program but its errors, and the rest of it no service."""
+    campaign = {path.stem: _imported(path) for path in (TESTS / "campaign").glob("*.py")}
+    judges = {name for module in ("oracle", "reading") for name in campaign[module] if name.startswith(PACKAGE)}
+    assert all(name.startswith(f"{PACKAGE}.errors") for name in judges)
+    used = {name for names in campaign.values() for name in names if name.startswith(f"{PACKAGE}.")}
+    assert {_part(name) for name in used} <= {"client", "errors", "local", "signed", "state", "streams"}
 
 
 def test_nothing_below_the_service_imports_it():
-    """Only the service, its pages, the commands and the lab know the service."""
-    assert _users(f"{PACKAGE}.service") <= {"service", "report", "commands", "lab", "dashboard", "gateway"}
+    """Only the service, its pages, the commands and benchmarks know the service."""
+    assert _users(f"{PACKAGE}.service") <= {"service", "report", "commands", "bench", "dashboard"}
 
 
 def test_the_main_flow_never_enters_the_wing_of_the_paper():
@@ -251,6 +256,5 @@ def test_a_subscriber_loads_neither_the_learner_nor_the_service():
 
 def test_every_folder_of_tests_is_collected():
     """A test file whose name pytest does not look for would never run."""
-    tests = Path(__file__).parent
-    for path in tests.rglob("*.py"):
+    for path in TESTS.rglob("*.py"):
         assert path.name.startswith(("test_", "conftest")) or "def test_" not in path.read_text(encoding="utf-8"), path

@@ -1,4 +1,4 @@
-"""An auditor's check: receipts and a report of a service, with the public key alone, without Kafka or Redis.
+"""An auditor's check: a receipt and a report of a service, with the public key alone, without Kafka or Redis.
 
 pip install '.[demo]' && python docs/examples/auditor.py
 """
@@ -12,10 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import msgpack
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 SUBJECTS = ("rose tulip soil seed garden", "oven flour butter dough bread", "mast tide crew rope harbour")
+FILE, KEY = "receipt.tlog-proof", ("--key", "signing.pub")
 
 
 def streamtopic(*arguments: str) -> str:
@@ -25,31 +25,43 @@ def streamtopic(*arguments: str) -> str:
 
 
 def operator() -> str:
-    """Make a model, forget a document, hand over three files; return the digest of the newest receipt."""
+    """Make a model, forget a document, hand over a proof, a report and a key; return the salt of the deletion."""
     texts = [" ".join(SUBJECTS[k % 3].split() * 3 + [SUBJECTS[(k + 1) % 3].split()[k % 5]]) for k in range(90)]
     lines = [json.dumps({"id": f"doc-{k}", "text": text}) for k, text in enumerate(texts)]
     Path("documents.jsonl").write_text("\n".join(lines))
     settings = ["--topics", "3", "--set", "max_df=1.0", "--set", "capacity_share=0.1"]
     streamtopic("demo", "--documents", "documents.jsonl", *settings, "--delete", "2", "--keep", "service")
-    streamtopic("report", "2", "--to", "report.json", "--dir", "service")
-    exported = streamtopic("receipts", "export", "--to", "receipts.jsonl", "--dir", "service", "--json")
+    (request,) = json.loads(streamtopic("delete", "doc-89", "--dir", "service", "--json"))["requests"]
+    streamtopic("receipt", request["id"], "--salt", request["salt"], "--proof", FILE, "--dir", "service")
+    streamtopic("report", "--to", "report.json", "--dir", "service")
     Path("signing.pub").write_bytes(Path("service/keys/signing.pub").read_bytes())
-    return json.loads(exported)["head"]
+    return request["salt"]
 
 
-def auditor(head: str) -> None:
-    """Check the chain of receipts to its end, and the report; then the release's signature without streamtopic."""
-    print(streamtopic("receipts", "verify", "receipts.jsonl", "--public-key", "signing.pub", "--head", head), end="")
-    print(streamtopic("report", "--check", "report.json", "--public-key", "signing.pub"), end="")
+def auditor(salt: str) -> None:
+    """Check both files with streamtopic, and then without it."""
+    print(streamtopic("receipts", "verify", FILE, *KEY, "--document", "doc-89", "--salt", salt), end="")
+    print(streamtopic("report", "--check", "report.json", *KEY), end="")
+    for proof in (Path(FILE).read_text(), json.loads(Path("report.json").read_text())["proof"]["tlog_proof"]):
+        entry = signed(proof, Path("signing.pub").read_text().strip())
+        print(f"signed: {entry['kind']} of version {entry['version']}")
 
-    proof = json.loads(Path("report.json").read_text())["proof"]
-    envelope = base64.b64decode(proof["envelope"])
-    digests = {"envelope": hashlib.sha256(envelope).digest(), "payload": bytes.fromhex(proof["payload_sha256"])}
-    signed = b"streamtopic " + msgpack.packb({"kind": "release", "parts": digests})
-    key = load_pem_public_key(Path("signing.pub").read_bytes())
-    key.verify(base64.b64decode(proof["signature"]), signed)  # raises InvalidSignature
-    facts = msgpack.unpackb(envelope)
-    print(f"signed: version {facts['version']} of {facts['m']} documents, {facts['forgotten']} forgotten")
+
+def signed(proof: str, key: str) -> dict:
+    """Return the entry in a proof, whose hashes lead to the root that the key has signed."""
+    (_, extra, index, *path), (_, size, root), signatures = (part.split("\n") for part in proof.split("\n\n"))
+    public = Ed25519PublicKey.from_public_bytes(base64.b64decode(key.split("+", 2)[2])[1:])
+    text = proof.split("\n\n")[1] + "\n"
+    public.verify(base64.b64decode(signatures[0].split()[2])[4:], text.encode())  # raises InvalidSignature
+    entry = base64.b64decode(extra.split()[1])
+    place, last, digest = int(index.split()[1]), int(size) - 1, hashlib.sha256(b"\0" + entry).digest()
+    for other in map(base64.b64decode, path):
+        left = place % 2 or place == last
+        digest = hashlib.sha256(b"\1" + (other + digest if left else digest + other)).digest()
+        while left and place and not place % 2:
+            place, last = place // 2, last // 2
+        place, last = place // 2, last // 2
+    return json.loads(entry) if (last, digest) == (0, base64.b64decode(root)) else sys.exit("FAIL  another root")
 
 
 if __name__ == "__main__":

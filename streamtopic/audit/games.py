@@ -370,6 +370,7 @@ def heads_game(guarantee: NoiseClaim, generator: np.random.Generator) -> Game:
         ridge=task.ridge,
         classes=_SIZE[1],
         topics=20,
+        entries=200,
         documents=1_000,
         base_error=guarantee.tolerance,
         spectral=0.5,

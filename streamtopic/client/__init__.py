@@ -6,11 +6,12 @@ Deletion           the result of a delete: its request id, with the salt of its 
 ModelSubscriber    published versions, verified and in order (Freshness: how sure it is that it has the newest)
 Release            a published version
 TopicBook          numbers and names of topics that stay from version to version (NamedTopic)
-Receipts           the receipts of deletions
+Receipts           the receipts of deletions (verify_receipt: one in a file, without a log)
 """
 
 from streamtopic.client.producer import Deletion, DocumentProducer
-from streamtopic.client.subscriber import Freshness, ModelSubscriber, Receipts
+from streamtopic.client.receipt_reader import Receipts, verify_receipt
+from streamtopic.client.subscriber import Freshness, ModelSubscriber
 from streamtopic.client.suppressor import Suppressor
 from streamtopic.client.topic_book import NamedTopic, TopicBook
 from streamtopic.signed import Release
@@ -25,4 +26,5 @@ __all__ = [
     "Release",
     "Suppressor",
     "TopicBook",
+    "verify_receipt",
 ]

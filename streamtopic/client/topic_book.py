@@ -217,7 +217,7 @@ def _topics(release: Release) -> list[NamedTopic]:
     """Return the topics of a version, without numbers yet."""
     A = np.asarray(release.A)
     order = release.order or range(A.shape[1])
-    anchors = [release.envelope.anchors[column] for column in order]
+    anchors = [release.anchors[column] for column in order]
     found = []
     for topic, anchor in enumerate(anchors):
         column = A[:, topic]

@@ -17,13 +17,11 @@ from streamtopic.commands import (
     deleting,
     demo,
     export,
-    gateway,
     keys,
     looking,
     receipts,
     run,
     suggest,
-    upgrading,
     waiting_deletions,
 )
 
@@ -41,10 +39,8 @@ ALL = (
     checking,
     export,
     dashboard,
-    gateway,
     suggest,
     keys,
-    upgrading,
     deleting,
     bench,
 )

@@ -15,24 +15,20 @@ from streamtopic.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streamtopic.bench import Figure, Result
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.lab.bench import Figure, Result
 
 __all__ = ["register", "run"]
 
 _NUMBERS = {
-    "faults": "faults of a campaign (benchmark `faults`)",
-    "events": "events of a campaign (benchmark `faults`)",
     "posts": "made-up posts of planted topics, in place of documents (benchmark `peers`)",
-    "topics": "topics to learn (benchmarks `twin`, `relearns`, `peers`, `capacity`, `quality`, `hostile`)",
+    "topics": "topics to learn (benchmarks `twin`, `peers`, `capacity`, `quality`, `hostile`)",
     "draws": "forget sets of each kind (benchmarks `twin`, `updates`, `quality`)",
     "halves": "halvings for quality on unseen documents, 0 for none (benchmarks `peers`, `quality`)",
     "samples": "samples of nine tenths for the spread of our quality (benchmarks `peers`, `quality`)",
     "largest": "documents at most (benchmarks `updates`, `ingest-million`, `scale`)",
-    "minutes": "how long; 0: one chain or input, that of the seed (benchmarks `chains`, `fuzz`), "
-    "or until its faults are done (benchmark `faults`)",
-    "seed": "seed of random draws "
-    "(`faults`, `twin`, `relearns`, `capacity`, `updates`, `quality`, `chains`, `hostile`, `fuzz`)",
+    "minutes": "how long; 0: one chain, that of the seed (benchmark `chains`)",
+    "seed": "seed of random draws (`twin`, `capacity`, `updates`, `quality`, `chains`, `hostile`)",
 }
 
 
@@ -45,8 +41,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--documents",
         metavar="FILE",
-        help="JSON lines, gzip too (`twin`, `relearns`, `peers`, `capacity`, `quality`, `hostile`; "
-        "default: installed docstrings)",
+        help="JSON lines, gzip too (`twin`, `peers`, `capacity`, `quality`, `hostile`; default: installed docstrings)",
     )
     parser.add_argument("--rule", metavar="RULE", help="vocabulary rule: own, all, stop or 5%% (benchmark `peers`)")
     parser.add_argument(
@@ -55,21 +50,13 @@ def register(subparsers: Subparsers) -> None:
         help="keep there the state that is built once (benchmark `updates`; default: a temporary one)",
     )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write the result there as a picture")
-    parser.add_argument(
-        "--cluster", action="store_const", const=1, help="a Redis Cluster in place of one Redis (benchmark `faults`)"
-    )
-    parser.add_argument(
-        "--beside",
-        metavar="PYTHON",
-        help="Python of an environment with another version, which does a half of the work (benchmark `faults`)",
-    )
     for name, about in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=whole_number(0), metavar="N", help=about)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run a benchmark and print its figures."""
-    from streamtopic.lab import bench
+    from streamtopic import bench
 
     if args.list:
         known = bench.names()
@@ -80,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.svg is not None:
         _require_picture(args.name, args.svg)
     # Only options that were given: each benchmark has defaults of its own, and refuses options that it does not have.
-    given = {name: getattr(args, name) for name in ("documents", "rule", "folder", "cluster", "beside", *_NUMBERS)}
+    given = {name: getattr(args, name) for name in ("documents", "rule", "folder", *_NUMBERS)}
     options = {name: value for name, value in given.items() if value is not None}
     result = bench.run(args.name, args.case or (), lambda case: _say(f"{args.name}: {case} ..."), options)
     if args.svg is not None:
@@ -102,7 +89,7 @@ def _print_known(known: Mapping[str, str], *, as_json: bool) -> None:
 
 def _require_picture(name: str, path: Path) -> None:
     """Refuse a picture that cannot be drawn or written, before minutes are spent on measuring it."""
-    from streamtopic.lab import bench
+    from streamtopic import bench
 
     if not bench.draws(name):
         drawn = ", ".join(other for other in bench.names() if bench.draws(other))

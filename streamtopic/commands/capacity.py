@@ -58,10 +58,9 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _in_force(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"base model    version {found['version']}: {found['base_documents']:,} documents"
-    # A base of an older program does not say its rule.
-    rule = f" by the rule `{found['rule']}`" if found["rule"] else ""
-    yield f"capacity      {found['capacity']:,} deletions{rule}; {found['used']:,} used, {found['left']:,} left"
-    if found["rule"] not in (None, found["rule_set"]):
+    used = f"{found['used']:,} used, {found['left']:,} left"
+    yield f"capacity      {found['capacity']:,} deletions by the rule `{found['rule']}`; {used}"
+    if found["rule"] != found["rule_set"]:
         yield f"              the setting is `{found['rule_set']}` now, and counts from the next retrain on"
     if found["capacity"] == 0:
         yield "              every deletion of a document of the base is a retrain"

@@ -11,6 +11,7 @@ import re
 import sys
 import time
 import unicodedata
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,6 @@ from streamtopic.errors import CheckFailed, StreamtopicError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamtopic.client import Deletion
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service, Settled
     from streamtopic.service.requests.request_door import Received
@@ -31,6 +31,10 @@ __all__ = ["finish", "other_forms", "register"]
 
 # Requests of a long list of documents are a matter for programs.
 _SHOWN = 20
+_HOW = (
+    "`streamtopic receipt REQUEST --salt SALT` shows the receipts of a request; `--proof FILE.tlog-proof` writes one "
+    "to a file, which `streamtopic receipts verify` checks without this service"
+)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -52,22 +56,14 @@ def _register_add_delete(subparsers: Subparsers) -> None:
     )
     deleting = command(subparsers, "delete", _delete, "delete documents by id, by label, or all documents of a subject")
     deleting.add_argument("ids", nargs="*", metavar="ID", help="document ids")
-    deleting.add_argument(
-        "--from", dest="source", type=Path, metavar="FILE", help="a file of ids, one a line (- for stdin)"
-    )
+    _add_from(deleting)
     deleting.add_argument(
         "--label",
         metavar="TASK=CLASS",
         help="all documents that carry this label now, under one request; their number is shown first",
     )
     deleting.add_argument("--yes", action="store_true", help="label: do not ask whether to delete so many documents")
-    deleting.add_argument(
-        "--subject",
-        action="append",
-        default=[],
-        metavar="ID",
-        help="forget a person: all documents that were added with this subject (may be repeated)",
-    )
+    _add_subject(deleting, "forget a person: all documents that were added with this subject")
     deleting.add_argument(
         "--suppress",
         action="store_true",
@@ -85,10 +81,31 @@ def _register_suppress(subparsers: Subparsers) -> None:
         parser.add_argument(
             "--id", action="append", default=[], metavar="ID", help="id of a document (may be repeated)"
         )
-        parser.add_argument("--subject", action="append", default=[], metavar="ID", help="a person (may be repeated)")
-        parser.add_argument(
-            "--from", dest="source", type=Path, metavar="FILE", help="a file of document ids, one a line (- for stdin)"
-        )
+        _add_subject(parser, "a person")
+        _add_from(parser)
+
+
+def _add_subject(parser: argparse.ArgumentParser, does: str) -> None:
+    """Add the argument that names people, on the command line or in a file."""
+    parser.add_argument(
+        "--subject",
+        action="append",
+        nargs="?",
+        default=[],
+        metavar="ID",
+        help=f"{does} (may be repeated); without ID: the lines of --from, so that no list of processes shows a name",
+    )
+
+
+def _add_from(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that names a file of ids."""
+    parser.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="a file of document ids, or of subjects after `--subject`, one a line (- for stdin)",
+    )
 
 
 def _add(args: argparse.Namespace) -> int:
@@ -120,10 +137,7 @@ def _delete(args: argparse.Namespace) -> int:
     from streamtopic.service.requests.request_door import guarded_by
 
     settings = instance_settings(args)
-    named = [*args.ids, *(_read_ids(args.source) if args.source else [])]
-    # An id that is named twice is one deletion: two would be two requests, the second for no document.
-    ids = list(dict.fromkeys(named))
-    subjects = list(dict.fromkeys(args.subject))
+    ids, subjects = _named(args.ids, args)
     if not ids and not subjects and args.label is None:
         raise UsageError(
             "which documents? give ids, a file of ids with --from FILE, --label TASK=CLASS, or --subject ID"
@@ -151,27 +165,50 @@ def _delete_now(service: Service, ids: Sequence[str], subjects: Sequence[str], a
     if args.suppress:
         service.suppress(ids, subjects)
     requests = service.delete(ids, together=together) if ids else []
-    requests += service.delete_subjects(subjects)
-    sent = len(requests)
     # The documents of a label share one request.
-    if together:
-        requests = requests[:1]
+    of_each = [ids] if together else [[document] for document in ids]
+    made = [_Made(one, one.salt, documents) for one, documents in zip(requests, of_each, strict=False)]
+    people = service.delete_subjects(subjects)
+    made += [_Made(one, one.salt, [], subject) for one, subject in zip(people, subjects, strict=True)]
     if not args.json:
-        _say_requests(requests, people=len(subjects))
-    report = {"sent": sent, "requests": requests, "salts": [request.salt for request in requests]}
+        _say_requests(made)
+    report = {"sent": len(requests) + len(people), "requests": [one.fields() for one in made]}
     return finish(service, report, as_json=args.json)
 
 
-def _say_requests(requests: Sequence[Deletion], *, people: int) -> None:
-    """Print request ids and salts: receipts are asked for by them, perhaps years later.
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A request that was made, with what it names: documents, or a subject. By id and salt receipts are asked for."""
 
-    people: number of requests at the end that forget a person.
-    """
-    documents = requests[: len(requests) - people]
-    for request in [*documents[:_SHOWN], *requests[len(documents) :]]:
-        say(f"request {request}, salt {request.salt}: `streamtopic receipt` shows its receipts")
+    id: str
+    salt: str
+    documents: Sequence[str]
+    subject: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return it as JSON shows it."""
+        return {"id": self.id, "salt": self.salt, "documents": self.documents, "subject": self.subject}
+
+    def __str__(self) -> str:
+        """Return it as a person reads it."""
+        if self.subject is not None:
+            about = f"subject {self.subject}"
+        elif len(self.documents) == 1:
+            about = f"document {self.documents[0]}"
+        else:
+            about = number_of(len(self.documents), "document")
+        return f"{about}: request {self.id}, salt {self.salt}"
+
+
+def _say_requests(made: Sequence[_Made]) -> None:
+    """Print which request is whose: receipts are asked for by them, perhaps years later."""
+    documents = [one for one in made if one.subject is None]
+    people = [one for one in made if one.subject is not None]
+    for one in [*documents[:_SHOWN], *people]:
+        say(str(one))
     if len(documents) > _SHOWN:
         say(f"and {len(documents) - _SHOWN} more requests; `delete --json` prints all")
+    say(_HOW)
 
 
 def _refuse_suppressing(args: argparse.Namespace) -> None:
@@ -218,16 +255,32 @@ def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str], *, as_js
         for one in received:
             warn(f"request {one.request.id}, salt {one.salt}, was made; the next one failed")
         raise
-    names = [one.request.id for one in received]
-    salts = [one.salt for one in received]
+    pairs = zip(received, wanted, strict=True)
+    made = [_Made(one.request.id, one.salt, some, next(iter(people), None)) for one, (some, people) in pairs]
     asked = len(ids) + len(subjects)
-    report = {"sent": 0, "asked": asked, "requests": names, "salts": salts}
     if not as_json:
         told = number_of(asked, "deletion")
         say(f"asked for {told}; `streamtopic deletions list` shows where they stand, by request id:")
-        for name, salt in zip(names, salts, strict=True):
-            say(f"  {name}, salt {salt}")
+        for request in made:
+            say(f"  {request}")
+        say(_HOW)
+    report = {"sent": 0, "asked": asked, "requests": [request.fields() for request in made]}
     return finish(service, report, as_json=as_json)
+
+
+def _named(ids: Sequence[str], args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Return the documents and the subjects that the arguments name, each once. Raises UsageError.
+
+    ids: documents of the command line.
+    """
+    if None in args.subject and args.source is None:
+        raise UsageError("--subject needs a name: --subject ID, or --subject --from FILE for a file of names")
+    lines = _read_ids(args.source) if args.source else []
+    subjects = [subject for subject in args.subject if subject is not None]
+    # An id that is named twice is one deletion: two would be two requests, the second for no document.
+    if None in args.subject:
+        return list(dict.fromkeys(ids)), list(dict.fromkeys([*subjects, *lines]))
+    return list(dict.fromkeys([*ids, *lines])), list(dict.fromkeys(subjects))
 
 
 def _read_ids(path: Path) -> list[str]:
@@ -238,7 +291,7 @@ def _read_ids(path: Path) -> list[str]:
             # With the mark that Windows programs put in front: left there, the first id would be of no document.
             text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8: expected one document id a line") from None
+        raise UsageError(f"{path} is not UTF-8: expected one id a line") from None
     # Only line ends part lines: other separators, such as a form feed, may stand within an id.
     return [line.strip() for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
 
@@ -386,9 +439,9 @@ def _suppress(name: str, args: argparse.Namespace) -> int:
     from streamtopic.service.app import Service
 
     settings = instance_settings(args)
-    ids = [*args.id, *(_read_ids(args.source) if args.source else [])]
-    if not ids and not args.subject:
+    ids, subjects = _named(args.id, args)
+    if not ids and not subjects:
         raise UsageError(f"whom? give --id ID, --subject ID, or a file of ids with --from FILE, to {name}")
     with Service(settings) as service:
-        named = service.suppress(ids, args.subject, suppressed=name == "suppress")
+        named = service.suppress(ids, subjects, suppressed=name == "suppress")
         return finish(service, {"sent": named}, as_json=args.json)

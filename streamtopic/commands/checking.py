@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import (
+    add_key,
     command,
     file_errors,
     instance_settings,
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from streamtopic.audit.attack import AuditResult, Played
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.counts import Counts
-    from streamtopic.service.app import Service
     from streamtopic.service.verify import Finding
-    from streamtopic.service.verify.relearn import Verification
     from streamtopic.settings import Settings
 
 __all__ = ["register"]
@@ -61,9 +59,11 @@ def _run_verify(args: argparse.Namespace) -> int:
     from streamtopic.service.app import Service
     from streamtopic.service.verify import as_json, passed
 
-    with Service(instance_settings(args)) as service:
-        version, findings = _version_findings(service, args.number, quiet=args.json)
-        model = service.settings.model
+    with Service(instance_settings(args)) as service, progress("verifying", "records", quiet=args.json) as update:
+        service.ledger.catch_up()
+        model, version = service.settings.model, args.number or service.ledger.ledger.newest or None
+        # The operator sees certificates as they are. A report rounds them: they are figures of the model before noise.
+        findings = service.verify(update, version, exact=True)
     fine = passed(findings)
     complete = all(finding.passed is not None for finding in findings)
     if args.json:
@@ -72,26 +72,6 @@ def _run_verify(args: argparse.Namespace) -> int:
     else:
         _print_findings(findings)
     return 0 if fine and (complete or not args.strict) else 1
-
-
-def _version_findings(service: Service, asked: int | None, *, quiet: bool) -> tuple[int | None, list[Finding]]:
-    """Return the version that was checked, None before the first version, and the findings."""
-    from streamtopic.service.verify import relearned, release_findings
-
-    # Said now, not after the minutes that a recount takes.
-    if asked is not None and asked not in dict(service.state.releases()):
-        raise UsageError(f"there is no record of version {asked}: `streamtopic versions` lists those that there are")
-    # The operator sees certificates as they are. A report rounds them: they are figures of the model before noise.
-    with progress("verifying", "records", quiet=quiet) as update:
-        findings = list(relearned(service.verify(update, asked), exact=True))
-    version = asked
-    if version is None:
-        newest = service.state.releases(1)
-        # Before the first version there are counts to check, and no release.
-        if not newest:
-            return None, findings
-        version = newest[0][0]
-    return version, findings + list(release_findings(service.sources, version))
 
 
 def _register_audit(subparsers: Subparsers) -> None:
@@ -213,8 +193,7 @@ def _register_report(subparsers: Subparsers) -> None:
         "--audit", type=Path, metavar="FILE", help="output of `streamtopic audit --json`, to go with it"
     )
     parser.add_argument("--check", type=Path, metavar="FILE", help="check a report's file offline instead")
-    parser.add_argument("--public-key", metavar="KEY", help="--check: signing.pub, or the key in hexadecimal digits")
-    parser.add_argument("--key-list", type=Path, metavar="FILE", help="--check: keys.list, with root.pub as public key")
+    add_key(parser, prefix="--check: ")
 
 
 def _run_report(args: argparse.Namespace) -> int:
@@ -242,8 +221,8 @@ def _write_report(args: argparse.Namespace) -> int:
     with Service(settings) as service:
         # Fixed now: a version that is published while this one is verified must not take its place.
         number = args.number if args.number is not None else service.release(None).version
-        verify = partial(_verified_again, service, number, quiet=args.json) if args.verify else None
-        evidence = gather(service.sources, number, verify=verify, audited=audited)
+        with progress("verifying", "records", quiet=args.json or not args.verify) as update:
+            evidence = gather(service.sources, number, update if args.verify else None, audited)
     if args.to.suffix == ".html":
         written = report_page(evidence)
     else:
@@ -254,11 +233,6 @@ def _write_report(args: argparse.Namespace) -> int:
         args.to.write_text(written, encoding="utf-8")
     _tell_report(args, evidence)
     return 0 if evidence["passed"] else 1
-
-
-def _verified_again(service: Service, number: int, *, quiet: bool) -> Verification:
-    with progress("verifying", "records", quiet=quiet) as update:
-        return service.verify(update, number)
 
 
 def _tell_report(args: argparse.Namespace, evidence: dict[str, Any]) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import math
-import sys
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.console import log_to_stderr, progress, warn
+from streamtopic.console import progress, warn
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,16 +17,16 @@ if TYPE_CHECKING:
 
     from streamtopic.documents.corpus import Corpus
     from streamtopic.settings import Settings
-    from streamtopic.signed import Verifier
+    from streamtopic.signed import KeyRing
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  argparse has no public name for it
 
 __all__ = [
+    "add_key",
     "command",
     "file_errors",
     "instance_settings",
     "load_documents",
-    "log_server",
     "moment",
     "read_corpus",
     "settings_of",
@@ -112,16 +110,6 @@ def moment(text: str, option: str, *, wanted: str = "a time") -> int:
     return int(found.timestamp() * 1000)
 
 
-def log_server(role: str, model: str) -> None:
-    """Log what a server for people or their tools does: in words at a terminal, else as lines of JSON."""
-    from streamtopic.monitoring.logs import JsonLines
-
-    lines = None if sys.stderr.isatty() else JsonLines({"role": role, "model": model})
-    log_to_stderr(detailed=True, lines=lines)
-    # Uvicorn tells each step of its start and end.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-
-
 def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
     """Return the settings, with the command's own `flags` (None: not given) and --set above all others."""
     from streamtopic.settings import load
@@ -170,22 +158,35 @@ def _is_instance(folder: Path, settings: Settings) -> bool:
     return any(path.exists() for path in made)
 
 
-def verifier_of(args: argparse.Namespace) -> Verifier:
-    """Return the key of --public-key, with --key-list the keys of that list, else the setting `public_key`.
+def add_key(parser: argparse.ArgumentParser, *, prefix: str = "") -> None:
+    """Add the arguments that `verifier_of` reads. prefix: of their help, if the command has other uses."""
+    parser.add_argument("--key", metavar="KEY", help=f"{prefix}signing.pub, or its text (default: setting public_key)")
+    parser.add_argument("--key-list", type=Path, metavar="FILE", help=f"{prefix}keys.list, with root.pub as the key")
 
-    Raises UsageError where no key is given or the list cannot be read, InvalidRelease where the public key did not
-    sign the list.
+
+def verifier_of(args: argparse.Namespace) -> KeyRing:
+    """Return the key of --key, with --key-list the keys of that list, else the setting `public_key`.
+
+    Raises UsageError if no key is given or the list cannot be read, InvalidRelease if the key did not sign the list.
     """
-    from streamtopic.signed import KeyRing, PublicKey
+    from streamtopic.signed import KeyRing, PublicKey, open_keys
 
-    source = args.public_key or settings_of(args).public_key
+    source = args.key or settings_of(args).public_key
     if source is None:
-        raise UsageError("which key? give --public-key signing.pub, or root.pub with --key-list")
+        raise UsageError("which key? give --key signing.pub, or root.pub with --key-list")
     key = PublicKey.load(source)
     if args.key_list is None:
-        return key
+        return KeyRing(key, _model_of(key.name))
     with file_errors("read", args.key_list):
-        return KeyRing.of_list(key, args.key_list.read_bytes())
+        note = args.key_list.read_text(encoding="utf-8", errors="replace")
+    ring = KeyRing(key, _model_of(open_keys(note, key).origin))
+    ring.take(note)
+    return ring
+
+
+def _model_of(origin: str) -> str:
+    """Return the model whose ledger has this name."""
+    return origin.rpartition("/")[2]
 
 
 def uses_instance(args: argparse.Namespace, settings: Settings) -> bool:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.common_arguments import command, file_errors, instance_settings, log_server, whole_number
-from streamtopic.console import say, say_json, warn
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings, whole_number
+from streamtopic.console import log_to_stderr, say, say_json, warn
 from streamtopic.errors import UsageError
 from streamtopic.monitoring.endpoint import is_loopback
 
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
             _tell(args, address, None if settings.dashboard_token else access.token)
 
         _log(settings.model)
-        server = dashboard_server.dashboard_server(pages, certificate, started)
+        server = dashboard_server.dashboard_server(pages, listener, certificate, started)
         dashboard_server.leave_quietly(server)
         try:
             server.run(sockets=[listener])
@@ -110,6 +110,20 @@ def _tell(args: argparse.Namespace, address: str, drawn: str | None) -> None:
 
 def _log(model: str) -> None:
     """Log visits and acts: in words at a terminal, else as lines of JSON."""
-    log_server("dashboard", model)
+    from streamtopic.monitoring.logs import JsonLines
+
+    lines = None if sys.stderr.isatty() else JsonLines({"role": "dashboard", "model": model})
+    log_to_stderr(detailed=True, lines=lines)
     # kafka-python tells each attempt to reach a broker.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    # The server tells each step, and each stranger who does not speak HTTP. Its errors are failures of a page.
+    for name in ("uvicorn.error", "asyncio"):
+        server = logging.getLogger(name)
+        server.setLevel(logging.ERROR)
+        server.addFilter(_failed)
+
+
+def _failed(record: logging.LogRecord) -> bool:
+    """Give an error of the server the name of its event."""
+    record.event = "dashboard_failed"
+    return True

@@ -12,7 +12,7 @@ import tempfile
 import textwrap
 import time
 import webbrowser
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,7 +134,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--redis-cluster",
         action="store_true",
-        help="with a real Redis Cluster on this machine, three masters and three replicas, in place of one server",
+        help="with a real Redis Cluster on this machine, three masters, in place of one server",
     )
     parser.add_argument("--open", action="store_true", help="write the last version's report and open it in a browser")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the instance in this folder, to go on with it")
@@ -257,15 +257,12 @@ def _cluster(args: argparse.Namespace, stages: _Stages) -> Iterator[str | None]:
     if not args.redis_cluster:
         yield None
         return
-    from streamtopic.local import LocalRedisCluster
+    from streamtopic.local.local_redis_cluster import local_redis_cluster
 
-    cluster = LocalRedisCluster()
-    with stages.stage("start redis cluster"):
-        cluster.start()
-    try:
-        yield cluster.url
-    finally:
-        cluster.stop()
+    with ExitStack() as stack:
+        with stages.stage("start redis cluster"):
+            url = stack.enter_context(local_redis_cluster())
+        yield url
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings, whole_number
-from streamtopic.commands.topics_shown import add_phrases, add_slices, count_phrases, phrases_facts, slice_unit
+from streamtopic.commands.topics_shown import add_slices, slice_unit
 from streamtopic.console import say, say_json
 from streamtopic.errors import UsageError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from streamtopic.service.app import Service
     from streamtopic.signed import Release
     from streamtopic.topics.over_time import SliceReport
-    from streamtopic.topics.phrases import PhraseReport
 
 __all__ = ["register", "run"]
 
@@ -32,13 +31,11 @@ class _Before:
     standing: the newest of those that still stand, oldest first.
     withdrawn: numbers of those that were withdrawn.
     slices: topics of the documents over time or by class.
-    phrases: phrases of the topics.
     """
 
     standing: tuple[Release, ...] = ()
     withdrawn: tuple[int, ...] = ()
     slices: SliceReport | None = None
-    phrases: PhraseReport | None = None
 
 
 def register(subparsers: Subparsers) -> None:
@@ -52,10 +49,9 @@ def register(subparsers: Subparsers) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="a name that ends in .npz, .json, .html (pictures) or .release (signed)",
+        help="a name that ends in .npz, .json, .html (pictures) or .release (as published, and a file with its proof)",
     )
     add_slices(parser)
-    add_phrases(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,15 +68,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"a {args.to.suffix} file holds no slices: write a page (.html), or use `streamtopic topics --over --json`"
         )
-    if args.phrases and args.to.suffix not in {".json", ".html"}:
-        raise UsageError(f"a {args.to.suffix} file holds no phrases: write a page (.html) or a .json file")
     with Service(settings) as service:
         release = service.release(args.number)
-        phrases = count_phrases(service, release.version, quiet=args.json) if args.phrases else None
         slices = service.slices(args.number, unit, args.by) if unit or args.by else None
         # The other formats hold one version: only for a page is the whole topic read.
         before = _before(service, release) if page else _Before()
-        before = replace(before, slices=slices, phrases=phrases)
+        before = replace(before, slices=slices)
     with file_errors("write", args.to):
         write(release, args.to, before)
     topics = 0 if release.payload.A is None else release.envelope.r
@@ -123,7 +116,7 @@ def _npz(release: Release, path: Path, _: _Before) -> None:
     np.savez_compressed(path, **arrays)
 
 
-def _json(release: Release, path: Path, before: _Before) -> None:
+def _json(release: Release, path: Path, _: _Before) -> None:
     found: dict[str, Any] = {"version": release.version, "words": list(release.words)}
     if release.payload.A is not None:
         found |= {
@@ -134,10 +127,6 @@ def _json(release: Release, path: Path, before: _Before) -> None:
         }
     found["quality"] = dict(release.quality)
     found["heads"] = {task: _head(release, task) for task in release.heads}
-    if before.phrases is not None:
-        numbers = range(len(before.phrases.topics))
-        own = [before.phrases.as_json(topic) for topic in numbers]
-        found["phrases"] = {**phrases_facts(before.phrases), "topics": own}
     path.write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -164,17 +153,18 @@ def _before(service: Service, release: Release) -> _Before:
 def _html(release: Release, path: Path, before: _Before) -> None:
     from streamtopic.report.model_page import model_page
 
-    page = model_page(release, before.standing, before.withdrawn, before.slices, before.phrases)
+    page = model_page(release, before.standing, before.withdrawn, before.slices)
     path.write_text(page, encoding="utf-8")
 
 
-def _signed(release: Release, path: Path, _: _Before) -> None:
-    path.write_bytes(release.signed())
+def _release(release: Release, path: Path, _: _Before) -> None:
+    path.write_bytes(release.data())
+    path.with_name(f"{path.name}.tlog-proof").write_text(release.proof, encoding="utf-8")
 
 
 _WRITERS: dict[str, Callable[[Release, Path, _Before], None]] = {
     ".npz": _npz,
     ".json": _json,
     ".html": _html,
-    ".release": _signed,
+    ".release": _release,
 }

@@ -6,15 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings, settings_of, whole_number
 from streamtopic.console import say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.assembly import Parts
-    from streamtopic.service.upkeep.key_lists import KeyKeeper
-    from streamtopic.signed import KeyList
+    from streamtopic.signed import KeyList, PublicKey
 
 __all__ = ["register", "run"]
 
@@ -41,11 +40,23 @@ def register(subparsers: Subparsers) -> None:
         "--to",
         type=Path,
         metavar="FOLDER",
-        help="where to write keys and the list (default: keys, or those of the instance)",
+        help="where to write keys and the list (default: the folder of the signing key; new, tls, suppression: keys)",
     )
     parser.add_argument("--root", action="store_true", help="new: make a root key pair, which signs key lists, instead")
-    parser.add_argument("--root-key", type=Path, metavar="FILE", help="publish, rotate, revoke: root.pem")
-    parser.add_argument("--version", type=int, metavar="N", help="revoke: last version of the key that still counts")
+    parser.add_argument(
+        "--name",
+        metavar="NAME",
+        help="new: name of the model's ledger, which must end in the model's, such as example.org/news (default: "
+        "streamtopic/MODEL)",
+    )
+    parser.add_argument("--root-key", type=Path, metavar="FILE", help="publish, rotate, revoke: root.key")
+    parser.add_argument(
+        "--from",
+        dest="first",
+        type=whole_number(0),
+        metavar="INDEX",
+        help="revoke: first entry of the ledger that does not count any more (default: all that it has count)",
+    )
     parser.add_argument(
         "--server",
         action="append",
@@ -56,7 +67,6 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--days", type=int, default=_DAYS, metavar="N", help=f"tls: days until certificates expire (default: {_DAYS})"
     )
-    parser.add_argument("--receipt", type=int, metavar="N", help="revoke: last receipt of the key that still counts")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,47 +78,45 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "suppression":
         return _new_suppression(args)
     if args.root_key is None:
-        raise UsageError(f"keys {args.action} signs a key list: give --root-key root.pem (`keys new --root` makes one)")
+        raise UsageError(f"keys {args.action} signs a key list: give --root-key root.key (`keys new --root` makes one)")
     if (args.action == "revoke") != (args.key is not None):
         raise UsageError("give a key id with `keys revoke`, and with nothing else")
-    from streamtopic.service.assembly import Parts
-    from streamtopic.service.upkeep.key_lists import KeyKeeper
+    from streamtopic.service.app import Service
+    from streamtopic.service.upkeep.key_lists import KeyKeeper, new_pair
     from streamtopic.signed import SigningKey
 
     root = SigningKey.load(args.root_key)
-    with Parts(instance_settings(args)) as parts:
-        keeper = KeyKeeper(parts, root)
-        folder = _folder(args, parts)
+    with Service(instance_settings(args)) as service:
+        folder = _folder(args, service)
+        keeper = KeyKeeper(service, root, folder / _LIST)
         made = None
         if args.action == "publish":
-            keys = keeper.first()
+            keys = keeper.publish()
         elif args.action == "rotate":
-            keys, made = _rotated(keeper, folder)
+            made = new_pair(folder, keeper.name)
+            keys = keeper.rotate(SigningKey.load(made))
         else:
-            keys = keeper.revoked(args.key, version=args.version, receipt=args.receipt)
+            keys = keeper.revoke(args.key, args.first)
         # The list goes out before the new key is put to use: a crash between the two leaves a key that no signature
         # needs, and not signatures of a key that no list names.
-        keeper.publish(keys, folder / _LIST)
-        signing = _take_into_use(args, parts, keeper, made)
+        signing = _take_into_use(args, service, root.public, made)
+        # Versions that a revoked key proved need new proofs; a service that runs makes them by itself.
+        if args.action == "revoke" and service.leads:
+            service.publish()
     _tell(args, keys, folder / _LIST, signing)
     return 0
 
 
 def _folder(args: argparse.Namespace, parts: Parts) -> Path:
-    if args.to is not None or parts.layout is None:
-        return Path(args.to or "keys")
-    return parts.layout.signing_key.parent
+    if args.to is not None:
+        return Path(args.to)
+    signing = parts.settings.signing_key
+    if signing is None:
+        return Path("keys") if parts.layout is None else parts.layout.signing_key.parent
+    return signing.parent
 
 
-def _rotated(keeper: KeyKeeper, folder: Path) -> tuple[KeyList, Path]:
-    from streamtopic.service.upkeep.key_lists import new_pair
-    from streamtopic.signed import PublicKey
-
-    made = new_pair(folder)
-    return keeper.rotated(PublicKey.load(made.with_suffix(".pub"))), made
-
-
-def _take_into_use(args: argparse.Namespace, parts: Parts, keeper: KeyKeeper, made: Path | None) -> Path | None:
+def _take_into_use(args: argparse.Namespace, parts: Parts, root: PublicKey, made: Path | None) -> Path | None:
     """Make an instance in a folder know the root key and sign with a new key.
 
     made: private half of the new key, None where the signing key stays.
@@ -120,7 +128,7 @@ def _take_into_use(args: argparse.Namespace, parts: Parts, keeper: KeyKeeper, ma
     if layout is None or args.to is not None:
         return made
     if not layout.root_public_key.exists():
-        layout.root_public_key.write_bytes(keeper.root.public.pem)
+        layout.root_public_key.write_text(f"{root}\n", encoding="ascii")
     # A setting names the file: to move the new key elsewhere would leave the setting at the old one.
     if made is None or parts.settings.signing_key is not None:
         return made
@@ -140,48 +148,55 @@ def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | N
     if args.json:
         say_json(found)
         return
-    say(f"key list     {keys.sequence}, published, and in {file}  (setting public_key: root.pub)")
+    say(f"key list     {keys.sequence}, in the ledger and in {file}  (setting public_key: root.pub)")
     say(f"signs now    {keys.current.key_id}")
     for name in ("previous", "revoked"):
         if found[name]:
             say(f"{name:12} {', '.join(found[name])}")
+    if args.first is not None:
+        say(f"void         entries from {args.first} on: `streamtopic rebuild` lets their deletions get receipts again")
     if signing is not None:
-        say(f"private key  {signing}  (setting signing_key; start `schedule`, `publish` and `run` again)")
+        say(f"private key  {signing}  (setting signing_key; start `schedule` or `run` again)")
 
 
 def _new_root(args: argparse.Namespace) -> int:
-    """Write root.pem (secret, to be kept offline) and root.pub."""
+    """Write root.key (secret, to be kept offline) and root.pub."""
     from streamtopic.signed import new_signing_key
 
-    private, public = _new_files(args, "root.pem", "root.pub")
-    key_id = new_signing_key(private, public)
+    private, public = _new_files(args, "root.key", "root.pub")
+    key = new_signing_key(private, public, f"{_name(args)}/root")
     if args.json:
-        say_json({"private": str(private), "public": str(public), "key_id": key_id})
+        say_json({"private": str(private), "public": str(public), "name": key.name, "key_id": key.key_id})
         return 0
     say(f"root key     {private}  (keep it offline; `keys publish`, `rotate` and `revoke` take it)")
     say(f"public half  {public}  (give it to subscribers in place of signing.pub; setting public_key)")
-    say(f"key id       {key_id}")
+    say(f"key          {key}")
     return 0
 
 
 def _new(args: argparse.Namespace) -> int:
-    """Write signing.pem, noise.key, receipt.key (secret, 0600) and signing.pub."""
+    """Write signing.key, noise.key, receipt.key (secret, 0600) and signing.pub."""
     from streamtopic.signed import new_secret, new_signing_key
 
-    private, public, noise, receipt = _new_files(args, "signing.pem", "signing.pub", "noise.key", "receipt.key")
-    key_id = new_signing_key(private, public)
+    private, public, noise, receipt = _new_files(args, "signing.key", "signing.pub", "noise.key", "receipt.key")
+    key = new_signing_key(private, public, _name(args))
     new_secret(noise)
     new_secret(receipt)
     if args.json:
         fields = {"private": str(private), "public": str(public), "noise": str(noise), "receipt": str(receipt)}
-        say_json(fields | {"key_id": key_id})
+        say_json(fields | {"name": key.name, "key_id": key.key_id})
         return 0
     say(f"private key  {private}  (keep it secret; setting signing_key)")
     say(f"public key   {public}  (give it to subscribers; setting public_key)")
-    say(f"key id       {key_id}")
+    say(f"key          {key}")
     say(f"noise key    {noise}  (keep it secret, with a backup; setting noise_key)")
     say(f"receipt key  {receipt}  (keep it secret; setting receipt_key)")
     return 0
+
+
+def _name(args: argparse.Namespace) -> str:
+    """Return the name of the model's ledger."""
+    return args.name or f"streamtopic/{settings_of(args).model}"
 
 
 def _new_suppression(args: argparse.Namespace) -> int:
@@ -205,7 +220,7 @@ def _new_suppression(args: argparse.Namespace) -> int:
 
 def _certificates(args: argparse.Namespace) -> int:
     """Write NAME.pem for each server, signed by the authority of the folder; a second time, as a renewal."""
-    from streamtopic.local import Authority
+    from streamtopic.security.certificates import Authority
 
     if not args.server or args.days < 1:
         raise UsageError("keys tls needs servers: give --server kafka=kafka.example.org,10.0.0.5, and --days 1 or more")

@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings, moment, whole_number
 from streamtopic.commands.topics_shown import (
-    add_phrases,
     add_slices,
-    count_phrases,
-    phrases_block,
-    phrases_facts,
     print_slices,
     slice_unit,
 )
@@ -159,7 +155,6 @@ def _register_topics(subparsers: Subparsers) -> None:
         "--top", type=whole_number(1, 20), default=10, metavar="K", help="words for each topic, 1 to 20 (default: 10)"
     )
     add_slices(parser)
-    add_phrases(parser)
     parser.add_argument(
         "--names",
         type=Path,
@@ -187,8 +182,6 @@ def _run_topics(args: argparse.Namespace) -> int:
     if unit or args.by:
         if args.names is not None:
             raise UsageError("--names goes with neither --over nor --by: ask for both, one after the other")
-        if args.phrases:
-            raise UsageError("--phrases goes with neither --over nor --by: ask for both, one after the other")
         with Service(settings) as service:
             found = service.slices(args.number, unit, args.by, args.top)
         return print_slices(found, as_json=args.json)
@@ -197,19 +190,12 @@ def _run_topics(args: argparse.Namespace) -> int:
         shown = release.payload.A is not None
         topics = topics_of(release, args.top) if shown else []
         heads = heads_of(release, args.top)
-        phrases = count_phrases(service, release.version, quiet=args.json) if args.phrases else None
     if args.names is not None:
         topics = _named(args.names, args.name, release, topics)
     if args.json:
-        told: dict[str, Any] = {"version": release.version, "topics": topics, "heads": heads}
-        if phrases is not None:
-            told["topics"] = [{**topic, "phrases": phrases.as_json(topic["topic"])} for topic in topics]
-            told["phrases"] = phrases_facts(phrases)
-        say_json(told)
+        say_json({"version": release.version, "topics": topics, "heads": heads})
         return 0
     blocks = [f"version {release.version}", topics_table(topics) if shown else "its topics are withheld"]
-    if phrases is not None:
-        blocks.append(phrases_block(phrases))
     if heads:
         blocks.append(heads_table(heads))
     show("\n\n".join(blocks))
@@ -336,10 +322,10 @@ def _register_residue(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--stage",
-        choices=["aof", "snapshots"],
-        default="snapshots",
+        choices=["file", "backups"],
+        default="backups",
         help="attest: of which files: Redis's append-only files, those of replicas too, or all snapshots and backups "
-        "(default: snapshots)",
+        "(default: backups)",
     )
 
 
@@ -375,7 +361,7 @@ def _show_residue(residue: Residue) -> None:
     for stage, time_ms in residue.attested.items():
         say(f"{stage:10}  attested until {instant(time_ms, 'seconds')}")
     if residue.forbidden:
-        say(f"aof         the service may not have it written anew: {residue.forbidden}")
+        say(f"file        the service may not have it written anew: {residue.forbidden}")
 
 
 def _time_ms(text: str | None, parts: Parts) -> int:
@@ -385,7 +371,7 @@ def _time_ms(text: str | None, parts: Parts) -> int:
         raise UsageError("until when? give --until TIME, for instance --until 2026-01-31T12:00Z")
     if text == "now":
         return now_ms
-    # The time goes into a signed completion: hours too late, it would be untrue.
+    # The time goes into the ledger: hours too late, it would be untrue.
     time_ms = moment(text, "--until", wanted="`now` or a time")
     # A deletion that is counted before then would be attested although its backup is still to be written.
     if time_ms > now_ms:

@@ -1,4 +1,4 @@
-"""`streamtopic receipt`: the receipts of one deletion. `streamtopic receipts`: all of them, to be checked elsewhere."""
+"""`streamtopic receipt`: the receipts of one deletion, and their proofs; `streamtopic receipts verify`: checks one."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.changes import other_forms
-from streamtopic.commands.common_arguments import command, file_errors, instance_settings, verifier_of
-from streamtopic.console import instant, say, say_json, warn
+from streamtopic.commands.common_arguments import add_key, command, file_errors, instance_settings, verifier_of
+from streamtopic.console import instant, say, say_json
 from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from streamtopic.client import Receipts
+    from collections.abc import Sequence
+
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.assembly import Parts
-    from streamtopic.signed import Audit, Receipt, SubjectReceipt
+    from streamtopic.signed import Logged, SubjectReceipt
 
 __all__ = ["readable", "register"]
 
-# One cut in the file breaks the chain at every later line: the first problems say where.
-PROBLEMS_SHOWN = 10
 # Receipts of a person's documents that are printed; --json gives all.
 RECEIPTS_SHOWN = 10
+_GUARANTEE = ("guarantee", "epsilon", "delta", "sigma", "certificate", "cumulative_epsilon")
 
 
 def register(subparsers: Subparsers) -> None:
     """Add both commands."""
-    one = command(subparsers, "receipt", _receipt, "show the receipts of a deletion")
+    one = command(subparsers, "receipt", _receipt, "show the receipts of a deletion, or write the proof of one")
     one.add_argument(
         "name",
         metavar="REQUEST",
@@ -36,70 +36,65 @@ def register(subparsers: Subparsers) -> None:
     )
     one.add_argument("--salt", metavar="SALT", help="salt that the delete was sent with")
     one.add_argument("--document", metavar="ID", help="show only receipts that are provably about this document")
-    every = command(subparsers, "receipts", _receipts, "export all receipts, or verify an exported file offline")
-    every.add_argument("action", choices=["export", "verify"], help="what to do")
-    every.add_argument("file", nargs="?", type=Path, metavar="FILE", help="verify: the file that `export` wrote")
-    every.add_argument("--to", type=Path, metavar="FILE", help="export: where to write one JSON object a line")
-    every.add_argument("--public-key", metavar="KEY", help="verify: signing.pub, or the key in hexadecimal digits")
-    every.add_argument("--key-list", type=Path, metavar="FILE", help="verify: keys.list, with root.pub as public key")
-    every.add_argument(
-        "--head", metavar="DIGEST", help="verify: a digest that `export` printed, now or earlier; the file must hold it"
+    one.add_argument(
+        "--proof", type=Path, metavar="FILE", help="write the receipt with its proof, to be checked without the service"
     )
+    every = command(subparsers, "receipts", _verify, "verify a receipt's file, without the service")
+    every.add_argument("action", choices=["verify"], help="what to do")
+    every.add_argument("file", type=Path, metavar="FILE", help="a file that `streamtopic receipt --proof` wrote")
+    add_key(every)
+    every.add_argument("--document", metavar="ID", help="the document that it must be about; with --salt")
+    every.add_argument("--salt", metavar="SALT", help="salt that the delete was sent with")
 
 
 def _receipt(args: argparse.Namespace) -> int:
-    """Print every receipt of the request; status 1 while there is none."""
-    from streamtopic.client import Receipts
+    """Print every receipt of the request, and write a proof; status 1 while there is no receipt."""
     from streamtopic.service.assembly import Parts
-    from streamtopic.service.publish.published import receipt_fields
-    from streamtopic.service.requests.deletion_lookup import covering_of_request
 
     with Parts(instance_settings(args)) as parts:
-        receipts = Receipts(parts.log, model=parts.settings.model, public_key=parts.keys)
-        covering = covering_of_request(parts, receipts, args.name, args.salt)
-        nothing = covering is not None and not covering.documents
-        found = [] if nothing else _asked_for(parts, receipts, args)
-        problem = None if covering is None else receipts.problem(covering)
-        shown = found if args.json or covering is None else found[:RECEIPTS_SHOWN]
-        fields = [receipt_fields(receipt) | _traces(parts, receipts, receipt) for receipt in shown]
-    of_subject = None if covering is None else dataclasses.asdict(covering) | {"problem": problem}
+        found = _asked_for(parts, args)
+        if args.proof is not None:
+            _write_proof(parts, _one_of(found, args.name), args.proof)
+        people, receipts = _parted(found)
+        shown = receipts if args.json or not people else receipts[:RECEIPTS_SHOWN]
+        guarantees = _guarantees(parts, shown)
+        fields = [_fields(parts, logged, guarantees) for logged in shown]
     if args.json:
-        # Programs from before several receipts could fit read the fields of the first.
-        first = fields[0] if fields else {}
-        say_json(first | {"receipts": fields, "subject": of_subject})
-        return 0 if problem is None else 1
-    if covering is not None:
-        _say_covering(covering, problem)
-    for number, receipt in enumerate(shown):
-        if number or covering is not None:
+        subjects = [dataclasses.asdict(person) for person in people]
+        say_json({"receipts": fields, "subjects": subjects, "proof": None if args.proof is None else str(args.proof)})
+        return 0
+    for person in people:
+        _say_person(person)
+    for number, one in enumerate(fields):
+        if number or people:
             say()
-        width = max(map(len, fields[number]))
-        for name, value in readable(receipt, fields[number]).items():
-            say(f"{name.replace('_', ' '):{width}}  {value}")
-    more = len(found) - len(shown)
+        _say_receipt(one)
+    more = len(receipts) - len(shown)
     if more > 0:
         say()
-        say(f"and {more} more receipts: --json shows all, `streamtopic receipts export` writes them")
-    return 0 if problem is None else 1
+        say(f"and {more} more receipts: --json shows all")
+    if args.proof is not None:
+        say()
+        say(f"{args.proof} proves it: check it with `streamtopic receipts verify {args.proof} --key signing.pub`")
+    return 0
 
 
-def _say_covering(covering: SubjectReceipt, problem: str | None) -> None:
-    """Print the receipt that covers all documents of a subject, and whether their receipts are there."""
-    say(f"subject receipt  {covering.id}")
-    say(f"documents        {covering.documents}")
-    say(f"received         {instant(covering.received)}")
-    say(f"version          {covering.version or '-'} is the first without any of them")
-    say(f"{'FAIL' if problem else 'ok  '}             {problem or 'each document has its receipt in the chain'}")
+def _parted(found: Sequence[Logged]) -> tuple[list[SubjectReceipt], list[Logged]]:
+    """Return the receipts of people, and those of documents."""
+    from streamtopic.signed import SubjectReceipt
+
+    people = [logged.entry for logged in found if isinstance(logged.entry, SubjectReceipt)]
+    return people, [logged for logged in found if not isinstance(logged.entry, SubjectReceipt)]
 
 
-def _asked_for(parts: Parts, receipts: Receipts, args: argparse.Namespace) -> list[Receipt]:
+def _asked_for(parts: Parts, args: argparse.Namespace) -> list[Logged]:
     """Return the receipts that the arguments name. Raises CheckFailed where there are none."""
     from streamtopic.service.requests.deletion_lookup import receipts_of_request
 
-    found = receipts_of_request(parts, receipts, args.name, args.salt)
+    found = receipts_of_request(parts, args.name, args.salt)
     if not found:
         for form in other_forms(args.name):
-            if receipts_of_request(parts, receipts, form, args.salt):
+            if receipts_of_request(parts, form, args.salt):
                 raise CheckFailed(
                     f"there is no receipt for {args.name}; one exists whose request id differs only in Unicode normal "
                     f"form: {form!a}, not {args.name!a}"
@@ -107,7 +102,7 @@ def _asked_for(parts: Parts, receipts: Receipts, args: argparse.Namespace) -> li
         raise CheckFailed(_why_none(parts, args.name))
     if args.document is None:
         return found
-    about = [receipt for receipt in found if _is_about(parts, receipt, args.document, args.salt)]
+    about = [logged for logged in found if _is_about(parts, logged, args.document, args.salt)]
     if not about:
         raise CheckFailed(
             f"no receipt of {args.name} is provably about document {args.document!r}: another document, "
@@ -116,38 +111,101 @@ def _asked_for(parts: Parts, receipts: Receipts, args: argparse.Namespace) -> li
     return about
 
 
-def _is_about(parts: Parts, receipt: Receipt, document: str, salt: str | None) -> bool:
-    from streamtopic.signed import service_document_salt, service_salt
+def _is_about(parts: Parts, logged: Logged, document: str, salt: str | None) -> bool:
+    from streamtopic.signed import Receipt, service_document_salt, service_salt
     from streamtopic.state.deletions import LinkKeys
 
+    receipt = logged.entry
+    if not isinstance(receipt, Receipt):
+        return False
     if salt is not None:
         return receipt.is_about(document, salt)
-    secret = parts.receipt_secret
     keys = LinkKeys(parts.connection, parts.settings.model).all()
-    if receipt.month in keys:
-        own = service_salt(keys[receipt.month], receipt.id)
-        return receipt.is_about(document, service_document_salt(secret, own))
-    # Receipts from before the keys of the months were salted with the receipt key alone.
-    return receipt.is_about(document, secret)
+    if receipt.month not in keys:
+        return False
+    own = service_salt(keys[receipt.month], receipt.id)
+    return receipt.is_about(document, service_document_salt(parts.receipt_secret, own))
 
 
-def _traces(parts: Parts, receipts: Receipts, receipt: Receipt) -> dict[str, Any]:
-    """Return the traces of a deletion as JSON shows them."""
+def _one_of(found: Sequence[Logged], name: str) -> Logged:
+    """Return the receipt to be proved: that of a person before those of documents. Raises UsageError for several."""
+    from streamtopic.signed import SubjectReceipt
+
+    people = [logged for logged in found if isinstance(logged.entry, SubjectReceipt)]
+    chosen = people or found
+    if len(chosen) > 1:
+        raise UsageError(
+            f"{name} has {len(chosen)} receipts, and a file proves one: name the receipt by its id, or give --document"
+        )
+    return chosen[0]
+
+
+def _write_proof(parts: Parts, logged: Logged, path: Path) -> None:
+    proof = parts.ledger.proof(logged.index)
+    # A file that cannot be verified must not be given to a requester.
+    proof.verify(parts.keys)
+    with file_errors("write", path):
+        path.write_text(proof.text, encoding="utf-8")
+
+
+def _guarantees(parts: Parts, receipts: Sequence[Logged]) -> dict[int, dict[str, Any]]:
+    """Return what each version that receipts name guarantees, by its number."""
+    from streamtopic.service.publish.published import finite
+
+    numbers = {getattr(logged.entry, "version", 0) for logged in receipts}
+    found = parts.ledger.find([f"version/{number}" for number in numbers])
+    guarantees = {}
+    for logged in found.values():
+        # The first entry of a version counts.
+        entry: Any = logged[0].entry
+        guarantees[entry.version] = finite({name: getattr(entry, name) for name in _GUARANTEE})
+    return guarantees
+
+
+def _fields(parts: Parts, logged: Logged, guarantees: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """Return a receipt with its version's guarantee and the traces of its deletion, as JSON shows it."""
     from streamtopic.service.requests.deletion_lookup import traces_of_receipt
 
-    reached, completion = traces_of_receipt(parts, receipts, receipt)
-    return {"residue": {stage.value: at for stage, at in reached.items()}, "completion": completion}
+    receipt: Any = logged.entry
+    reached, erased = traces_of_receipt(parts, logged)
+    return {
+        "id": receipt.id,
+        "index": logged.index,
+        **dataclasses.asdict(receipt),
+        "guarantee": guarantees.get(receipt.version),
+        "residue": {stage.value: at for stage, at in reached.items()},
+        "erased": erased,
+    }
 
 
-def readable(receipt: Receipt, fields: dict[str, Any]) -> dict[str, Any]:
+def _say_receipt(fields: dict[str, Any]) -> None:
+    shown = readable(fields)
+    width = max(map(len, shown))
+    for name, value in shown.items():
+        say(f"{name.replace('_', ' '):{width}}  {value}")
+
+
+def readable(fields: dict[str, Any]) -> dict[str, Any]:
     """Return a receipt's fields as a person reads them."""
-    shown = {name: "-" if value in {None, ""} else value for name, value in fields.items() if name != "residue"}
+    plain = {name: value for name, value in fields.items() if name not in {"residue", "guarantee"}}
+    plain |= fields.get("guarantee") or {}
+    shown = {name: "-" if value in {None, ""} else value for name, value in plain.items()}
     for stage, time_ms in fields.get("residue", {}).items():
         shown[f"residue {stage}"] = "not yet" if time_ms is None else instant(time_ms, "seconds")
+    # All digits are in --json: those of an epsilon beyond the fourth say how it was computed.
+    shown |= {name: f"{value:.4g}" for name, value in shown.items() if isinstance(value, float)}
     for name in ("received", "applied"):
         shown[name] = instant(fields[name])
-    shown["found"] = "yes" if receipt.found else "no such document"
+    shown["found"] = "yes" if fields["found"] else "no such document"
     return shown
+
+
+def _say_person(person: SubjectReceipt) -> None:
+    """Print the receipt of a request for a person."""
+    say(f"subject receipt  {person.id}")
+    say(f"documents        {person.documents}, each with a receipt of its own")
+    say(f"received         {instant(person.received)}")
+    say(f"version          {person.version or '-'} is the first without any of them")
 
 
 def _why_none(parts: Parts, name: str) -> str:
@@ -157,91 +215,32 @@ def _why_none(parts: Parts, name: str) -> str:
     if waiting_deletion(parts, name) is not None:
         return f"deletion {name} is counted out; its receipt comes with the first version without the document"
     return (
-        f"there is no receipt for {name}: the deletion is not counted yet (`streamtopic status` shows the lag), or "
-        "nobody asked for it under this name"
+        f"there is no receipt for request {name}: its deletion is not counted yet (`streamtopic status` shows the "
+        "lag), or there is no such request. Give the request id that `streamtopic delete` printed, and not the id of a "
+        "document; `streamtopic deletions list --all` shows requests that were held"
     )
-
-
-def _receipts(args: argparse.Namespace) -> int:
-    """Export or verify; status 1 where a receipt is forged, missing or competes with another."""
-    return _export(args) if args.action == "export" else _verify(args)
-
-
-def _export(args: argparse.Namespace) -> int:
-    from streamtopic.service.assembly import Parts
-    from streamtopic.signed import ReceiptReader, export_line
-
-    if args.to is None:
-        raise UsageError("where to? give --to FILE")
-    with Parts(instance_settings(args)) as parts:
-        reader = ReceiptReader(parts.log, parts.settings.model, parts.keys)
-        # The topic is read twice: which records are in the chain is certain only at its end, and to keep them all
-        # until then would take memory that grows with the topic.
-        count = reader.catch_up()
-        with file_errors("write", args.to), args.to.open("w", encoding="ascii") as file:
-            for receipt, record in reader.records():
-                file.write(export_line(receipt, record.value or b"") + "\n")
-            for covering, record in reader.covering_records():
-                file.write(export_line(covering, record.value or b"") + "\n")
-    head = reader.chain.head
-    if args.json:
-        fields = {"file": str(args.to), "receipts": count, "last": head.sequence, "head": head.digest}
-        say_json(fields | {"skipped": reader.skipped})
-        return 0
-    say(f"{count} receipts written to {args.to}; number {head.sequence} has digest {head.digest or '-'}")
-    if reader.skipped:
-        warn(f"{reader.skipped} records of the topic are not receipts signed by this key and were passed over")
-    return 0
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from streamtopic.signed import audit
+    """Verify a file. Raises InvalidRelease if it proves nothing."""
+    from streamtopic.client import verify_receipt
+    from streamtopic.signed import SubjectReceipt
 
-    if args.file is None:
-        raise UsageError("which file? give one that `streamtopic receipts export` wrote")
-    key = verifier_of(args)
+    if (args.document is None) != (args.salt is None):
+        raise UsageError("--document and --salt belong together: without the salt the document cannot be compared")
+    keys = verifier_of(args)
     try:
-        with file_errors("read", args.file), args.file.open(encoding="utf-8") as lines:
-            found = audit(lines, key)
+        with file_errors("read", args.file):
+            text = args.file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise UsageError(
-            f"{args.file} is not a file of receipts: give one that `streamtopic receipts export` wrote"
-        ) from None
-    problems = list(found.problems)
-    # A chain that was cut off at its end is whole in itself: only a digest from before tells.
-    if args.head is not None and not _holds(found, args.head.strip().lower()):
-        problems.append((0, "the chain does not hold the receipt that --head names: receipts are missing at the end"))
+        raise UsageError(f"{args.file} is not a proof: give a file that `streamtopic receipt --proof` wrote") from None
+    receipt = verify_receipt(text, keys, document=args.document, salt=args.salt)
     if args.json:
-        say_json(_audit_fields(found, problems))
-        return 1 if problems else 0
-    for line, problem in problems[:PROBLEMS_SHOWN]:
-        say(f"FAIL  {f'line {line}: ' if line else ''}{problem}")
-    if problems:
-        raise CheckFailed(f"{args.file}: {len(problems)} problems in {found.receipts} receipts")
-    say(
-        f"ok    {found.receipts} receipts, signed by key {args.public_key}, {found.first} to {found.last} without a gap"
-    )
-    if found.covering:
-        say(f"ok    {found.covering} subject receipts, each with the receipts of all its documents")
-    say(f"ok    {found.completions} completions: nothing is left of {found.completed} deletions")
+        say_json({"passed": True, "id": receipt.id, **dataclasses.asdict(receipt)})
+        return 0
+    say(f"ok    receipt {receipt.id} is in the ledger, says the holder of the key")
+    about = "its document" if args.document is None else f"document {args.document}"
+    if isinstance(receipt, SubjectReceipt):
+        about = f"any of {receipt.documents} documents of a person"
+    say(f"ok    version {receipt.version} is the first without {about}")
     return 0
-
-
-def _holds(found: Audit, digest: str) -> bool:
-    """Return whether a digest is that of a link of the chain, which may have grown since it was written down."""
-    # "" stands before the first link: it is the digest of an empty chain only.
-    return digest == found.head or (digest != "" and digest in found.digests.values())
-
-
-def _audit_fields(found: Audit, problems: list[tuple[int, str]]) -> dict[str, Any]:
-    return {
-        "passed": not problems,
-        "receipts": found.receipts,
-        "completions": found.completions,
-        "completed": found.completed,
-        "subjects": found.covering,
-        "first": found.first,
-        "last": found.last,
-        "head": found.head,
-        "problems": [{"line": line, "problem": problem} for line, problem in problems],
-    }

@@ -1,7 +1,7 @@
 """Commands that make a model's state and serve it.
 
 `streamtopic init` makes the topics and the state, and `rebuild` makes the state anew from the log. `run` is the service
-in one process; `ingest`, `schedule` and `publish` are its parts as processes.
+in one process; `ingest` and `schedule` are its parts as processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.service.app import Service
     from streamtopic.service.upkeep.rebuild_state import Present
     from streamtopic.settings import Settings
 
@@ -37,7 +36,7 @@ _OBJECTS = 50_000
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the six commands."""
+    """Add the five commands."""
     _register_init(subparsers)
     _register_run(subparsers)
     _register_rebuild(subparsers)
@@ -56,8 +55,7 @@ def _run_init(args: argparse.Namespace) -> int:
 
     settings = instance_settings(args, must_exist=False)
     with Parts(settings) as parts:
-        many_forms = bool(settings.input.key)
-        topics = provision(parts.log, parts.names, settings.partitions, parts.topic_settings, many_forms=many_forms)
+        topics = provision(parts.log, parts.names, settings.partitions, parts.topic_settings)
         # Asked before `parts.state`, which makes the state where it is missing.
         known = ModelState.find(parts.connection, settings.model) is not None
         fixed = parts.state.settings
@@ -80,7 +78,7 @@ def _run_init(args: argparse.Namespace) -> int:
 
 
 def _register_run(subparsers: Subparsers) -> None:
-    """Add the four commands."""
+    """Add the three commands."""
     whole = command(subparsers, "run", _run, "run the service in one process until it is told to stop")
     whole.add_argument(
         "--interval", type=waiting_time, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)"
@@ -93,13 +91,11 @@ def _register_run(subparsers: Subparsers) -> None:
         subparsers,
         "schedule",
         partial(_part, "schedule"),
-        "decide, unlearn and retrain; the first leads, others stand by",
+        "decide, unlearn, retrain and publish; the first leads, others stand by",
     )
-    publish = command(subparsers, "publish", partial(_part, "publish"), "publish versions that wait, and receipts")
-    for parser in (schedule, publish):
-        parser.add_argument(
-            "--interval", type=waiting_time, default=0.2, metavar="SECONDS", help="pause when idle (default: 0.2)"
-        )
+    schedule.add_argument(
+        "--interval", type=waiting_time, default=0.2, metavar="SECONDS", help="pause when idle (default: 0.2)"
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -113,62 +109,37 @@ def _run(args: argparse.Namespace) -> int:
             "--once is for an instance in a folder (`--dir`): a service beside its own Kafka shares its work with "
             "other processes, so leave --once out, and stop it when `streamtopic status` shows no lag"
         )
-    # Partitions of a Kafka topic are shared with other processes by a consumer group; --once takes them all at once.
-    if settings.kafka is not None and not args.once:
-        from streamtopic.service.processes import run_all, watched
+    if args.once:
+        return _run_once(args, settings, stop)
+    from streamtopic.service.processes import run_all, watched
 
-        tell = _event_printer(settings, "run", as_json=args.json)
-        with watched(settings, "run", tell) as watch:
-            run_all(settings, stop, tell, interval=args.interval, watch=watch)
-        return 0
-    return _run_instance(args, settings, stop)
+    tell = _event_printer(settings, "run", as_json=args.json)
+    with watched(settings, "run", tell) as watch:
+        run_all(settings, stop, tell, interval=args.interval, watch=watch)
+    return 0
 
 
-def _run_instance(args: argparse.Namespace, settings: Settings, stop: threading.Event) -> int:
+def _run_once(args: argparse.Namespace, settings: Settings, stop: threading.Event) -> int:
+    """Bring an instance in a folder up to date, and print what was done."""
     from streamtopic.service.app import Service
-    from streamtopic.service.processes import leave_in_time, looked_at, watched
 
-    # Whoever calls this with --once waits for its end anyway, perhaps in a process with other work.
-    if not args.once:
-        leave_in_time(stop)
-
-    def tell(event: dict[str, Any]) -> None:
-        if args.json:
-            say_json(event)
-        else:
-            say(f"metrics: {event['address']}")
-
-    with watched(settings, "run", tell) as watch, Service(settings, resident=True, watch=watch) as service:
+    with Service(settings) as service:
         if not service.leads:
             raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
-        with looked_at(service):
-            return _settle(args, service, stop)
-
-
-def _settle(args: argparse.Namespace, service: Service, stop: threading.Event) -> int:
-    """Bring an instance up to date again and again, and print its news."""
-    said = ""
-    while True:
         settled = service.settle(stopped=stop.is_set)
-        service.watch.moved("run")
-        decision = str(settled.decision)
-        if args.json:
-            say_json(settled.as_json())
-        # An idle instance decides the same every second: only news is worth a line.
-        elif decision != said or settled.versions:
-            said = decision
-            versions = [f"published version {one['version']} ({one['kind']})" for one in settled.versions]
-            published = f"{', '.join(versions)}; " if versions else ""
-            say(f"{published}{decision}")
-        if args.once or stop.wait(args.interval):
-            return 0
+    if args.json:
+        say_json(settled.as_json())
+        return 0
+    versions = [f"published version {one['version']} ({one['kind']})" for one in settled.versions]
+    say("; ".join([*versions, settled.decision]))
+    return 0
 
 
 def _part(name: str, args: argparse.Namespace) -> int:
     """Do the work of one part as a process of its own, until a signal."""
     # Before the code of the service is loaded, as in `_run`.
     stop = _stop_event()
-    from streamtopic.service.processes import run_ingest, run_publish, run_schedule, watched
+    from streamtopic.service.processes import run_ingest, run_schedule, watched
 
     settings = settings_of(args)
     _spare_objects()
@@ -177,8 +148,7 @@ def _part(name: str, args: argparse.Namespace) -> int:
         if name == "ingest":
             run_ingest(settings, stop, tell, watch=watch)
         else:
-            work = run_schedule if name == "schedule" else run_publish
-            work(settings, stop, tell, interval=args.interval, watch=watch)
+            run_schedule(settings, stop, tell, interval=args.interval, watch=watch)
     return 0
 
 

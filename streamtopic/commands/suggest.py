@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streamtopic.counts import CountSource, DocumentBatch
     from streamtopic.service.app import Service
     from streamtopic.settings import Settings
+    from streamtopic.state import DocumentCounts
     from streamtopic.topics.how_many_topics import Candidate, Suggestion
     from streamtopic.topics.learner_options import LearnerOptions
 
@@ -139,14 +140,13 @@ def _material(args: argparse.Namespace, settings: Settings, options: LearnerOpti
 def _of_instance(service: Service) -> _Material:
     from streamtopic.state.documents import read_documents
 
-    snapshot = service.reader.snapshot()
-    if not snapshot.documents:
-        raise UsageError("nothing is counted yet: `streamtopic status` says what is waiting")
-    stored = read_documents(service.connection, snapshot, snapshot.words, limit=SAMPLE)
-    # A forget set with a document that the counts no longer hold would be subtracted twice.
-    if not stored.whole:
-        raise UsageError("documents were deleted while they were read: run `streamtopic suggest` again")
-    return _Material(f"model {service.settings.model}", snapshot, stored.batch)
+    def material(counts: DocumentCounts) -> _Material:
+        if not counts.documents:
+            raise UsageError("nothing is counted yet: `streamtopic status` says what is waiting")
+        stored = read_documents(counts, counts.words, limit=SAMPLE)
+        return _Material(f"model {service.settings.model}", counts, stored.batch)
+
+    return service.reader.read(material)
 
 
 def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> _Material:

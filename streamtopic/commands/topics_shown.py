@@ -1,13 +1,10 @@
-"""What commands show of topics in detail: their phrases, and their course over time and by class.
-
-For both, the arguments that ask for it and the tables that show it.
-"""
+"""Topics over time and by class, as commands show them: the arguments that ask for them, and the tables."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from streamtopic.console import number_of, progress, say_json, show, table
+from streamtopic.console import number_of, say_json, show, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,20 +12,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from streamtopic.service.app import Service
     from streamtopic.settings import Settings
     from streamtopic.topics.over_time import SliceReport, Unit
-    from streamtopic.topics.phrases import PhraseReport
 
-__all__ = [
-    "add_phrases",
-    "add_slices",
-    "count_phrases",
-    "phrases_block",
-    "phrases_facts",
-    "print_slices",
-    "slice_unit",
-]
+__all__ = ["add_slices", "print_slices", "slice_unit"]
 
 # As `streamtopic.topics.over_time.UNITS` has them (a test compares them): `--help` must not load that module.
 UNITS = ("day", "week", "month", "quarter", "year")
@@ -36,45 +23,6 @@ UNITS = ("day", "week", "month", "quarter", "year")
 _BARS = "▁▂▃▄▅▆▇█"
 _WORDS = 6
 _LARGEST = 4
-
-
-def add_phrases(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that asks for phrases."""
-    parser.add_argument(
-        "--phrases",
-        action="store_true",
-        help="phrases of each topic, such as `interest rates`: two of its words that stand side by side in 20 or more "
-        "of the documents that are there now; they are counted from the log",
-    )
-
-
-def count_phrases(service: Service, version: int | None, *, quiet: bool) -> PhraseReport:
-    """Return the phrases of a version's topics, with a bar at a terminal. version: None for the newest."""
-    with progress("counting phrases", "records", quiet=quiet) as update:
-        return service.phrases(version, update)
-
-
-def phrases_facts(found: PhraseReport) -> dict[str, Any]:
-    """Return the fields of JSON about all phrases; each topic has its own phrases beside its words."""
-    from streamtopic.topics.phrases import FLOOR
-
-    return {"floor": FLOOR, "whole": found.whole}
-
-
-def phrases_block(found: PhraseReport) -> str:
-    """Lay out phrases for a person, a line for each topic with phrases."""
-    from streamtopic.topics.phrases import FLOOR
-
-    rows = []
-    for topic, phrases in enumerate(found.topics):
-        named = [f"{phrase} ({phrase.documents})" for phrase in phrases]
-        if named:
-            rows.append([topic, ", ".join(named)])
-    notes = [f"in brackets: documents with the phrase, {FLOOR} at least, exact and without noise"]
-    if not found.whole:
-        notes.append("documents came or went while these were read: ask again for one point in time")
-    shown = table(["topic", "phrases"], rows) if rows else "no topic has a phrase that enough documents hold"
-    return "\n\n".join([shown, "\n".join(notes)])
 
 
 def add_slices(parser: argparse.ArgumentParser) -> None:
@@ -163,6 +111,4 @@ def _notes(found: SliceReport) -> list[str]:
         )
     if shown.outside:
         notes.append(f"without the time or the label: {number_of(shown.outside, 'document')}")
-    if not found.whole:
-        notes.append("documents came or went while these were read: ask again for one point in time")
     return ["\n".join(notes)]

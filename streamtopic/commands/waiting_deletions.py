@@ -1,12 +1,12 @@
-"""`streamtopic deletions`: requests for deletions that wait, and documents that were deleted by mistake."""
+"""`streamtopic deletions`: requests for deletions that wait."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings, moment
-from streamtopic.console import instant, number_of, progress, say, say_json, show, table, warn
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import instant, number_of, say, say_json, show, table, warn
 from streamtopic.errors import StreamtopicError, UsageError
 
 if TYPE_CHECKING:
@@ -14,54 +14,36 @@ if TYPE_CHECKING:
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service
-    from streamtopic.service.requests.undo_deletions import Undone
     from streamtopic.state.deletion_requests import DeletionRequest
 
 __all__ = ["register"]
 
-_SHOWN = 20
-
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(
-        subparsers, "deletions", _run, "list, approve or cancel requests for deletions, or undo deletes of the log"
-    )
-    parser.add_argument("action", choices=["list", "approve", "cancel", "undo"], help="what to do")
+    parser = command(subparsers, "deletions", _run, "list, approve or cancel requests for deletions")
+    parser.add_argument("action", choices=["list", "approve", "cancel"], help="what to do")
     parser.add_argument("requests", nargs="*", metavar="REQUEST", help="approve, cancel: ids of requests")
     parser.add_argument("--all", action="store_true", help="approve: every paused request; list: ended ones too")
-    parser.add_argument("--since", metavar="TIME", help="undo: deletes from this time on, such as 2026-01-31T12:00Z")
-    parser.add_argument(
-        "--offset",
-        action="append",
-        default=[],
-        metavar="PARTITION/OFFSET",
-        help="undo: deletes of a partition from this offset on; may be repeated",
-    )
-    parser.add_argument("--yes", action="store_true", help="undo: add the documents again, and not only count them")
 
 
 def _run(args: argparse.Namespace) -> int:
-    """List, approve, cancel or undo, also on a service that runs."""
+    """List, approve or cancel, also on a service that runs."""
     from streamtopic.service.app import Service
 
     _refuse_other(args)
     with Service(instance_settings(args)) as service:
         if args.action == "list":
             return _list(service, args)
-        if args.action == "undo":
-            return _undo(service, args)
         return _change(service, args)
 
 
 def _refuse_other(args: argparse.Namespace) -> None:
     """Raise UsageError for arguments that the action does not have."""
-    if args.action != "undo" and (args.since or args.offset or args.yes):
-        raise UsageError(f"--since, --offset and --yes belong to `deletions undo`, not to `deletions {args.action}`")
-    if args.action in {"list", "undo"} and args.requests:
-        raise UsageError(f"`deletions {args.action}` takes no ids of requests")
-    if args.action in {"cancel", "undo"} and args.all:
-        raise UsageError(f"--all is for `deletions approve` and `deletions list`, not for {args.action}")
+    if args.action == "list" and args.requests:
+        raise UsageError("`deletions list` takes no ids of requests")
+    if args.action == "cancel" and args.all:
+        raise UsageError("--all is for `deletions approve` and `deletions list`, not for cancel")
     if args.action == "approve" and bool(args.requests) is args.all:
         raise UsageError("which requests? give their ids, or --all for every paused request")
     if args.action == "cancel" and not args.requests:
@@ -79,7 +61,7 @@ def _list(service: Service, args: argparse.Namespace) -> int:
         say("no requests" if args.all else "no open requests")
         return 0
     rows = [_row(request) for request in found]
-    show(table(["request", "state", "documents", "received", "due", "source"], rows))
+    show(table(["request", "state", "documents", "received", "due"], rows))
     return 0
 
 
@@ -96,14 +78,13 @@ def _fields(request: DeletionRequest) -> dict[str, Any]:
         "sent": request.sent_ms or None,
         "expected": request.expected_ms or None,
         "approved": request.approved,
-        "source": request.source,
     }
 
 
 def _row(request: DeletionRequest) -> list[str]:
     times = [instant(request.received_ms), instant(request.due_ms)]
     named = f"of {number_of(request.subjects, 'subject')}" if request.subjects else str(request.documents)
-    return [request.id, request.state.value, named, *times, request.source]
+    return [request.id, request.state.value, named, *times]
 
 
 def _change(service: Service, args: argparse.Namespace) -> int:
@@ -139,67 +120,3 @@ def _named(requests: Sequence[DeletionRequest]) -> str:
     if subjects:
         parts.append(f"all documents of {number_of(subjects, 'subject')}")
     return " and ".join(parts)
-
-
-def _undo(service: Service, args: argparse.Namespace) -> int:
-    """Add documents again that were deleted in a range of the log."""
-    from streamtopic.service.requests.undo_deletions import undo
-
-    starts = _starts(service, args)
-    with progress("reading the log", "records", quiet=args.json) as update:
-        undone = undo(service, starts, append=args.yes, update=update)
-    settled = args.yes and undone.restored and service.leads
-    if settled:
-        service.settle()
-    if args.json:
-        say_json(undone.as_json() | {"appended": args.yes})
-        return 0
-    _show_undone(undone, appended=args.yes)
-    return 0
-
-
-def _show_undone(undone: Undone, *, appended: bool) -> None:
-    was = "was" if len(undone.restored) == 1 else "were"
-    verb = f"{was} added again" if appended else "can be added again: repeat with --yes"
-    say(f"{number_of(len(undone.restored), 'deleted document')} {verb}")
-    if undone.requested:
-        say(
-            f"{undone.requested} stay deleted: requests of `streamtopic deletions list --all` asked for it, they are "
-            "about a person who was forgotten, or they are suppressed"
-        )
-    if undone.lost:
-        say(f"{len(undone.lost)} have left the log and cannot be added again:")
-        for document in undone.lost[:_SHOWN]:
-            say(f"  {document}")
-        if len(undone.lost) > _SHOWN:
-            say(f"  and {len(undone.lost) - _SHOWN} more; --json lists all")
-
-
-def _starts(service: Service, args: argparse.Namespace) -> dict[int, int]:
-    """Return where the range begins, partition to offset. Raises UsageError."""
-    if bool(args.since) is bool(args.offset):
-        raise UsageError("from when on? give --since TIME, or --offset PARTITION/OFFSET for each partition")
-    if args.since:
-        from streamtopic.service.requests.undo_deletions import starts_at
-
-        # Right to the zone: else documents could come back that were deleted on purpose hours before.
-        return starts_at(service, moment(args.since, "--since"))
-    return _starts_behind(service, args.offset)
-
-
-def _starts_behind(service: Service, places: Sequence[str]) -> dict[int, int]:
-    found = {}
-    partitions = service.settings.partitions
-    for place in places:
-        partition, _, offset = place.partition("/")
-        if not (partition.isdecimal() and offset.isdecimal() and int(partition) < partitions):
-            raise UsageError(
-                f"--offset {place}: expected PARTITION/OFFSET, such as 0/1200; partitions are 0 to {partitions - 1}"
-            )
-        if int(partition) in found:
-            raise UsageError(f"--offset {place}: partition {partition} is named twice: give its earliest offset alone")
-        end = service.log.end(service.names.documents, int(partition))
-        if int(offset) > end:
-            raise UsageError(f"--offset {place}: partition {partition} ends at offset {end}; give an earlier one")
-        found[int(partition)] = int(offset)
-    return found

@@ -10,23 +10,19 @@ The pair counts of n words are an n by n matrix. It takes four forms, each for o
 
     Cooccurrence      exact value of a set of documents: one triangle in int64, with the statistics of words; add,
                       subtract, restrict, digest
-    PairBlock         some rows of one on their way into Redis or out of it, in buffers that are used again
+    PairBlock         some rows of one as they are counted, in buffers that are used again
     SymmetricCounts   the working matrix Q of a learner: both triangles, six bytes an entry, changed in place
     SignedPassages    a small change as outer products: as long as its passages, where pairs are their square
 
 Below SymmetricCounts lies `compact.Compact`, its rows in six bytes an entry, which compiled loops read;
 `compact.UpperRows` is the same for a part of one triangle, until both are written. One form for all purposes would be
 twice as large (docs/decisions/0022), or every change would copy it.
-
-Pairs are added up by `count_pairs`, which multiplies documents, and by two loops of `state`. One adds sorted segments;
-it shares `count_pairs.drain`, which makes a dense row of sums into sorted entries. The other adds parts whose columns
-come in any order, and checks each addition for overflow.
 """
 
 from streamtopic.counts.batch import MAX_LENGTH, DocumentBatch, Passage, SignedPassages, Weighting, WordSets, narrowed
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.count_pairs import PairBlock, count, count_rows, count_weighted, statistics
-from streamtopic.counts.count_sources import Counts, CountSource, CountsWithout, KeptCounts
+from streamtopic.counts.count_sources import Counts, CountSource, CountsWithout, KeptCounts, count_symmetric
 from streamtopic.counts.matrices import CountedTexts, TextMatrix
 from streamtopic.counts.symmetric import SymmetricCounts
 
@@ -48,6 +44,7 @@ __all__ = [
     "WordSets",
     "count",
     "count_rows",
+    "count_symmetric",
     "count_weighted",
     "narrowed",
     "statistics",

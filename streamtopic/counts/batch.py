@@ -13,7 +13,7 @@ By pairs they would cost the square of that.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -146,6 +146,18 @@ class DocumentBatch:
             documents=len(documents),
         )
 
+    def select(self, documents: Positions) -> "DocumentBatch":
+        """Return the documents at these positions, in this order. A position may stand several times."""
+        firsts = np.searchsorted(self.owners, documents)
+        lasts = np.searchsorted(self.owners, documents + 1)
+        rows = _ranges(firsts, lasts)
+        held = _ranges(self.indptr[rows], self.indptr[rows + 1])
+        indptr = row_ends(np.diff(self.indptr)[rows])
+        numbers = np.arange(len(documents), dtype=np.int32)
+        owners = np.repeat(numbers, lasts - firsts)
+        lengths = self.lengths[rows]
+        return DocumentBatch(indptr, self.words[held], self.counts[held], lengths, owners, len(documents))
+
     def span(self, start: int, stop: int) -> "DocumentBatch":
         """Return documents start ... stop - 1. The result shares this batch's arrays."""
         first, last = np.searchsorted(self.owners, [start, stop])
@@ -161,6 +173,16 @@ class DocumentBatch:
             owners=owners - np.int32(start),
             documents=stop - start,
         )
+
+
+def _ranges(firsts: npt.NDArray[np.integer[Any]], lasts: npt.NDArray[np.integer[Any]]) -> Positions:
+    """Return first, first + 1, ... last - 1 of each pair, one range after the other."""
+    sizes = lasts - firsts
+    ends = np.cumsum(sizes)
+    # Counting goes on through all ranges; each begins at its own number in place of the one that is reached.
+    shifts = firsts - (ends - sizes)
+    steps = np.arange(int(sizes.sum()))
+    return np.asarray(steps + np.repeat(shifts, sizes), np.intp)
 
 
 def _joined(parts: Sequence[npt.NDArray[_Kind]], kind: type[_Kind]) -> npt.NDArray[_Kind]:
@@ -315,16 +337,6 @@ class SignedPassages:
         """Take the passages of documents that went."""
         signs = np.full(batch.documents, -1, np.int64)
         return cls.of(batch, weighting, signs)
-
-    @classmethod
-    def joined(cls, parts: Sequence["SignedPassages"]) -> "SignedPassages":
-        """Lay passages over the same words one below the other."""
-        sizes_of_each = [np.diff(part.indptr) for part in parts]
-        sizes = _joined(sizes_of_each, np.int64)
-        words = _joined([part.words for part in parts], np.int64)
-        counts = _joined([part.counts for part in parts], np.int64)
-        weights = _joined([part.weights for part in parts], np.int64)
-        return cls(row_ends(sizes), words, counts, weights)
 
     @property
     def passages(self) -> int:

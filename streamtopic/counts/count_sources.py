@@ -30,7 +30,7 @@ from streamtopic.counts.count_pairs import count, count_rows, pieces, statistics
 from streamtopic.counts.symmetric import SymmetricCounts
 from streamtopic.errors import CountsOverflow, NegativeCounts
 
-__all__ = ["CountSource", "Counts", "CountsWithout", "KeptCounts"]
+__all__ = ["CountSource", "Counts", "CountsWithout", "KeptCounts", "count_symmetric"]
 
 
 # Passages times the largest weight must stay below this, so that no sum of pairs can leave 64 bits.
@@ -319,20 +319,7 @@ class KeptCounts:
 
     def symmetric(self, keep: Positions) -> SymmetricCounts:
         """Return the counts of these words as a working matrix. A pair that no document holds has no entry in it."""
-        batch = self._passages(keep)
-        n = len(keep)
-        wanted = pieces(batch, n)
-        if wanted == 1:
-            # Rows are complete as they are counted, so each part can be packed and given back early.
-            panels = list(_panels(batch, n, self.weighting))
-            return SymmetricCounts(n, mirrored(n, panels))
-        edges = np.linspace(0, batch.documents, wanted + 1)
-        spans = pairwise(edges.astype(np.int64).tolist())
-        # Each piece is packed as it is found: unpacked pieces made the peak of a fit nearly three times as high.
-        parts = (batch.span(first, stop) for first, stop in spans)
-        counted = (_counted(part, n, self.weighting) for part in parts)
-        upper = reduce(partial(merged, n), counted)
-        return SymmetricCounts(n, mirrored(n, [UpperRows(0, upper)]))
+        return count_symmetric(self._passages(keep), len(keep), self.weighting)
 
     def _changed(
         self, batch: DocumentBatch, sign: int, blocks: Sequence[DocumentBatch], marks: Sequence[UInt64]
@@ -354,6 +341,25 @@ class KeptCounts:
         """Return all passages over the words at these ascending positions."""
         ids = places(len(self.words), keep, np.int32)
         return DocumentBatch.stacked([narrowed(block, ids) for block in self.blocks])
+
+
+def count_symmetric(batch: DocumentBatch, n: int, weighting: Weighting) -> SymmetricCounts:
+    """Return the pair counts of documents over n words as a working matrix, with little memory beside the result.
+
+    A pair that no document holds has no entry in it.
+    """
+    wanted = pieces(batch, n)
+    if wanted == 1:
+        # Rows are complete as they are counted, so each part can be packed and given back early.
+        panels = list(_panels(batch, n, weighting))
+        return SymmetricCounts(n, mirrored(n, panels))
+    edges = np.linspace(0, batch.documents, wanted + 1)
+    spans = pairwise(edges.astype(np.int64).tolist())
+    # Each piece is packed as it is found: unpacked pieces made the peak of a fit nearly three times as high.
+    parts = (batch.span(first, stop) for first, stop in spans)
+    counted = (_counted(part, n, weighting) for part in parts)
+    upper = reduce(partial(merged, n), counted)
+    return SymmetricCounts(n, mirrored(n, [UpperRows(0, upper)]))
 
 
 def _panels(batch: DocumentBatch, n: int, weighting: Weighting) -> Iterator[UpperRows]:

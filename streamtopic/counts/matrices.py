@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from streamtopic.counts.arrays import Float, Int32, Int64, Positions, entry_rows, places, row_ends
@@ -50,7 +49,7 @@ class CountedTexts:
 
     def take(self, documents: Positions) -> "CountedTexts":
         """Return the documents at these positions, in this order. A position may stand several times."""
-        batch = _taken(self.batch, documents)
+        batch = self.batch.select(documents)
         unknown = self.unknown[documents]
         return CountedTexts(self.words, batch, unknown)
 
@@ -124,32 +123,6 @@ def _is_everything(key: Any) -> bool:  # noqa: ANN401  an index as numpy takes i
     if isinstance(key, slice):
         return key == slice(None)
     return key is Ellipsis
-
-
-def _taken(batch: DocumentBatch, documents: Positions) -> DocumentBatch:
-    """Return the documents at these positions, in any order."""
-    firsts = np.searchsorted(batch.owners, documents)
-    lasts = np.searchsorted(batch.owners, documents + 1)
-    rows = _ranges(firsts, lasts)
-    ends = batch.indptr
-    held = _ranges(ends[rows], ends[rows + 1])
-    indptr = row_ends(np.diff(ends)[rows])
-    numbers = np.arange(len(documents), dtype=np.int32)
-    owners = np.repeat(numbers, lasts - firsts)
-    words = batch.words[held]
-    counts = batch.counts[held]
-    lengths = batch.lengths[rows]
-    return DocumentBatch(indptr, words, counts, lengths, owners, len(documents))
-
-
-def _ranges(firsts: npt.NDArray[np.integer[Any]], lasts: npt.NDArray[np.integer[Any]]) -> Positions:
-    """Return first, first + 1, ... last - 1 of each pair, one range behind the other."""
-    sizes = lasts - firsts
-    ends = np.cumsum(sizes)
-    # Counting goes on through all ranges; each begins at its own number in place of the one that is reached.
-    shifts = firsts - (ends - sizes)
-    steps = np.arange(int(sizes.sum()))
-    return np.asarray(steps + np.repeat(shifts, sizes), np.intp)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

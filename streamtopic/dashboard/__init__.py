@@ -7,5 +7,5 @@ gate              hosts, sizes and headers of all requests; the token, visits an
 web_pages         addresses to pages
 dashboard_server  the server
 
-Starlette and Uvicorn come with the extra `dashboard`; nothing outside this folder and `gateway/` imports them.
+Starlette and Uvicorn come with the extra `dashboard`; nothing outside this folder imports them.
 """

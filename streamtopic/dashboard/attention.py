@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from streamtopic.dashboard.page_facts import QueuedDeletions, ServiceFacts
 
-__all__ = ["Concern", "concerns"]
+__all__ = ["Concern", "concerns", "of_ledger"]
 
 _NEARLY = 0.8
 
@@ -66,8 +66,7 @@ def _deletions(queued: QueuedDeletions) -> Iterator[Concern]:
         yield Concern(
             urgent=True,
             said=f"A deletion has waited {duration(queued.age or 0.0)}; it may wait {duration(queued.limit)}.",
-            remedy="Look whether `streamtopic schedule` and `streamtopic publish` run; the decision below says why "
-            "no version is made.",
+            remedy="Look whether `streamtopic schedule` runs; the decision below says why no version is made.",
         )
 
 
@@ -82,24 +81,35 @@ def _requests(paused: int | None) -> Iterator[Concern]:
 
 def _checks(status: Mapping[str, Any]) -> Iterator[Concern]:
     checked = status["self_check"]
-    statement = status["statement"]
     if checked["passed"] is False:
         yield Concern(
             urgent=True,
             said=f"The service's own check did not bear out version {checked['version']}.",
             remedy="Run `streamtopic verify`; the version was not published.",
         )
-    due = statement["due"]
+    yield from of_ledger(status["ledger"])
+    for remark in status["remarks"]:
+        yield Concern(urgent=False, said=remark, remedy="`streamtopic status` shows it too.")
+
+
+def of_ledger(ledger: Mapping[str, Any]) -> Iterator[Concern]:
+    """Yield what a person must act on for the sake of the ledger. ledger: as `status` shows it."""
+    if ledger["unread"]:
+        yield Concern(urgent=False, said="The ledger cannot be read here.", remedy=ledger["unread"])
+        return
+    if ledger["gaps"]:
+        yield Concern(
+            urgent=True,
+            said=f"The topic of the ledger has lost entries: {ledger['gaps']:,}.",
+            remedy="Restore the topic from a copy; `streamtopic verify` says which entries are missing.",
+        )
+    due = None if ledger["alive"] is None else ledger["alive"]["due"]
     if due is not None and due < 0:
         yield Concern(
             urgent=False,
-            said=f"The signed statement of the newest version is {duration(-due)} late.",
-            remedy="Look whether `streamtopic publish` runs; subscribers notice it too.",
+            said=f"The ledger's word on the newest version is {duration(-due)} late.",
+            remedy="Look whether `streamtopic schedule` runs; subscribers notice it too.",
         )
-    if statement["unread"]:
-        yield Concern(urgent=False, said="The signed statement cannot be verified here.", remedy=statement["unread"])
-    for remark in status["remarks"]:
-        yield Concern(urgent=False, said=remark, remedy="`streamtopic status` shows it too.")
 
 
 def _budgets(status: Mapping[str, Any]) -> Iterator[Concern]:

@@ -6,7 +6,7 @@ import secrets
 import signal
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import h11
 import uvicorn
@@ -15,9 +15,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from streamtopic.dashboard.gate import Access
 from streamtopic.errors import SettingsError, UsageError
 from streamtopic.monitoring.endpoint import is_loopback
+from streamtopic.monitoring.open_connections import OpenConnections
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
     from pathlib import Path
 
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TlsFiles", "access_of", "address_of", "dashboard_server", "leave_quietly", "listening"]
 
-_MOST_REQUESTS = 64
-REQUEST_SECONDS = 20.0
-"""Seconds within which a connection sends a whole request, from its begin or from the answer before."""
+MOST_BYTES = 16_384
+"""Bytes of the head of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,74 +75,79 @@ def leave_quietly(server: uvicorn.Server) -> None:
         signal.signal(name, leave)
 
 
-def listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> OpenConnections:
     """Return a socket that takes connections. port: 0 for any that is free. Raises UsageError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        return OpenConnections(socket.create_server((host, port), family=family))
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"cannot listen on {host}, port {port} ({error}): name a port that is free, --port PORT"
         ) from None
 
 
-class Punctual(H11Protocol):
-    """Ends a connection that does not send a whole request in time.
+class _Requests(h11.Connection):
+    """Reads requests, and refuses one that says its length in two ways: a proxy may read it as two requests."""
 
-    Uvicorn waits for ever, and each connection takes one of the places: somebody who says nothing, or a letter now and
-    then, would shut everybody else out.
-    """
+    def next_event(self) -> Any:  # noqa: ANN401  as h11 has it
+        """Return what was read. Raises RemoteProtocolError, which is answered with status 400 and the end."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if names >= {b"content-length", b"transfer-encoding"}:
+                raise h11.RemoteProtocolError("Content-Length and Transfer-Encoding in one request")
+        return event
 
-    _late: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
-        """Give a new connection its time."""
-        super().connection_made(transport)
-        self._set_time()
+class _Protocol(H11Protocol):
+    """Tells the listening socket which connections wait for a request."""
+
+    connections_of: OpenConnections
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  as uvicorn has them
+        super().__init__(*arguments, **named)
+        self.conn = _Requests(h11.SERVER, MOST_BYTES)
 
     def data_received(self, data: bytes) -> None:
-        """Take data. More time is not given for a part of a request."""
+        """Take data."""
         super().data_received(data)
-        if not self._awaits_request:
-            self._unset_time()
+        self._tell()
 
     def on_response_complete(self) -> None:
-        """Give the next request its time."""
+        """Wait for the next request, if it is not there already."""
         super().on_response_complete()
-        self._unset_time()
-        if self._awaits_request:
-            self._set_time()
+        self._tell()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the time."""
-        self._unset_time()
-        super().connection_lost(exc)
-
-    @property
-    def _awaits_request(self) -> bool:
-        return self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
-
-    def _set_time(self) -> None:
-        self._late = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
-
-    def _unset_time(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _tell(self) -> None:
+        peer = self.transport.get_extra_info("peername")
+        if self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
+            self.connections_of.waiting(peer)
+        else:
+            self.connections_of.answering(peer)
 
 
 def dashboard_server(
-    pages: ASGIApp, certificate: TlsFiles | None = None, started: Callable[[], None] = lambda: None
+    pages: ASGIApp,
+    listener: OpenConnections,
+    certificate: TlsFiles | None = None,
+    started: Callable[[], None] = lambda: None,
 ) -> uvicorn.Server:
-    """Return the server of some pages; `run(sockets=[...])` serves until a signal, or until `should_exit` is set.
+    """Return the server of some pages; `run(sockets=[listener])` serves until a signal, or until `should_exit` is set.
 
     started: called once requests are answered.
     """
+
+    class Protocol(_Protocol):
+        connections_of = listener
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             started()
+
+        async def on_tick(self, counter: int) -> bool:
+            listener.end_late()
+            return await super().on_tick(counter)
 
     # Addresses are not logged, and no header of a stranger says who asks.
     config = uvicorn.Config(
@@ -154,8 +158,9 @@ def dashboard_server(
         proxy_headers=False,
         lifespan="off",
         ws="none",
-        http=Punctual,
-        limit_concurrency=_MOST_REQUESTS,
+        http=Protocol,
+        # Other loops do not call the listener's own `accept`.
+        loop="asyncio",
         timeout_keep_alive=5,
         timeout_graceful_shutdown=5,
         ssl_certfile=certificate.certificate if certificate else None,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["PICTURES_POLICY", "Access", "Gate", "Visit", "Visits", "host_name", "nobody_waits"]
+__all__ = ["PICTURES_POLICY", "Access", "Gate", "Visit", "Visits", "nobody_waits"]
 
 MOST_BYTES = 8192
 """Bytes of a form; the forms here have two fields."""
@@ -191,11 +191,11 @@ class Gate:
         return None
 
     def _is_own(self, host: str) -> bool:
-        name = host_name(host)
+        name = _host_name(host)
         return name in self._hosts or _is_address(name)
 
 
-def host_name(host: str) -> str:
+def _host_name(host: str) -> str:
     """Return the name in a Host header, without its port, in small letters; "" for one that cannot be read."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")

@@ -6,20 +6,19 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.client import Receipts
 from streamtopic.errors import InvalidRelease, SettingsError, UsageError
 from streamtopic.report.model_page import map_figure, model_page
 from streamtopic.report.model_view import view_of
 from streamtopic.service.ingest.rejections import Rejection, rejections, retry
 from streamtopic.service.publish.published import heads_of, read_earlier, topics_of
 from streamtopic.service.requests.deletion_lookup import receipts_of_request, traces_of_receipt, waiting_deletion
+from streamtopic.signed import Envelope, Receipt, SubjectReceipt
 from streamtopic.state.deletion_requests import RequestState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streamtopic.service.app import Service
-    from streamtopic.signed import Receipt
     from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.state.deletions import Forget
     from streamtopic.state.residue_ledger import Stage
@@ -156,18 +155,32 @@ class RefusedRecords:
 
 @dataclass(frozen=True, slots=True)
 class FoundDeletion:
-    """A receipt, when each trace was gone (None: not yet), and the id of the completion that signs these times."""
+    """A receipt, as an entry of the ledger.
 
-    receipt: Receipt
+    receipt: of one deletion, or of all documents of a person.
+    index: number of the entry.
+    version: the first version without the document; None where there was no document.
+    reached: when each trace was gone, None for not yet; empty for a person, whose documents have receipts of their own.
+    erased: number of the entry that says that nothing is left, None before it.
+    """
+
+    receipt: Receipt | SubjectReceipt
+    index: int
+    version: Envelope | None
     reached: Mapping[Stage, int | None]
-    completion: str | None
+    erased: int | None
+
+    @property
+    def single(self) -> bool:
+        """Whether it is of one deletion."""
+        return isinstance(self.receipt, Receipt)
 
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
     """What is known of a request.
 
-    found: a receipt for each deletion of the request.
+    found: the receipts of the request, in the order of the ledger.
     waiting: whether it is counted and waits for its receipt; `received` and `applied` say since when.
     unlinked: why receipts could not be searched by the request id alone, "" where they could.
     """
@@ -297,13 +310,23 @@ def look_up(service: Service, name: str, salt: str | None) -> LookedUp:
     salt: the requester's own; None without one.
     """
     unlinked = ""
-    with Receipts(service.log, model=service.settings.model, public_key=service.keys) as receipts:
-        try:
-            known = receipts_of_request(service, receipts, name, salt)
-        except SettingsError as error:
-            # A dashboard's own user may not read the keys that tie receipts to request ids.
-            known = []
-            unlinked = str(error)
-        found = [FoundDeletion(receipt, *traces_of_receipt(service, receipts, receipt)) for receipt in known]
+    try:
+        known = receipts_of_request(service, name, salt)
+    except SettingsError as error:
+        # A dashboard's own user may not read the keys that tie receipts to request ids.
+        known = []
+        unlinked = str(error)
+    found = []
+    for logged in known:
+        if isinstance(logged.entry, Receipt | SubjectReceipt):
+            version = _version_of(service, logged.entry)
+            found.append(FoundDeletion(logged.entry, logged.index, version, *traces_of_receipt(service, logged)))
     waiting = None if found else waiting_deletion(service, name)
     return LookedUp(tuple(found), None if waiting is None else waiting[1], unlinked)
+
+
+def _version_of(service: Service, receipt: Receipt | SubjectReceipt) -> Envelope | None:
+    """Return the version that a receipt names, as the ledger has it."""
+    name = f"version/{receipt.version}"
+    entries = [logged.entry for logged in service.ledger.find([name]).get(name, ())]
+    return next((entry for entry in entries if isinstance(entry, Envelope)), None)

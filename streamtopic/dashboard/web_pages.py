@@ -56,14 +56,10 @@ _CHART_WIDTH, _CHART_HEIGHT = 420.0, 200.0
 _MOST_VERSIONS = 60
 _NO_VERSION = 2**31
 _STAGES = {
-    Stage.SUBTRACTED: "the document is out of the counts",
-    Stage.RELEASED: "a version without the document exists",
-    Stage.WITHDRAWN: "versions with the document are withdrawn and erased",
-    Stage.LOG: "the documents topic does not hold it",
-    Stage.BASE: "the base model does not hold it",
-    Stage.SEGMENTS: "the segments of counts do not hold it",
-    Stage.AOF: "Redis has written its append-only file anew",
-    Stage.SNAPSHOTS: "all backups from before are destroyed",
+    Stage.STATE: "Redis holds no trace of it",
+    Stage.LOG: "nor do the documents topic and the releases topic",
+    Stage.FILE: "Redis has written its append-only file anew",
+    Stage.BACKUPS: "all backups from before are destroyed",
 }
 # The first kind that an error is of says how it is shown.
 _PROBLEMS: Mapping[type[StreamtopicError], tuple[int, str]] = {

@@ -39,10 +39,12 @@ __all__ = [
     "module_docstrings",
     "parse_line",
     "read_jsonl",
+    "time_ms",
 ]
 
 MAX_ID = 512  # bytes of UTF-8, as in the documents topic
 RESERVED_ID = "st:heartbeat"  # key of the service's own records in the documents topic
+STRUCTURED_ID = ("{", '"', "\0")  # as keys begin that the documents topic refuses
 MAX_TEXT = 1_000_000  # bytes of UTF-8, as in the documents topic
 MAX_TIME = 1 << 53  # milliseconds since 1970, as in the documents topic
 MAX_LINE = 8 << 20  # a text of 1,000,000 bytes with every byte escaped as \uXXXX, and room to spare
@@ -243,8 +245,8 @@ def document_in(record: Mapping[str, object], number: int, place: str = "") -> D
     try:
         name = _id(record.get("id"))
         text = _text(record.get("text"))
-        time_ms = _time_ms(record.get("ts"))
-        return Document(name, text, _labels(record), time_ms, _subjects(record.get("subjects")))
+        moment = time_ms(record.get("ts"))
+        return Document(name, text, _labels(record), moment, _subjects(record.get("subjects")))
     except ValueError as error:
         return Problem(number, str(error), place)
 
@@ -257,6 +259,8 @@ def _id(value: object) -> str:
     text = str(value)
     if not 1 <= _size(text, "id") <= MAX_ID:
         raise ValueError(f"`id` is not 1 to {MAX_ID} bytes long")
+    if text.startswith(STRUCTURED_ID):
+        raise ValueError(f"`id` begins with {text[0]!r}, as no id may")
     if text == RESERVED_ID:
         raise ValueError(f"`id` {RESERVED_ID} is reserved")
     return text
@@ -272,8 +276,11 @@ def _text(value: object) -> str:
     return value
 
 
-def _time_ms(value: object) -> int | None:
-    """Return milliseconds since 1970, from a number of them, a date or text of ISO 8601; None without a time."""
+def time_ms(value: object) -> int | None:
+    """Return milliseconds since 1970, from a number of them, a date or text of ISO 8601; None without a time.
+
+    Raises ValueError for another value, and for a time that no document can have.
+    """
     if value is None:
         return None
     # Tables have types for dates and times.

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["RULES", "fields_ask", "headers_ask", "holds_nothing", "map_asks", "salvaged", "unframed"]
+__all__ = ["RULES", "damaged_delete", "fields_ask", "headers_ask", "holds_nothing", "map_asks", "salvaged", "unframed"]
 
-RULES = 1
+RULES = 2
 """Version of these rules: counts that were made by other rules are made anew."""
 
 Fields = dict[Any, Any]
@@ -124,6 +124,12 @@ def _text(fields: Mapping[Any, Any], name: str) -> str | None:
     if not isinstance(found, str) or len(found) > _LONGEST_TYPE:
         return None
     return found.lower()
+
+
+def damaged_delete(value: bytes) -> Fields | None:
+    """Return the fields of a delete whose value cannot be parsed, None for another damaged value."""
+    fields = salvaged(value)
+    return fields if fields and map_asks(fields) else None
 
 
 def salvaged(value: bytes) -> Fields:

@@ -16,12 +16,21 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from itertools import chain, islice
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import msgpack
 
-from streamtopic.documents.deletes import RULES, headers_ask, holds_nothing, map_asks, salvaged, unframed
+from streamtopic.documents.deletes import (
+    RULES,
+    damaged_delete,
+    headers_ask,
+    holds_nothing,
+    map_asks,
+    salvaged,
+    unframed,
+)
 from streamtopic.documents.subjects import (
     MAX_SUBJECT,
     MAX_SUBJECTS,
@@ -44,7 +53,6 @@ from streamtopic.words.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, 
 
 __all__ = [
     "DAY",
-    "FORM_HEADER",
     "HEARTBEAT_KEY",
     "LIMITS",
     "MAX_COUNT",
@@ -52,6 +60,7 @@ __all__ = [
     "MAX_TEXT",
     "MAX_VALUE",
     "MAX_VALUES",
+    "STRUCTURED",
     "Add",
     "Delete",
     "Event",
@@ -73,19 +82,19 @@ __all__ = [
     "encode_subject_forgotten",
     "encode_suppressions",
     "keeps_days",
-    "keeps_subjects",
     "limits_of",
     "map_in",
     "new_suppressions",
     "parse",
+    "refuses_alone",
     "request_of",
     "salt_of",
     "suppression_in",
-    "text_in",
-    "without_subjects",
     "without_suppression",
 ]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MAX_VALUES = 1 << 16
 """The most values of a record, nested values and keys of maps included."""
@@ -181,11 +190,11 @@ def _unpacker(value: bytes) -> msgpack.Unpacker:
 
 
 HEARTBEAT_KEY = b"st:heartbeat"
-FORM_HEADER = "st-form"
-"""Header of a tombstone that the service writes for another key of a document that several keys may name. It takes the
-document only where the newest add came under that same key, so never one that was added again under another key."""
-
 MAX_KEY = 512
+STRUCTURED = (b"{", b'"', b"\0")
+"""As structured keys begin: maps and texts of JSON, and frames of a schema registry. Which of them a connector writes
+changes with its settings and schemas, so a delete could come under another key than its add. All are refused."""
+
 MAX_TEXT = 1_000_000
 MAX_COUNT = 8_192
 MAX_LABELS = 64
@@ -213,9 +222,10 @@ _LIMITS = {
     "labels": MAX_LABELS,
     "label": MAX_LABEL,
     "ts": MAX_TIMESTAMP,
+    "subjects": MAX_SUBJECTS,
+    "subject": MAX_SUBJECT,
 }
-_OF_SUBJECTS = {"subjects": MAX_SUBJECTS, "subject": MAX_SUBJECT}
-LIMITS = ",".join(f"{name}={number}" for name, number in (_LIMITS | _OF_SUBJECTS).items())
+LIMITS = ",".join(f"{name}={number}" for name, number in _LIMITS.items())
 """All limits that refuse a record, as the state in Redis keeps them: counts made under other limits are made anew."""
 
 DAY = ""
@@ -248,17 +258,6 @@ def suppression_in(limits: str) -> str:
 def without_suppression(limits: str) -> str:
     """Return rules as they are in a model without suppressions."""
     return ",".join(limit for limit in limits.split(",") if limit.partition("=")[0] != _SUPPRESSION)
-
-
-def keeps_subjects(limits: str) -> bool:
-    """Return whether a state that was counted under these rules knows the subjects of its documents."""
-    return not limits or any(limit.startswith("subjects=") for limit in limits.split(","))
-
-
-def without_subjects(limits: str) -> str:
-    """Return rules as they were before there were subjects."""
-    kept = [limit for limit in limits.split(",") if limit.partition("=")[0] not in _OF_SUBJECTS]
-    return ",".join(kept)
 
 
 def keeps_days(limits: str) -> bool:
@@ -350,30 +349,48 @@ class SubjectForgotten:
 Event = Add | Delete | Heartbeat | ForgetSubject | SubjectForgotten | Suppression
 
 
-def decode_record(record: Record, *, subjects: bool = True, suppression: SuppressionKey | None = None) -> Event:
+def refuses_alone(read: Callable[P, T]) -> Callable[P, T]:
+    """Return a reader of one record that raises InvalidEvent and no other exception.
+
+    Bytes of anyone may meet a defect of this program or of a package. The defect may cost that one record, and never
+    the process that counts all records.
+    """
+
+    @wraps(read)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return read(*args, **kwargs)
+        except InvalidEvent:
+            raise
+        except Exception as error:
+            raise InvalidEvent("reader", f"the record cannot be read: {type(error).__name__}") from error
+
+    return guarded
+
+
+@refuses_alone
+def decode_record(record: Record, *, suppression: SuppressionKey | None = None) -> Event:
     """Return the event in a record of the documents topic; see `decode`.
 
     suppression: key of the model's suppressions; None for a model without any, where their keys are ids like others.
     """
     if suppression is not None and record.key is not None and is_suppression_key(record.key):
         return suppression.read(record.key, record.value, record.timestamp_ms)
-    return decode(record.key, record.value, record.headers, subjects=subjects)
+    return decode(record.key, record.value, record.headers)
 
 
-def decode(key: bytes | None, value: bytes | None, headers: Headers = (), *, subjects: bool = True) -> Event:
+def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Event:
     """Return the event in a record. Raises InvalidEvent, with a reason code, and no other exception.
 
     key: the document id in UTF-8.
     value: of any of the dialects that `deletes` knows.
     headers: of the record.
-    subjects: whether the state knows subjects. One from before does not, until it is counted anew: then the fields are
-        not looked at.
     """
     document = _document(key)
     if key == HEARTBEAT_KEY:
         return _heartbeat(value)
     if key is not None and is_subject_key(key):
-        return _of_subject(key, value, headers, subjects=subjects)
+        return _of_subject(key, value, headers)
     if value is None:
         return Delete(document, request_of(headers), salt_of(headers))
     content = unframed(value)
@@ -383,8 +400,8 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = (), *, sub
         fields = map_in(content)
     except InvalidEvent:
         # A damaged delete is a delete; other damaged records are refused for their damage.
-        found = salvaged(content)
-        if not found or not map_asks(found):
+        found = damaged_delete(content)
+        if found is None:
             raise
         fields = found
     # Before all limits, which must never refuse a delete.
@@ -398,17 +415,7 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = (), *, sub
         raise InvalidEvent("format", "the record has a schema registry's frame: only a delete may have one")
     if fields.get("op") != "add":
         raise InvalidEvent("op", "field `op` must be `add` or `delete`")
-    return _add(document, fields if subjects else _without_subjects(fields))
-
-
-def text_in(value: bytes) -> str | None:
-    """Return the text of an add, as it was sent; None for an add of counts and for any other value."""
-    try:
-        fields = map_in(value)
-    except InvalidEvent:
-        return None
-    text = fields.get("text")
-    return text if fields.get("op") == "add" and isinstance(text, str) else None
+    return _add(document, fields)
 
 
 def document_of(key: bytes | None) -> str | None:
@@ -612,6 +619,12 @@ def _document(key: bytes | None) -> str:
     """Return the document id in a key. Raises InvalidEvent for a key that is not an id."""
     if not key:
         raise InvalidEvent("key-missing", "the record has no key: send the document id as its key")
+    if key.startswith(STRUCTURED):
+        raise InvalidEvent(
+            "key-structured",
+            'the key begins with {, " or a zero byte, so it is not a plain id: let the connector '
+            "write the id alone (ExtractField$Key and StringConverter, docs/records.md)",
+        )
     if len(key) > MAX_KEY:
         raise InvalidEvent("key-size", f"the document id has {len(key)} bytes; at most {MAX_KEY} are allowed")
     try:
@@ -641,16 +654,7 @@ def _refuse_suppression(key: bytes) -> None:
         raise InvalidEvent("key-reserved", "document ids that begin with st:suppress: are reserved; choose another")
 
 
-def _without_subjects(fields: Mapping[object, object]) -> Mapping[object, object]:
-    """Return fields without those of subjects. Raises InvalidEvent as for any other field that is not read."""
-    unread = {name: fields[name] for name in ("subject", "subjects") if name in fields}
-    _check_depth({"unread": list(unread.values())})
-    return {name: value for name, value in fields.items() if name not in unread}
-
-
-def _of_subject(
-    key: bytes, value: bytes | None, headers: Headers, *, subjects: bool
-) -> ForgetSubject | SubjectForgotten:
+def _of_subject(key: bytes, value: bytes | None, headers: Headers) -> ForgetSubject | SubjectForgotten:
     """Return the event in a record about a request to forget a subject. Raises InvalidEvent where it names none."""
     if value is None:
         return SubjectForgotten(key)
@@ -669,8 +673,6 @@ def _of_subject(
     subject = fields.get("subject")
     if not isinstance(subject, str) or not is_subject(subject):
         raise InvalidEvent("subject", f"field `subject` must be a text of 1 to {MAX_SUBJECT} characters")
-    if not subjects:
-        raise InvalidEvent("subject", "the state knows no subjects: run `streamtopic rebuild`, then ask again")
     request = _request(fields.get("request")) or request_of(headers)
     return ForgetSubject(key, subject, request, _salt(fields.get("salt")) or salt_of(headers))
 
@@ -713,7 +715,8 @@ def map_in(value: bytes) -> Mapping[Any, Any]:
         fields = parse(value)
     except TooManyValues as error:
         raise InvalidEvent("value-count", str(error)) from error
-    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+    # Bytes of anyone: json and msgpack raise errors of many kinds for them, and each means the same.
+    except Exception as error:
         raise InvalidEvent("format", f"the record is neither msgpack nor JSON: {type(error).__name__}") from error
     if not isinstance(fields, dict):
         raise InvalidEvent("format", f"the record is a {type(fields).__name__}, not a map")

@@ -13,7 +13,7 @@ from typing import IO
 
 from streamtopic.errors import ComponentUnreachable
 
-__all__ = ["Child", "Node", "owns_folder", "private_folder", "tighten"]
+__all__ = ["Child", "owns_folder", "private_folder", "tighten"]
 
 
 _OTHERS = 0o077
@@ -112,36 +112,6 @@ class Child:
         # The watchdog last, so that the server also ends if this program is killed while it waits.
         self._watchdog.kill()
         self._watchdog.communicate()
-
-
-class Node:
-    """One server of several, which can be killed, stopped for a moment and started again."""
-
-    def __init__(self) -> None:
-        self._server: Child | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """Process id of the server, None where it does not run."""
-        return self._server.pid if self._server else None
-
-    def send(self, how: signal.Signals) -> None:
-        """Send a signal to the server, if it runs."""
-        if self.pid is not None:
-            os.kill(self.pid, how)
-
-    def stop(self) -> None:
-        """End the server in order. Stopping twice is harmless."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Kill the server, as a crash would."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._server is not None:
-            self._server.end(how)
-            self._server = None
 
 
 def owns_folder(lock: IO[bytes], attached: Callable[[], bool], seconds: float, folder: Path, name: str) -> bool:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local.child import Child, owns_folder, private_folder
+from streamtopic.local.child import Child, private_folder
 from streamtopic.local.kafka_broker import (
     COMMON_PROPERTIES,
     broker_jars,
@@ -36,14 +36,13 @@ _HEAP_MB = 512
 class LocalKafka:
     """A Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1.
 
-    directory: folder of its data, None for a temporary one. A broker in the same folder goes on where the last one
-        stopped, also after kill -9.
-    port: of the broker; None for that of the last start in this folder, or a free one.
+    directory: folder of its data, None for a temporary one.
+    port: of the broker; None for a free one.
     properties: properties of the broker that replace those chosen here.
     environ: with PATH, where Java is, and XDG_CACHE_HOME, where the jars are.
 
-    The broker ends with `stop`, with the interpreter, and when the process is killed. A second program that opens the
-    same folder uses the broker of the first.
+    The broker ends with `stop`, with the interpreter, and when the process is killed. Started again, it goes on where
+    it stopped, at the same port, also after `kill`.
 
     Raises ComponentUnreachable where a broker cannot be found or started.
     """
@@ -63,7 +62,6 @@ class LocalKafka:
         self._port: int | None = None
         self._temporary: Path | None = None
         self._broker: Child | None = None
-        self._running = False
 
     @property
     def servers(self) -> str:
@@ -74,7 +72,7 @@ class LocalKafka:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the broker, None where it does not run or belongs to another program."""
+        """Process id of the broker, None if it does not run."""
         return self._broker.pid if self._broker else None
 
     @property
@@ -90,13 +88,8 @@ class LocalKafka:
 
     def start(self) -> Self:
         """Start the broker and wait until it answers (2 to 8 s). Starting twice is harmless."""
-        if self._running:
-            return self
-        folder = self._folder()
-        with (folder / "kafka.lock").open("ab") as lock:
-            if owns_folder(lock, self._attached, _START_SECONDS, folder, "Kafka"):
-                self._start(folder, lock)
-        self._running = True
+        if self._broker is None:
+            self._start(self._folder())
         return self
 
     def stop(self) -> None:
@@ -112,7 +105,6 @@ class LocalKafka:
 
     def _end(self, how: signal.Signals) -> None:
         atexit.unregister(self.stop)
-        self._running = False
         if self._broker is not None:
             self._broker.end(how)
             self._broker = None
@@ -124,24 +116,16 @@ class LocalKafka:
         private_folder(self._directory)
         return self._directory
 
-    def _attached(self) -> bool:
-        """Return whether another program's broker in this folder answers, and note its port."""
-        port = self._last_port()
-        if port is None or not brokers_seen(port):
-            return False
-        self._port = port
-        return True
-
-    def _start(self, folder: Path, lock: IO[bytes]) -> None:
+    def _start(self, folder: Path) -> None:
         """Start the broker at the wanted port or, where nobody depends on one, at a free port."""
         command = java_command(self._environ, _HEAP_MB)
-        wanted = self._fixed_port or self._port or self._last_port()
+        wanted = self._fixed_port or self._port
         for attempt in range(_PORT_ATTEMPTS):
             port = wanted if wanted is not None and attempt == 0 else free_broker_port()
             write_properties(folder, _properties(folder, port) | self._properties)
             prepare_storage(folder, command, new_cluster_id())
             try:
-                self._launch(folder, [*command, "kafka.Kafka", str(folder / "server.properties")], port, lock)
+                self._launch(folder, [*command, "kafka.Kafka", str(folder / "server.properties")], port)
             except ComponentUnreachable as error:
                 # Another program may have taken the port since it was found free. Clients know a port that was given.
                 if self._fixed_port or self._port or "already in use" not in str(error):
@@ -150,11 +134,11 @@ class LocalKafka:
                 return
         raise ComponentUnreachable(f"a local Kafka found no free port in {_PORT_ATTEMPTS} attempts: give it one")
 
-    def _launch(self, folder: Path, command: list[str], port: int, lock: IO[bytes]) -> None:
+    def _launch(self, folder: Path, command: list[str], port: int) -> None:
         log = folder / "kafka.log"
         # The log goes on from start to start, and only this start can have failed.
         begin = log.stat().st_size if log.exists() else 0
-        self._broker = Child(command, log, lock, self._temporary)
+        self._broker = Child(command, log, None, self._temporary)
         atexit.register(self.stop)
         try:
             self._await_ready(port, log, begin)
@@ -162,7 +146,6 @@ class LocalKafka:
             self._end(signal.SIGKILL)
             raise
         self._port = port
-        (folder / "kafka.port").write_text(str(port), "utf-8")
         private_folder(folder)
 
     def _await_ready(self, port: int, log: Path, begin: int) -> None:
@@ -173,12 +156,6 @@ class LocalKafka:
             if time.monotonic() > deadline:
                 raise ComponentUnreachable(f"Kafka does not answer after {_START_SECONDS} s: look at its log, {log}")
             time.sleep(0.05)
-
-    def _last_port(self) -> int | None:
-        try:
-            return int((self._folder() / "kafka.port").read_text("utf-8"))
-        except (FileNotFoundError, ValueError):
-            return None
 
 
 def _properties(folder: Path, port: int) -> dict[str, object]:

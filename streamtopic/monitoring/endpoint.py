@@ -7,18 +7,17 @@ nobody; nothing of the work waits for it. Readers are few, so that a stranger ta
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import json
 import socket
 import threading
-import time
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streamtopic.errors import SettingsError
+from streamtopic.monitoring.open_connections import OpenConnections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +28,6 @@ __all__ = ["Asked", "is_loopback", "serving"]
 
 LOOPBACK = "127.0.0.1"
 _SECONDS = 5.0
-_MOST = 64
 _PLAIN = "text/plain; charset=utf-8"
 
 
@@ -62,34 +60,12 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, *arguments: Any) -> None:  # noqa: ANN401 - http.server's signature
-        self._mutex = threading.Lock()
-        # The time at which each open connection came.
-        self._since: dict[socket.socket, float] = {}
         super().__init__(*arguments)
-
-    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401, ARG002 - socketserver's signature
-        """Take a connection in; False, which ends it, where there are too many."""
-        with self._mutex:
-            room = len(self._since) < _MOST
-            if room:
-                self._since[request] = time.monotonic()
-        return room
-
-    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - socketserver's signature
-        """End a connection."""
-        with self._mutex:
-            self._since.pop(request, None)
-        super().shutdown_request(request)
+        self.socket: OpenConnections = OpenConnections(self.socket)
 
     def service_actions(self) -> None:
         """End connections that have taken their time, however much they send. The server calls this all the time."""
-        before = time.monotonic() - 2 * _SECONDS
-        with self._mutex:
-            late = [one for one, since in self._since.items() if since < before]
-        for one in late:
-            # Its thread notices, and ends it.
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+        self.socket.end_late()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's signature
         """Say nothing: a reader that went away, or sent no HTTP, is not an event of the service."""
@@ -128,12 +104,17 @@ def serving(address: str, asked: Asked) -> Iterator[str]:
 
 class _Handler(BaseHTTPRequestHandler):
     of: Asked
+    server: _Server
     timeout = _SECONDS
     server_version = "streamtopic"
     sys_version = ""
 
     def do_GET(self) -> None:
         """Answer."""
+        self.server.socket.answering(self.client_address)
+        if "content-length" in self.headers and "transfer-encoding" in self.headers:
+            self._answer(HTTPStatus.BAD_REQUEST, b"a request says its length once\n", _PLAIN)
+            return
         path = self.path.partition("?")[0]
         if path == "/metrics":
             # Prometheus' own text format; any version of it reads this one.

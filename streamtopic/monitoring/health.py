@@ -1,7 +1,7 @@
 """Health of a process: each loop and each partition reports its progress, and a silence of `stalled_after` is a fault.
 
-A partition makes progress with each look that either counts records or finds the end of its log; a scheduler and a
-publisher with each round that ends. So a process is not well because it answers, but because its work moves.
+A partition makes progress with each look that either counts records or finds the end of its log; the loops of scheduler
+and publisher with each round that ends. So a process is not well because it answers, but because its work moves.
 
 A partition waits for its turn while others are counted, which takes long where a process has many and all lag. So it is
 found only once whole rounds have passed it by; while no round ends, its loop is found.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 __all__ = ["MARGIN", "Health", "Verdict"]
 
@@ -30,8 +30,8 @@ class Verdict:
     """How a process is, at one moment.
 
     live: nothing has stood still for too long, or the process is exempt.
-    ready: it is live, has begun its work, and neither recovers nor waits for a server.
-    findings: what stands still, and for how long, in words.
+    ready: it is live, has begun its work, neither recovers nor waits for a server, and nothing is wrong with its log.
+    findings: what stands still, and for how long, in words; then what is wrong with the log.
     busy: why it is exempt, to seconds since then.
     idle: what says that it gets on, to seconds since it last did.
     waiting: why the work does not get on for now, "" while it does.
@@ -49,7 +49,7 @@ class Health:
     """Keeps the last sign of life of each loop and partition. Safe with several threads.
 
     stalled_after: seconds of silence that are too long.
-    loops: names of the loops that this process has from its start on.
+    loops: names of the loops that this process has from its start on; partitions are counted in the first of them.
     clock: seconds that only grow.
     """
 
@@ -63,27 +63,25 @@ class Health:
         self._begun = set[str]()
         self._rounds = 0
         self._last_round: dict[str, int] = {}
+        self._main = loops[0]
         self._loops = frozenset(loops)
         self._busy: dict[str, list[float]] = {}
         self._exempt_since = 0.0
-        self._waiting = ""
+        self._waiting: dict[str, str] = {}
+        self._faults: tuple[str, ...] = ()
 
     def moved(self, name: str) -> None:
         """Take that a loop has ended a round, or that a partition, watched from now on, has got on within one."""
         with self._mutex:
             self._signs[name] = self._clock()
             self._begun.add(name)
-            self._waiting = ""
-            if name in self._loops:
+            self._waiting.pop(name if name in self._loops else self._main, None)
+            if name == self._main:
                 self._rounds += 1
-            else:
+            elif name not in self._loops:
                 self._last_round[name] = self._rounds
-                self.touched()
-
-    def touched(self) -> None:
-        """Take that the loops get on, although no round has ended."""
-        with self._mutex:
-            self._signs |= dict.fromkeys(self._loops, self._clock())
+                # Its loop gets on, although no round has ended.
+                self._signs[self._main] = self._clock()
 
     def gave_up(self, name: str) -> None:
         """Watch a partition no longer."""
@@ -91,10 +89,15 @@ class Health:
             self._signs.pop(name, None)
             self._last_round.pop(name, None)
 
-    def waits(self, reason: str) -> None:
-        """Note that the work does not get on for now, until a server answers again."""
+    def waits(self, reason: str, loop: str = "") -> None:
+        """Note that a loop does not get on for now, until a server answers again. loop: "" for the first."""
         with self._mutex:
-            self._waiting = reason
+            self._waiting[loop or self._main] = reason
+
+    def found(self, faults: Iterable[str]) -> None:
+        """Take what is wrong with the log now, in words; nothing is wrong any more if it is empty."""
+        with self._mutex:
+            self._faults = tuple(faults)
 
     @contextmanager
     def exempt(self, reason: str) -> Iterator[None]:
@@ -124,10 +127,17 @@ class Health:
             idle = {name: now - at for name, at in sorted(self._signs.items())}
             busy = {reason: now - min(since) for reason, since in self._busy.items()}
             late = {name: seconds for name, seconds in idle.items() if seconds >= self._limit and self._had_turns(name)}
-            findings = tuple(_finding(name, seconds, self._waiting) for name, seconds in late.items())
+            findings = tuple(_finding(name, seconds, self._hindrance(name)) for name, seconds in late.items())
             live = bool(busy) or not findings
-            ready = live and "recovering" not in busy and not self._waiting and self._loops <= self._begun
-            return Verdict(live, ready, () if live else findings, busy, idle, self._waiting)
+            waiting = next(iter(self._waiting.values()), "")
+            hindered = waiting or self._faults
+            ready = live and "recovering" not in busy and not hindered and self._loops <= self._begun
+            findings = (() if live else findings) + self._faults
+            return Verdict(live, ready, findings, busy, idle, waiting)
+
+    def _hindrance(self, name: str) -> str:
+        """Return why a loop, or the loop of a partition, waits; "" where it does not."""
+        return self._waiting.get(name if name in self._loops else self._main, "")
 
     def _had_turns(self, name: str) -> bool:
         """Whether a loop, or a partition that two rounds have passed by: one may have begun before its last sign."""

@@ -77,7 +77,7 @@ def _seconds(name: str, text: str, buckets: tuple[float, ...], **labels: Values)
     return Family(f"{PREFIX}{name}", "histogram", text, "seconds", MappingProxyType(dict(labels)), buckets)
 
 
-ROLES = ("run", "ingest", "schedule", "publish")
+ROLES = ("run", "ingest", "schedule")
 OUTCOMES = (
     "added",
     "replaced",
@@ -105,21 +105,18 @@ REASONS = (
     "counts-type",
     "counts-words",
     "format",
-    "frame",
     "headers",
     "key-encoding",
-    "key-format",
     "key-missing",
-    "key-path",
     "key-reserved",
     "key-size",
-    "key-type",
+    "key-structured",
     "labels",
     "op",
     "partition",
     "path",
+    "reader",
     "request",
-    "schema",
     "subject",
     "subjects",
     "suppressed",
@@ -131,7 +128,7 @@ REASONS = (
     "value-size",
     "word",
 )
-STAGES = ("subtracted", "released", "withdrawn", "log", "base", "segments", "aof", "snapshots")
+STAGES = ("state", "log", "file", "backups")
 KINDS = ("retrain", "unlearn")
 BLOCKED = (
     "anchor mass",
@@ -140,6 +137,7 @@ BLOCKED = (
     "certificate",
     "classes",
     "documents",
+    "guided",
     "head constants",
     "head tolerance",
     "negative",
@@ -208,7 +206,7 @@ PARTITIONS = _gauge("partitions", "Partitions of the model; as many must be owne
 DOCUMENTS = _gauge("documents", "Live documents.")
 STATE_BYTES = _gauge(
     "state_bytes", "Memory of Redis by kind of content; `redis` is all that the server uses.", "bytes",
-    kind=("documents", "segments", "words", "redis"),
+    kind=("documents", "changes", "words", "counts", "redis"),
 )  # fmt: skip
 FORGET_PENDING = _gauge(
     "forget_pending",
@@ -228,9 +226,9 @@ RESIDUE_OLDEST = _gauge(
 )  # fmt: skip
 FORGET_STAGE = _seconds(
     "forget_stage_seconds",
-    "How long deletions took to reach a stage: `subtracted` of each, from the broker's time of the delete; later "
+    "How long deletions took to reach a stage: `counted` of each, from the broker's time of the delete; later "
     "stages of the oldest among those that reach it together, from when it was counted out.",
-    _STAGE, stage=STAGES,
+    _STAGE, stage=("counted", *STAGES),
 )  # fmt: skip
 CAPACITY = _gauge("capacity_used_ratio", "Forget set over deletion capacity; absent where the capacity is 0.")
 EPSILON = _gauge("epsilon_spent_ratio", "Cumulative epsilon of the newest version over `epsilon_budget`.")
@@ -248,13 +246,16 @@ BLOCKED_RELEASE = _gauge(
     "release_blocked", "1 for the reason why no model can be made of the present documents; absent otherwise.",
     reason=BLOCKED,
 )  # fmt: skip
-OUTBOX = _gauge("outbox_pending", "Records staged for the releases and receipts topics that are not published yet.")
+OUTBOX = _gauge("outbox_pending", "Records staged for the releases topic that are not published yet.")
 
-PUBLISHED = _counter("published_records_total", "Records of versions that were published.")
 RECEIPTS = _counter("receipts_total", "Receipts that were issued and confirmed by the log.")
 FORGET = _seconds("forget_seconds", "From the broker's time of a delete to its receipt, confirmed by the log.", _FORGET)
-STATEMENT = _gauge(
-    "statement_timestamp_seconds", "When this publisher last signed which version is the newest.", "seconds since 1970"
+ALIVE = _gauge(
+    "alive_timestamp_seconds", "When this process last wrote into the ledger which version is the newest.",
+    "seconds since 1970",
+)  # fmt: skip
+WITNESSES = _gauge(
+    "ledger_witnesses", "Witnesses who signed the newest checkpoint of the ledger; absent where none is asked."
 )
 
 ROOMS: Mapping[str, tuple[Family, ...]] = MappingProxyType(
@@ -271,7 +272,7 @@ ROOMS: Mapping[str, tuple[Family, ...]] = MappingProxyType(
         "Forgetting": (
             FORGET_PENDING, FORGET_OLDEST, FORGET_LIMIT, FORGET_STAGE, FORGET, RESIDUE_PENDING, RESIDUE_OLDEST,
         ),
-        "Publishing": (OUTBOX, PUBLISHED, RECEIPTS, STATEMENT),
+        "Publishing": (OUTBOX, RECEIPTS, ALIVE, WITNESSES),
     }
 )  # fmt: skip
 """The families by the part of the service that they are about."""

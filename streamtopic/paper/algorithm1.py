@@ -24,7 +24,6 @@ import numpy.typing as npt
 
 from streamtopic.counts import Cooccurrence, CountSource, SymmetricCounts
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
-from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import prepare
@@ -135,7 +134,7 @@ def remaining(fit: TopicFit, forgotten: CountSource | None = None) -> Remaining:
     return _known(
         fit.names,
         q,
-        fit.choice.rows,
+        fit.choice,
         product,
         error,
         start=fit.C,
@@ -187,7 +186,7 @@ def remaining_counts(base: Statistics, source: CountSource, options: LearnerOpti
     )
 
 
-def chosen_again(left: Remaining) -> AnchorChoice:
+def chosen_again(left: Remaining) -> npt.NDArray[np.intp]:
     """Return the anchors that a retraining on Q^F chooses, by position in Q.
 
     Cost: n r^2 where they are the known anchors. Raises CannotLearn where there are not r independent candidates.
@@ -214,7 +213,7 @@ def chosen_again(left: Remaining) -> AnchorChoice:
             live=len(left.live),
         )
         if choice is not None:
-            return AnchorChoice(candidates[choice.rows], choice.margin)
+            return np.asarray(candidates[choice])
     return farthest_rows(left.q, candidates, mass, len(left.anchors))
 
 
@@ -301,7 +300,7 @@ def _product(fit: TopicFit, q: SymmetricCounts, delta: SymmetricCounts) -> tuple
     """
     first = fit.mixtures
     # Only columns that a forgotten document touched differ, so the rest of the product is carried over.
-    moved = dense_rows(delta, fit.choice.rows)
+    moved = dense_rows(delta, fit.choice)
     columns = np.flatnonzero(moved.any(axis=0))
     thin = ThinShift(columns, moved.T[columns].astype(float))
     shift, sizes = product_shift(q, delta, first.thin, thin)

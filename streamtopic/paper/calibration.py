@@ -139,7 +139,7 @@ class DeletionTrials:
         passages = SignedPassages.gone(gone, weighting)
         left = CountsWithout(self._source, part)
         # The update works in place, and the model must serve the next trial as well.
-        outcome = update(_copied(fit), left, delta, passages)
+        outcome = update(fit.copied(), left, delta, passages)
         if isinstance(outcome, NeedsRetrain):
             return Trial(np.nan, np.nan, np.nan, outcome.reason)
         if outcome.new_anchors:
@@ -164,11 +164,6 @@ class DeletionTrials:
         places = [self._place[word] for word in fit.words]
         evidence = WordEvidence.of(fit, frequency[places])
         return named(top_words(fit.A, evidence, _TOP), fit.words)
-
-
-def _copied(fit: TopicFit) -> TopicFit:
-    """Return the fit with copies of the arrays that an update changes in place; it shares all others."""
-    return replace(fit, q=fit.q.copy(), mixtures=fit.mixtures.copied())
 
 
 def _over(fit: TopicFit, words: list[str]) -> Float:

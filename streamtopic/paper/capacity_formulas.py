@@ -162,7 +162,7 @@ def fit_constants(fit: TopicFit, eps0: float | None = None) -> ModelConstants:
     live = fit.live
     counts = fit.mixtures.anchor_counts[:, live]
     X = counts / fit.mixtures.anchor_mass[:, None]
-    anchors = np.searchsorted(live, fit.choice.rows)
+    anchors = np.searchsorted(live, fit.choice)
     return anchored_constants(X, fit.A, fit.topic_masses, anchors, eps0)
 
 

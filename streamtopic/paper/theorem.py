@@ -471,14 +471,12 @@ class Compared:
     """An unlearned model before noise beside a retraining on Q^F, and the noise that each would get.
 
     anchors: words that the retraining chooses, by topic; empty where it finds too few.
-    margin: the least lead of an anchor over the next candidate; nan without anchors.
     topics_apart, covariance_apart: ||Abar - A^F||_F, ||Rbar - R^F||_F.
     ratio: the greater Delta over the smaller: 1 where both have equal noise, nan where the proof gives the retraining
         no noise.
     """
 
     anchors: tuple[str, ...]
-    margin: float
     topics_apart: float
     covariance_apart: float
     ratio: float
@@ -638,15 +636,11 @@ def _compare(left: Remaining, found: BaseModel, plan: TheoremPlan, options: Theo
     retrained = retrain_rows(left)
     # Too few anchors are a finding, not an error: the caller learns that a retraining would differ.
     try:
-        choice = chosen_again(left)
-        anchors = tuple(left.names[k] for k in choice.rows)
-        margin = choice.margin
+        anchors = tuple(left.names[k] for k in chosen_again(left))
     except CannotLearn:
         anchors = ()
-        margin = math.nan
     return Compared(
         anchors,
-        margin,
         topics_apart=float(np.linalg.norm(found.A - retrained.A)),
         covariance_apart=float(np.linalg.norm(found.R - retrained.R)),
         ratio=_noise_ratio(left, retrained, plan, options),

@@ -5,9 +5,13 @@ and w within g of its own optimum releases a B with
 
     ||B - B*||_F <= ||A||_2 g + D_A (||w|| + g) + (||A||_2 + D_A) L_F D_A / lambda,
 
-so an unlearning run and a retraining run differ by twice that. The last term is the paper's lemma "ERM Lipschitz",
-||w*(A_1) - w*(A_2)|| <= L_F ||A_1 - A_2|| / lambda, with L_F measured instead of assumed. Nothing depends on how many
-documents were forgotten. C classes are one matrix: norms are Frobenius norms over all of them.
+and what floating point adds to the features A^T x and to the product A w. So an unlearning run and a retraining run
+differ by twice that. The last term is the paper's lemma "ERM Lipschitz",
+
+    ||w*(A_1) - w*(A_2)|| <= L_F ||A_1 - A_2|| / lambda,
+
+with L_F measured instead of assumed. Nothing depends on how many documents were forgotten. C classes are one matrix:
+norms are Frobenius norms over all of them.
 
 Source: the paper, appendix "Downstream task proofs", and its decomposition of A w - A^F w^F.
 """
@@ -21,6 +25,7 @@ import numpy.typing as npt
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.privacy.keystream import NoiseSeed
 from streamtopic.privacy.noise import NoisedMatrix, add_noise, plan_noise
+from streamtopic.topics.certificate import gamma
 from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicMatrix, rounding_bound
 
 __all__ = ["HeadConstants", "head_constants", "head_sensitivity", "release_task_weights"]
@@ -40,6 +45,7 @@ class HeadConstants:
 
     ridge: lambda.
     documents, classes, topics: m, C, k.
+    entries: the most distinct words of a document.
     base_error: D_A.
     spectral: ||A||_2.
     mean_x, mean_phi: mean ||x||_2 and mean ||phi||_2, phi = A^T x.
@@ -51,6 +57,7 @@ class HeadConstants:
     documents: int
     classes: int
     topics: int
+    entries: int
     base_error: float
     spectral: float
     mean_x: float
@@ -72,6 +79,18 @@ class HeadConstants:
         """L_F: how much grad f at an optimal head moves with ||A||_F. mean ||x|| (sqrt(C) + ||w||_F ||phi|| / 4)."""
         at_zero = self.mean_x * math.sqrt(self.classes)
         return at_zero + self.weights * self.mean_x_phi / 4
+
+    @property
+    def rounding(self) -> float:
+        """How far floating point moves B: by the features A^T x that a head is fitted on, and by the product A w."""
+        # Terms of a feature are not negative, so its relative error is that of their sum. It moves the gradient as an
+        # error of A would, and the optimum by 1 / lambda of that.
+        square = self.mean_phi_cubed ** (2 / 3)
+        slope = math.sqrt(self.classes) * self.mean_phi + self.weights * square / 4
+        of_features = gamma(self.entries + 2.0) * slope / self.ridge
+        # A is not negative either, so its sizes have its norm.
+        of_product = gamma(float(self.topics)) * (self.weights + of_features)
+        return float(self.spectral * (of_features + of_product))
 
     def check_reach(self, task: HeadTask) -> None:
         """Raise CannotLearn where rounding may keep a head from its tolerance.
@@ -131,6 +150,7 @@ def head_constants(
         documents=len(data),
         classes=len(data.classes),
         topics=A.shape[1],
+        entries=int(np.diff(X.indptr).max()),
         base_error=base_error,
         spectral=spectral,
         mean_x=float(x.mean()) * (1 + rounding),
@@ -152,7 +172,9 @@ def head_sensitivity(constants: HeadConstants, task: HeadTask) -> float:
     spectral = constants.spectral
     own = spectral * g + D * (constants.weights + g)
     shared = (spectral + D) * constants.lipschitz * D / constants.ridge
-    return 2 * (own + shared)
+    # Of a head that is g longer than the optimal one, the product loses as much more.
+    rounding = constants.rounding + gamma(float(constants.topics)) * spectral * g
+    return 2 * (own + shared + rounding)
 
 
 def release_task_weights(

@@ -26,7 +26,6 @@ from streamtopic.report.slices_section import slices_section
 from streamtopic.signed import Release
 from streamtopic.signed.release import GIVEN_AWAY, HELPS
 from streamtopic.topics.over_time import SliceReport
-from streamtopic.topics.phrases import FLOOR, PhraseReport
 
 __all__ = ["map_figure", "model_page"]
 
@@ -40,14 +39,12 @@ def model_page(
     earlier: Sequence[Release] = (),
     withdrawn: Sequence[int] = (),
     slices: SliceReport | None = None,
-    phrases: PhraseReport | None = None,
 ) -> str:
     """Return a self-contained page about a release, without network and scripts.
 
     earlier: versions before it that still stand, in order; the page follows topics through them.
     withdrawn: numbers of earlier versions that were withdrawn; the page names them and does not show them.
     slices: topics over time or by class, for readers who may see the documents.
-    phrases: of the topics, for the same readers.
 
     Raises InvalidRelease for a withdrawn release.
     """
@@ -75,8 +72,6 @@ def model_page(
         tasks=tasks,
         withdrawn=withdrawn,
         slices=over_time,
-        phrases=phrases,
-        phrase_floor=FLOOR,
         limit=limit,
     )
 

@@ -33,7 +33,6 @@ def slices_section(slices: SliceReport) -> dict[str, object]:
         "floor": FLOOR,
         "hidden": found.hidden,
         "outside": found.outside,
-        "whole": slices.whole,
         "topics": topics,
         "rows": rows,
     }

@@ -17,17 +17,17 @@ from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.formats import REPORT, refusal
 from streamtopic.report.charts import Picture, Series, line_chart
 from streamtopic.report.rendering import render, shown
-from streamtopic.service.verify.claims import LIMITS, UNPROVEN, assumptions_of, statement_of
-from streamtopic.service.verify.evidence import FORMAT, PROGRAM, signed_facts
-from streamtopic.service.verify.finding import Finding
-from streamtopic.service.verify.proof import Proof
-from streamtopic.service.verify.release_checks import certificate_findings, reopened_finding
+from streamtopic.service.verify.claims import LIMITS, assumptions_of, statement_of
+from streamtopic.service.verify.evidence import FORMAT, PROGRAM, proof_facts
+from streamtopic.service.verify.finding import Finding, fails, holds, not_checked
+from streamtopic.service.verify.release_checks import entry_facts
+from streamtopic.signed import Envelope, LedgerProof
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from streamtopic.signed import Envelope, Verifier
+    from streamtopic.signed import KeyRing
 
 __all__ = ["DATA", "ReportFile", "read_report", "report_page", "spending_picture"]
 
@@ -130,8 +130,9 @@ def _embedded(evidence: Mapping[str, Any]) -> Markup:
 _MOST_BYTES = 64 << 20
 _EMBEDDED = re.compile(rf'<script type="application/json" id="{DATA}">([^<]*)</script>')
 _FORGED = "do not rely on this file: ask the operator for the version itself"
-_OTHER = "check it with the program that made it; only the signed bytes count"
+_OTHER = "check it with the program that made it; only the entry in the ledger counts"
 _NEEDED = ("envelope", "proof", "claim")
+_TITLE = ("model", "version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,62 +146,51 @@ class ReportFile:
     evidence: dict[str, Any]
     written: str | None
 
-    def check(self, key: Verifier) -> tuple[Finding, ...]:
-        """Compare the file with the bytes that `key` signed.
+    def check(self, keys: KeyRing) -> tuple[Finding, ...]:
+        """Compare the file with the entry of the ledger that its proof leads to.
+
+        keys: of the ledger.
 
         Findings inside the file are claims of its maker; the file tells how to repeat them.
         """
+        # JSON may hold halves of characters, which no proof holds.
+        text = str(self.evidence["proof"].get("tlog_proof")).encode(errors="replace").decode()
         try:
-            proof = Proof.parse(self.evidence["proof"])
-            envelope, signer = proof.opened(key)
+            logged = LedgerProof.parse(text).verify(keys)
+            proof = proof_facts(text, keys)
         except InvalidRelease as error:
-            return (Finding("signature", passed=False, detail=str(error), source="signed", remedy=_FORGED),)
-        told = f"key {signer} signed version {envelope.version} of {envelope.model}"
-        findings = [Finding("signature", passed=True, detail=told, source="signed")]
-        findings.append(self._facts(envelope))
-        findings.append(self._words(envelope))
-        findings.append(reopened_finding(self.evidence, proof, envelope, key))
-        # The maker's program could not know that its certificates would turn out to prove too little.
-        if envelope.unproven:
-            findings += certificate_findings(envelope)
+            return (fails("proof", str(error), _FORGED),)
+        envelope = logged.entry
+        if not isinstance(envelope, Envelope):
+            return (fails("proof", f"entry {logged.index} of the ledger is not that of a version", _FORGED),)
+        told = f"version {envelope.version} of {envelope.model} is entry {logged.index} of the ledger"
+        findings = [holds("proof", f"{told}, signed by key {proof['key_id']}")]
+        findings += [self._facts(envelope, proof), self._words(envelope)]
         if self.written is not None:
             findings.append(self._page())
         return tuple(findings)
 
-    def _facts(self, envelope: Envelope) -> Finding:
-        """Compare the facts of the file with the signed envelope."""
-        said = self.evidence["envelope"]
-        signed = signed_facts(envelope)
-        if envelope.revision == 0 and "revision" not in said:
-            # Neither the signed bytes nor reports of an older program have this field.
-            del signed["revision"]
-        # Early versions do not name the version before them, so they and their reports lack these fields.
-        for name in ("previous", "commitment"):
-            if not envelope.bound and name not in said:
-                del signed[name]
-        both = {*said, *signed}
-        names = sorted(name for name in both if said.get(name) != signed.get(name))
-        # The report has these two a second time outside the envelope, and its title shows those.
-        evidence = self.evidence
-        names += [name for name in ("model", "version") if evidence.get(name) != signed[name]]
-        if names:
-            changed = ", ".join(dict.fromkeys(names))
-            detail = f"facts differ from the signed ones: {changed}"
-            return Finding("facts", passed=False, detail=detail, source="signed", remedy=_FORGED)
-        detail = f"all {len(signed)} facts of the envelope are the signed ones"
-        return Finding("facts", passed=True, detail=detail, source="signed")
+    def _facts(self, envelope: Envelope, proof: Mapping[str, Any]) -> Finding:
+        """Compare the facts of the file with those of the ledger. proof: what the proof says by itself."""
+        evidence, known = self.evidence, entry_facts(envelope)
+        # The report has these two a second time, and its title shows those.
+        pairs = [(evidence["envelope"], known), (evidence["proof"], proof)]
+        pairs.append(({name: evidence.get(name) for name in _TITLE}, {name: known[name] for name in _TITLE}))
+        changed = list[str]()
+        for said, proved in pairs:
+            changed += [name for name in sorted({*said, *proved}) if said.get(name) != proved.get(name)]
+        if changed:
+            differing = ", ".join(dict.fromkeys(changed))
+            return fails("facts", f"facts differ from those in the ledger: {differing}", _FORGED)
+        return holds("facts", f"all {len(known)} facts of the version are those in the ledger")
 
     def _words(self, envelope: Envelope) -> Finding:
         """Compare the claim and its limits with the words of this program."""
         claim = self.evidence["claim"]
         published = claim.get("published")
-        assumed = claim.get("assumptions")
         ours = list(assumptions_of(published, envelope))
-        if envelope.unproven and isinstance(assumed, list) and UNPROVEN not in assumed:
-            # The program that made the version could not know; `certificate_findings` says it instead.
-            ours.remove(UNPROVEN)
         wording = [statement_of(published, envelope), ours, list(LIMITS)]
-        in_file = [claim.get("statement"), assumed, self.evidence.get("limits")]
+        in_file = [claim.get("statement"), claim.get("assumptions"), self.evidence.get("limits")]
         what = "promise, assumptions and limits are"
         return self._compared("wording", what, "in this program's own words", same=wording == in_file)
 
@@ -219,14 +209,13 @@ class ReportFile:
         same: whether the part is as this program writes it.
         """
         if same:
-            return Finding(name, passed=True, detail=f"{what} {as_expected}", source="signed")
+            return holds(name, f"{what} {as_expected}")
         detail = f"{what} not {as_expected}"
         program = self.evidence.get("program")
         # Another version of the program may write the part differently, so the finding stays open.
         if program != PROGRAM:
-            detail += f"; {shown(program)} wrote it, this is {PROGRAM}"
-            return Finding(name, None, detail, "signed", _OTHER)
-        return Finding(name, passed=False, detail=detail, source="signed", remedy=_FORGED)
+            return not_checked(name, f"{detail}; {shown(program)} wrote it, this is {PROGRAM}", _OTHER)
+        return fails(name, detail, _FORGED)
 
 
 def read_report(path: Path) -> ReportFile:

@@ -3,6 +3,7 @@
 app               the service in one process; commands call its methods
 assembly          its parts, made from settings
 instance          the folder of a kept instance, its lock and keys, and the topics of a model
+log_history       whether the documents topic still is the one that was counted
 partition_counts  how many partitions each topic must have
 processes         the parts as processes of their own
 watching          what the parts report, as metrics and health

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -15,7 +17,6 @@ from streamtopic.documents.events import (
     encode_delete,
     encode_delete_subject,
     encode_suppressions,
-    keeps_subjects,
     new_suppressions,
     suppression_in,
 )
@@ -26,32 +27,32 @@ from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.inspection.slices import SliceView, read_slices
 from streamtopic.service.inspection.status_facts import status_of
-from streamtopic.service.inspection.topic_phrases import DocumentsTopic, read_phrases
 from streamtopic.service.paper_mode.theorem_modeller import TheoremCheck
 from streamtopic.service.publish.erasure import ResidueKeeper, ResidueOptions
-from streamtopic.service.publish.published import Published, read_all_releases, read_release, versions_of
-from streamtopic.service.publish.publisher import Publisher, Statements
+from streamtopic.service.publish.published import read_all_releases, read_release, versions_of
+from streamtopic.service.publish.publisher import Publisher, PublisherOptions
 from streamtopic.service.requests.request_door import RequestDoor
 from streamtopic.service.requests.request_mover import Brake, Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
 from streamtopic.service.schedule.situation import LogClock, SituationReader
-from streamtopic.service.verify.relearn import verify_instance
+from streamtopic.service.verify import verify_instance
 from streamtopic.service.verify.sources import Sources
-from streamtopic.signed import ReceiptReader
-from streamtopic.streams import FileLog, Message, shortest_lag
+from streamtopic.state import Reader
+from streamtopic.state.stored_counts import CountsStore
+from streamtopic.streams import FileLog, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from streamtopic.documents.corpus import Document
     from streamtopic.privacy.keystream import NoiseKey
+    from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.service.schedule.modeller import ModelBeforeNoise
-    from streamtopic.service.verify.relearn import Verification
+    from streamtopic.service.verify import Finding
     from streamtopic.signed import Receipt, Release
-    from streamtopic.state import Forgets, Reader
+    from streamtopic.state import ModelState
     from streamtopic.topics.over_time import SliceReport, Unit
-    from streamtopic.topics.phrases import PhraseReport
 
 __all__ = ["Sent", "Service", "Settled", "silent"]
 
@@ -73,6 +74,14 @@ def _message(document: Document) -> Message:
 
 def silent(*_: object) -> None:
     """Report to nobody."""
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Add the seconds that the block takes to those of a stage."""
+    start = time.perf_counter()
+    yield
+    seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +128,11 @@ class Service(Parts):
     """An instance, or a service beside Kafka and Redis, with a method for each command; see Parts."""
 
     @cached_property
+    def due(self) -> threading.Event:
+        """Set when there may be something to publish."""
+        return threading.Event()
+
+    @cached_property
     def ingests(self) -> list[Ingest]:
         """The writer of each partition."""
         ingests = [self.open_ingest(partition) for partition in range(self.settings.partitions)]
@@ -141,10 +155,9 @@ class Service(Parts):
                 partition,
                 settings=self.state.settings,
                 clock=self.clock,
-                base_epoch=self.state.base_epoch,
                 dialect=self.dialect,
             )
-            ingest.clear_residue_after(self.settings.residue_max_age)
+            ingest.residue_max_age = self.settings.residue_max_age
             retention_ms = int(self.settings.delete_retention * 1000)
             # Before the first step: a new record would make the state look as if it had never been away.
             missed = remove_missed_if_due(ingest, self.log, int(self.clock() * 1000), retention_ms)
@@ -161,10 +174,15 @@ class Service(Parts):
         return super().reader
 
     @cached_property
+    def sums(self) -> CountsStore:
+        """The co-occurrence counts of the working vocabulary in Redis."""
+        return CountsStore(self.connection, self.settings.model)
+
+    @cached_property
     def situation(self) -> SituationReader:
         """Reads the situation of the model, without the keys that a scheduler needs."""
         options = assembly.scheduler_options(self.settings)
-        mode = assembly.modeller(self.settings, self.state.base)
+        mode = assembly.modeller(self.settings, self.state.base, self.sums.read)
         log_clock = self._log_clock()
         return SituationReader(
             self.reader, self.state, mode, options.policy, options.delta, self.clock, log_clock=log_clock
@@ -173,25 +191,27 @@ class Service(Parts):
     @cached_property
     def scheduler(self) -> Scheduler:
         """Decides, and stages versions."""
-        published = Published(self.log, self.settings.model, self.keys)
-        life_ms = int(self.settings.lease * 1000)
-        lease = LeaseKeeper(self.keeper_state, self.holder, life_ms)
         scheduler = Scheduler(
             self.connection,
             self.state,
             assembly.scheduler_options(self.settings),
-            assembly.modeller(self.settings, self.state.base),
-            assembly.capacity_measure(self.settings, self.connection),
+            assembly.modeller(self.settings, self.state.base, self.sums.read),
+            assembly.capacity_measure(self.settings),
             self.noise_key,
-            self.signing_key,
-            published=published,
-            lease=lease,
+            ledger=self.ledger,
+            log=self.log,
+            lease=self.lease_keeper(self.keeper_state),
             clock=self.clock,
             log_clock=self._log_clock(),
             watch=self.watch,
+            staged=self.due.set,
         )
         self._stack.callback(scheduler.close)
         return scheduler
+
+    def lease_keeper(self, state: ModelState) -> LeaseKeeper:
+        """Return what takes the lease for this process. state: over a connection of the thread that asks."""
+        return LeaseKeeper(state, self.holder, int(self.settings.lease * 1000))
 
     def _log_clock(self) -> LogClock | None:
         """Return what tells the time of the log; None for a log in files, which has this machine's time."""
@@ -235,7 +255,7 @@ class Service(Parts):
             Brake(settings.brake_share, int(settings.brake_seconds * 1000)),
             lambda: sum(meta.documents for meta in self.reader.positions().values()),
             self.send,
-            lambda: ReceiptReader(self.log, settings.model, self.keys),
+            self.ledger,
             self.clock,
         )
 
@@ -249,33 +269,34 @@ class Service(Parts):
 
     @cached_property
     def publisher(self) -> Publisher:
-        """Publishes staged versions, receipts and completions."""
+        """Publishes versions, receipts and all else that stands in the ledger."""
+        return self.open_publisher(self.state, self.ledger)
+
+    def open_publisher(self, state: ModelState, ledger: LedgerWriter) -> Publisher:
+        """Return a publisher for the thread that has this state and this ledger."""
+        settings = self.settings
+        # Here, where its absence is an error of the settings: the ledger may be read without it.
+        _ = self.signing_key
+        # A process that ends must not promise a next `alive`: readers would wait for it and raise an alarm.
+        interval = settings.statement_every if self._resident else 0.0
+        reader = Reader(state.connection, settings.model, settings.partitions)
         return Publisher(
-            self.state,
+            state,
             self.log,
-            key=self.signing_key,
+            ledger,
+            {partition: reader.forgets(partition) for partition in range(settings.partitions)},
             secret=self.receipt_secret,
-            link_months=self.settings.link_months,
+            options=PublisherOptions(int(interval * 1000), settings.link_months),
             clock=self.clock,
-            keys=self.keys,
             watch=self.watch,
         )
 
-    @cached_property
-    def statements(self) -> Statements:
-        """States which version is the newest."""
-        # A process that ends must not promise a next statement: readers would wait for it and raise an alarm.
-        interval = self.settings.statement_every if self._resident else 0.0
-        published = Published(self.log, self.settings.model, self.keys)
-        return Statements(
-            self.state,
-            self.log,
-            published,
-            self.signing_key,
-            interval_ms=int(interval * 1000),
-            clock=self.clock,
-            watch=self.watch,
-        )
+    def publish(self) -> int:
+        """Publish until nothing more is due; return the number of receipts. May be repeated after any error."""
+        receipts = 0
+        while (done := self.publisher.step()).did_something:
+            receipts += done.receipts
+        return receipts
 
     def add(self, documents: Iterable[Document], update: Callable[[int, int | None], None] = silent) -> Sent:
         """Write add events. Documents that ingest would refuse are not written; they are returned with the reason.
@@ -320,43 +341,27 @@ class Service(Parts):
         return requests
 
     def check_deletable(self, ids: Iterable[str], subjects: Iterable[str]) -> None:
-        """Raise UsageError for an id or a subject that no document can have, and as `delete_subjects`."""
+        """Raise UsageError for an id or a subject that no document can have."""
         salt = secrets.token_hex(16).encode()
         for document in ids:
             try:
                 encode_delete(document, "checked", salt)
             except InvalidEvent as error:
                 raise UsageError(f"cannot delete {document[:80]!r}: {error}") from None
-        people = list(subjects)
-        if people:
-            self._need_subjects()
-        for subject in people:
+        for subject in subjects:
             try:
                 encode_delete_subject(subject, "checked", salt, 1)
             except InvalidEvent as error:
                 raise UsageError(f"cannot forget {subject[:80]!r}: {error}") from None
 
-    def _need_subjects(self) -> None:
-        """Raise UsageError where the state knows no subjects."""
-        if not keeps_subjects(self.state.settings.limits):
-            raise UsageError(
-                f"the state of {self.settings.model} is older than subjects and has no index of them: run `streamtopic "
-                "rebuild` first, which counts the log with them"
-            )
-
     def delete_subjects(self, subjects: Iterable[str]) -> list[Deletion]:
         """Write requests to forget subjects; return request ids and salts, by which their receipts are found.
 
-        Raises UsageError for a text that no subject can be, and where the state knows no subjects. Nothing is written
-        then.
+        Raises UsageError for a text that no subject can be. Nothing is written then.
         """
-        people = list(subjects)
-        # Nobody is named where only documents are deleted, and a state without subjects can do that.
-        if people:
-            self._need_subjects()
         requests = []
         messages = list[Message]()
-        for subject in people:
+        for subject in subjects:
             request = Deletion(secrets.token_hex(12), secrets.token_hex(16))
             requests.append(request)
             try:
@@ -407,10 +412,13 @@ class Service(Parts):
         stopped: asked between flushes and versions; True ends the work early, and finished work stays.
         requested: the request of an operator, "unlearn" or "retrain".
         """
-        start = time.perf_counter()
+        seconds: dict[str, float] = {}
         self.move_requests()
-        ingested = self._ingest(update, stopped)
-        seconds = {"count": time.perf_counter() - start} if any(ingested.values()) else {}
+        with _timed(seconds, "count"):
+            ingested = self._ingest(update, stopped)
+        with _timed(seconds, "publish"):
+            # A version that was staged before must be in the ledger before the next one is.
+            receipts = self.publish()
         made: list[int] = []
         decision = "stopped before a decision"
         while not stopped() and len(made) < MOST_VERSIONS:
@@ -423,24 +431,28 @@ class Service(Parts):
             rest = time.perf_counter() - start - sum(step.seconds.values())
             for name, spent in {"decide": rest, **step.seconds}.items():
                 seconds[name] = seconds.get(name, 0.0) + spent
+            announce("publishing")
+            with _timed(seconds, "publish"):
+                receipts += self.publish()
             if step.version is None:
                 break
             made.append(step.version)
-        start = time.perf_counter()
-        announce("publishing")
-        receipts = self._publish()
-        # Segments are merged once versions are out: nobody waits for it.
+        # Changes are summed up once versions are out: nobody waits for it.
         for ingest in self.ingests:
-            while ingest.compact_if_due():
-                pass
+            # Twice: a deleted document leaves them with the second generation that begins after it.
+            for _ in range(2):
+                ingest.sum_if_due()
         with self.watch.busy("clearing"):
             self.clear_residue(whole=True)
-        self.issue_completion()
+        with _timed(seconds, "publish"):
+            self.publish()
         # The receipts of requests are there now.
         self.move_requests()
         announce("")
-        if made or receipts:
-            seconds["publish"] = time.perf_counter() - start
+        if not any(ingested.values()):
+            del seconds["count"]
+        if not made and not receipts:
+            del seconds["publish"]
         versions = [version for version in self.versions() if version["version"] in made] if made else []
         return Settled(ingested, versions, decision, receipts, seconds)
 
@@ -468,39 +480,15 @@ class Service(Parts):
                         return outcomes
         return outcomes
 
-    def _publish(self) -> int:
-        """Publish versions, receipts and a statement; return the number of receipts."""
-        # Receipts name versions as they stand in the log, so versions are published first.
-        records = self.publisher.drain()
-        receipts = self.issue_receipts()
-        self.statements.publish(changed=records > 0)
-        return receipts
-
     def _compact_log(self) -> bool:
         """Compact a log in files where that is due, as Kafka does by itself; return whether it was done."""
         if not isinstance(self.log, FileLog):
             return False
         settings = self.settings
         longest_ms = int(settings.max_compaction_lag * 1000)
-        younger_ms = shortest_lag(int(settings.min_compaction_lag * 1000), longest_ms)
-        topics = {self.names.documents: younger_ms, self.names.releases: 0}
+        topics = (self.names.documents, self.names.releases)
         tombstones_ms = int(settings.delete_retention * 1000)
         return self.log.compact_when_due(topics, longest_ms=longest_ms, tombstones_ms=tombstones_ms)
-
-    def issue_receipts(self) -> int:
-        """Publish the receipts of deletions that a published version reflects; return their number."""
-        forgets = self._forgets()
-        issued = self.publisher.issue_receipts(forgets)
-        self.publisher.cover_subjects(forgets)
-        return issued
-
-    def issue_completion(self) -> bool:
-        """Publish a completion where the traces of further deletions are gone; return whether one was published."""
-        return self.publisher.issue_completion(self._forgets())
-
-    def _forgets(self) -> dict[int, Forgets]:
-        """Return the deletions that wait in each partition."""
-        return {partition: self.reader.forgets(partition) for partition in range(self.settings.partitions)}
 
     def releases(self) -> Iterator[Release]:
         """Yield every published version, verified, withdrawn versions as well."""
@@ -530,21 +518,7 @@ class Service(Parts):
         Raises as `read_release` and `read_slices`.
         """
         release = self.release(version)
-        return read_slices(self.connection, self.reader, release, SliceView(unit, task), top)
-
-    def phrases(
-        self, version: int | None, update: Callable[[int, int | None], None] = silent, top: int = 5
-    ) -> PhraseReport:
-        """Return phrases of the topics of a published version (None: the newest), counted in the documents of now.
-
-        update: told how many records of the log were read, of how many.
-        top: the most phrases of a topic.
-
-        Raises as `read_release` and `read_phrases`.
-        """
-        release = self.release(version)
-        topic = DocumentsTopic(self.log, self.names.documents, self.dialect)
-        return read_phrases(self.connection, self.reader, topic, release, top, update)
+        return read_slices(self.reader, release, SliceView(unit, task), top)
 
     def receipts(self) -> list[Receipt]:
         """Return all receipts, verified, oldest first."""
@@ -591,6 +565,8 @@ class Service(Parts):
             dialect=self.dialect,
         )
 
-    def verify(self, update: Callable[[int, int | None], None] = silent, version: int | None = None) -> Verification:
-        """Recount the log, learn again, and compare with counts, base model and a version (None: the newest)."""
-        return verify_instance(self.sources, update, version)
+    def verify(
+        self, update: Callable[[int, int | None], None] = silent, version: int | None = None, *, exact: bool = False
+    ) -> tuple[Finding, ...]:
+        """Check the ledger, the counts and a version (None: the newest) against the log. As `verify_instance`."""
+        return verify_instance(self.sources, update, version, exact=exact)

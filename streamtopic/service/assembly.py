@@ -10,22 +10,24 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
+from streamtopic.documents.dialects import Dialect, InputMapping
 from streamtopic.documents.events import limits_of
 from streamtopic.documents.suppression import SuppressionKey
-from streamtopic.errors import SettingsError, UsageError
+from streamtopic.errors import SettingsError, StateMismatch, StateMissing, UsageError
 from streamtopic.local import LocalRedis
 from streamtopic.service import instance
+from streamtopic.service.log_history import departures
 from streamtopic.service.paper_mode.deletion_capacity import CapacityRule, measure_capacity
 from streamtopic.service.paper_mode.theorem_modeller import TheoremModeller, TheoremRule
 from streamtopic.service.partition_counts import check_counts, wanted_partitions
+from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.schedule.decide import Policy
 from streamtopic.service.schedule.modeller import CertifiedModeller, SelfCheckRule
 from streamtopic.service.schedule.payload import Guarded, TaskOptions
 from streamtopic.service.schedule.scheduler import SchedulerOptions
 from streamtopic.service.watching import Watch
 from streamtopic.settings import refuse_conflicts
-from streamtopic.signed import KeyRing, follow_keys, load_secret
-from streamtopic.sources import Dialect, InputMapping, SchemaRegistry
+from streamtopic.signed import KeyRing, load_secret
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
 from streamtopic.streams import FileLog, TopicNames, addressed, open_log
 from streamtopic.topics.heads import HeadTask
@@ -36,11 +38,13 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from streamtopic.service.publish.ledger_writer import Cosigner
     from streamtopic.service.schedule.modeller import MeasureCapacity, Modeller
     from streamtopic.service.schedule.situation import BaseCapacity
     from streamtopic.settings import Settings
     from streamtopic.signed import PublicKey, SigningKey
-    from streamtopic.state import Snapshot, StoredBase
+    from streamtopic.state import DocumentCounts, StoredBase
+    from streamtopic.state.stored_counts import StoredCounts
     from streamtopic.streams import EventLog, Message
     from streamtopic.streams.kafka_log import KafkaOptions
     from streamtopic.topics.fit import TopicFit
@@ -49,13 +53,13 @@ __all__ = [
     "Parts",
     "capacity_measure",
     "capacity_rule",
+    "cosigner",
     "guarded",
     "input_mapping",
     "kafka_options",
     "learner_options",
     "modeller",
     "scheduler_options",
-    "schema_registry",
     "task_options",
     "theorem_rule",
 ]
@@ -96,12 +100,18 @@ def scheduler_options(settings: Settings) -> SchedulerOptions:
     )
 
 
-def modeller(settings: Settings, stored: Callable[[], StoredBase | None]) -> Modeller:
-    """Return the modeller of the mode that `guarantee` names. stored: reads the kept base model."""
+def modeller(
+    settings: Settings, stored: Callable[[], StoredBase | None], sums: Callable[[], StoredCounts | None]
+) -> Modeller:
+    """Return the modeller of the mode that `guarantee` names.
+
+    stored: reads the kept base model.
+    sums: reads the co-occurrence counts in Redis.
+    """
     rule = theorem_rule(settings)
     if rule is not None:
         return TheoremModeller(learner_options(settings), rule, stored)
-    return CertifiedModeller(learner_options(settings), guarded(settings))
+    return CertifiedModeller(learner_options(settings), guarded(settings), stored=sums)
 
 
 def guarded(settings: Settings) -> Guarded:
@@ -121,15 +131,15 @@ def capacity_rule(settings: Settings) -> CapacityRule:
     )
 
 
-def capacity_measure(settings: Settings, connection: Connection) -> MeasureCapacity:
+def capacity_measure(settings: Settings) -> MeasureCapacity:
     """Return the function that measures the capacity of a new base model."""
     rule = capacity_rule(settings)
     tasks = task_options(settings)
     # Heads have a formula of their own where they are published in place of topics; beside topics they cost nothing.
     alone = tuple(tasks.tasks.values()) if tasks.withheld else ()
 
-    def measure(snapshot: Snapshot, fit: TopicFit) -> BaseCapacity:
-        return measure_capacity(rule, connection, snapshot, fit, settings.epsilon, settings.delta, alone)
+    def measure(counts: DocumentCounts, fit: TopicFit) -> BaseCapacity:
+        return measure_capacity(rule, counts, fit, settings.epsilon, settings.delta, alone)
 
     return measure
 
@@ -149,6 +159,16 @@ def theorem_rule(settings: Settings) -> TheoremRule | None:
     return TheoremRule(settings.epsilon, settings.delta, settings.theorem_constant, known)
 
 
+def cosigner(settings: Settings) -> Cosigner | None:
+    """Return what asks the witnesses of the settings, None where none are named. Raises SettingsError."""
+    if settings.witnesses is None:
+        return None
+    # Imported here: most services have no witnesses, and need no client of HTTP.
+    from streamtopic.service.publish.witnesses import Witnesses
+
+    return Witnesses.load(settings.witnesses, required=settings.require_witnesses)
+
+
 def task_options(settings: Settings) -> TaskOptions:
     """Return the downstream tasks of the settings."""
     tasks = {name: HeadTask(**task.model_dump()) for name, task in settings.tasks.items()}
@@ -161,7 +181,6 @@ def input_mapping(settings: Settings) -> InputMapping:
     labels = tuple(sorted(found.labels.items()))
     return InputMapping(
         format=found.format,
-        key=found.key,
         text=found.text,
         labels=labels,
         time=found.time,
@@ -169,18 +188,6 @@ def input_mapping(settings: Settings) -> InputMapping:
         operation=found.operation,
         subject=found.subject,
     )
-
-
-def schema_registry(settings: Settings) -> SchemaRegistry | None:
-    """Return the registry of the records' schemas, None where their format needs none.
-
-    Raises SettingsError where the package that reads Avro is missing.
-    """
-    if settings.input.format != "confluent-avro" or settings.registry_url is None:
-        return None
-    password = settings.registry_password
-    secret = None if password is None else password.get_secret_value()
-    return SchemaRegistry(settings.registry_url, settings.registry_username, secret)
 
 
 def kafka_options(settings: Settings) -> KafkaOptions:
@@ -266,12 +273,11 @@ class Parts:
         """Make the topics and keys of an instance in a folder, where they are missing."""
         partitions = self.settings.partitions
         if self.settings.kafka is None:
-            # An instance that an older version made gets the settings of this one: nobody runs `init` for it.
+            # Settings that changed reach the topics here: nobody runs `init` for an instance in a folder.
             instance.provision(self.log, self.names, partitions, self.topic_settings)
         else:
             # Topics in Kafka belong to the operator: missing ones are made here, and only `init` changes the others.
-            many_forms = bool(self.settings.input.key)
-            check_counts(self.log, self.names, partitions, self.topic_settings, many_forms=many_forms)
+            check_counts(self.log, self.names, partitions, self.topic_settings)
             for topic, settings in self.topic_settings.items():
                 self.log.create(topic, wanted_partitions(self.names, topic, partitions), settings)
         # All keys are made before the mark `initialised`: after a crash in between, the next process makes the others.
@@ -285,7 +291,6 @@ class Parts:
         return self.names.settings(
             max_compaction_lag_ms=int(settings.max_compaction_lag * 1000),
             delete_retention_ms=int(settings.delete_retention * 1000),
-            min_compaction_lag_ms=int(settings.min_compaction_lag * 1000),
         )
 
     @cached_property
@@ -307,8 +312,14 @@ class Parts:
 
     @cached_property
     def signing_key(self) -> SigningKey:
-        """The private key that signs releases and receipts."""
+        """The private key that signs the ledger."""
         return instance.signing_key(self.settings, self.layout)
+
+    @property
+    def _signs(self) -> bool:
+        """Whether this process has the signing key."""
+        own = self.layout is not None and self.layout.signing_key.exists()
+        return own or self.settings.signing_key is not None
 
     @cached_property
     def public_key(self) -> PublicKey:
@@ -317,22 +328,24 @@ class Parts:
 
     @cached_property
     def keys(self) -> KeyRing:
-        """The keys that verify releases and receipts: the newest key list of the releases topic, and the service's own.
+        """The keys of the ledger, as far as `ledger` has read their lists."""
+        return self.key_ring()
 
-        Raises SettingsError where the signing key was revoked.
-        """
-        named = self.settings.signing_key
-        own = named is not None or (self.layout is not None and self.layout.signing_key.exists())
-        keys = KeyRing(self.public_key, self.settings.model, (self.signing_key.public,) if own else ())
-        follow_keys(self.log, self.settings.model, keys)
-        revoked = () if keys.keys is None else keys.keys.revoked
-        # A thief may sign with a stolen key too, so subscribers refuse it: the service must not go on with it.
-        if own and self.signing_key.public in {entry.key for entry in revoked}:
-            raise SettingsError(
-                f"signing key {self.signing_key.public.key_id} was revoked: name the key that `streamtopic keys "
-                "rotate` made in the setting `signing_key`"
-            )
-        return keys
+    def key_ring(self) -> KeyRing:
+        """Return the keys of the ledger before any list of them is read, for another thread."""
+        own = (self.signing_key.public,) if self._signs else ()
+        return KeyRing(self.public_key, self.settings.model, own)
+
+    @cached_property
+    def ledger(self) -> LedgerWriter:
+        """The ledger, which this process can write if it has the signing key."""
+        return self.open_ledger(self.connection, self.keys)
+
+    def open_ledger(self, connection: Connection, keys: KeyRing) -> LedgerWriter:
+        """Return the ledger over a connection to Redis, for the thread that has it. keys: of the same thread."""
+        signing = self.signing_key if self._signs else None
+        witnesses = cosigner(self.settings)
+        return LedgerWriter(connection, self.log, self.settings.model, keys, signing, witnesses=witnesses)
 
     @cached_property
     def noise_key(self) -> instance.NoiseKey:
@@ -408,17 +421,32 @@ class Parts:
 
     @cached_property
     def dialect(self) -> Dialect:
-        """The dialect of the records in the documents topic. Raises SettingsError where a package for it is missing."""
-        mapping = input_mapping(self.settings)
-        return Dialect(mapping, schema_registry(self.settings), self.suppression)
+        """The dialect of the records in the documents topic."""
+        return Dialect(input_mapping(self.settings), self.suppression)
 
     def send(self, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """Append records to the documents topic, each to its key's partition; return (partition, offset) of each."""
         topic = self.names.documents
+        if self.layout is not None:
+            self._check_history()
         # A topic that does not exist has no partitions; `append_many` then raises the right error.
         if count := self.log.partitions(topic):
             messages = addressed(messages, count, self.settings.partitioner)
         return self.log.append_many(topic, messages)
+
+    def _check_history(self) -> None:
+        """Raise StateMismatch if the log is not the one that was counted: a record might be where nobody reads it.
+
+        Other producers write to Kafka without asking, and ingest refuses the log there.
+        """
+        # Beside `self.reader`, which may take ownership of the partitions: a record may be sent without that.
+        try:
+            positions = Reader(self.connection, self.settings.model, self.settings.partitions).positions()
+        except StateMissing:
+            return
+        found = departures(self.log, self.names.documents, self.settings.partitions, positions)
+        if found:
+            raise StateMismatch(f"nothing was written: {found[0].text}")
 
     @cached_property
     def keeper_state(self) -> ModelState:

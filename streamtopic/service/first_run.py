@@ -32,7 +32,7 @@ _MANY_TOPICS = 20
 _SETTINGS = {"topics": _TOPICS, "max_df": 1.0}
 _WORDS = 30
 _DOCUMENTS = 240
-# In all documents together more words than a new table of words holds, and more pairs than wait in memory.
+# In all documents together more words than a new table of words holds.
 _OWN_WORDS = 20
 _PAUSE = 0.1
 
@@ -113,6 +113,8 @@ def run_service() -> None:
 
 def learn_model() -> None:
     """Learn a model of the same corpus without a service, and change its counts as updates do."""
+    import numpy as np
+
     from streamtopic.service.assembly import learner_options
     from streamtopic.service.verify.recount import recount
     from streamtopic.settings import Settings
@@ -121,9 +123,12 @@ def learn_model() -> None:
 
     options = learner_options(Settings.model_validate(_SETTINGS))
     texts = (tuple(passages(document.text)) for document in _documents())
-    prepared = prepare(recount(texts, options.weighting), options)
+    counts = recount(texts, options.weighting)
+    prepared = prepare(counts, options)
     learn_prepared(prepared, options)
     _change(prepared.q)
+    # What an update reads of a word that enters the vocabulary.
+    counts.touching(np.arange(1), np.ones(1, bool))
 
 
 def _change(q: SymmetricCounts) -> None:

@@ -3,7 +3,7 @@
 DIR/streamtopic.toml     settings
 DIR/log/                 event log
 DIR/redis/               Redis data
-DIR/keys/                signing.pem, signing.pub, noise.key; suppression.key where ids can be suppressed
+DIR/keys/                signing.key, signing.pub, noise.key, receipt.key; suppression.key where ids can be suppressed
 DIR/instance.lock        held by the process that works on the instance
 """
 
@@ -19,7 +19,7 @@ from streamtopic.errors import ComponentUnreachable, SettingsError
 from streamtopic.local import private_folder, tighten
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.partition_counts import check_counts, wanted_partitions
-from streamtopic.signed import PublicKey, SigningKey, load_secret, new_secret, new_signing_key
+from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret, new_secret, new_signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,7 +66,7 @@ class Layout:
     @property
     def signing_key(self) -> Path:
         """File of the private key, unless settings name another."""
-        return self.root / "keys" / "signing.pem"
+        return self.root / "keys" / "signing.key"
 
     @property
     def public_key(self) -> Path:
@@ -118,7 +118,7 @@ class InstanceLock:
 
         Raises ComponentUnreachable where another command takes longer than a minute.
         """
-        # Earlier versions left the event log's settings and Redis's data open to others.
+        # A copy or a restored archive may have opened files to others.
         opened = private_folder(self._root)
         if opened > 1:
             logger.warning(
@@ -164,16 +164,22 @@ class InstanceLock:
 
 
 def signing_key(settings: Settings, layout: Layout | None) -> SigningKey:
-    """Load the signing key. An instance's own is made on first use. Raises SettingsError where no key is set."""
-    if settings.signing_key is not None:
-        return SigningKey.load(settings.signing_key)
-    if layout is None:
-        raise _missing("signing_key")
-    if not layout.signing_key.exists():
-        # A second key in the place of a lost one would look like a forger to every subscriber.
-        _refuse_second(layout, layout.signing_key)
-        new_signing_key(layout.signing_key, layout.public_key)
-    return SigningKey.load(layout.signing_key)
+    """Load the signing key. An instance's own is made on first use.
+
+    Raises SettingsError where no key is set, and for a key of another model's ledger.
+    """
+    path = settings.signing_key
+    if path is None:
+        if layout is None:
+            raise _missing("signing_key")
+        path = layout.signing_key
+        if not path.exists():
+            # A second key in the place of a lost one would look like a forger to every subscriber.
+            _refuse_second(layout, path)
+            new_signing_key(path, layout.public_key, f"streamtopic/{settings.model}")
+    key = SigningKey.load(path)
+    check_origin(key, settings.model)
+    return key
 
 
 def public_key(settings: Settings, layout: Layout | None = None) -> PublicKey | None:
@@ -248,19 +254,16 @@ def provision(
     names: TopicNames,
     partitions: int,
     settings: Mapping[str, Mapping[str, str]],
-    *,
-    many_forms: bool = False,
 ) -> list[Provisioned]:
     """Make each topic in `settings`, or set it right. It is safe to repeat, also beside running services.
 
     partitions: number of partitions of the documents topic.
     settings: topic to its settings, in Kafka's names.
-    many_forms: whether several keys may name one document.
 
     Raises StateMismatch where a topic has another number of partitions.
     """
     # All topics are looked at before the first is changed: a refusal leaves everything as it was.
-    have = check_counts(log, names, partitions, settings, many_forms=many_forms)
+    have = check_counts(log, names, partitions, settings)
     done = []
     for topic, count in have.items():
         wanted = wanted_partitions(names, topic, partitions)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateMismatch
-from streamtopic.settings import PLAIN_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,32 +20,24 @@ def wanted_partitions(names: TopicNames, topic: str, partitions: int) -> int:
     return partitions if topic == names.documents else 1
 
 
-def check_counts(
-    log: EventLog, names: TopicNames, partitions: int, topics: Iterable[str], *, many_forms: bool
-) -> dict[str, int]:
+def check_counts(log: EventLog, names: TopicNames, partitions: int, topics: Iterable[str]) -> dict[str, int]:
     """Return the number of partitions of each topic, 0 where it does not exist.
 
-    partitions, many_forms: as of `provision`. Raises StateMismatch where a topic has another number.
+    partitions: as of `provision`. Raises StateMismatch where a topic has another number.
     """
     have = {topic: log.partitions(topic) for topic in topics}
     for topic, count in have.items():
         wanted = wanted_partitions(names, topic, partitions)
         if count not in {0, wanted}:
-            remedy = count_remedy(names, topic, count, many_forms=many_forms)
+            remedy = count_remedy(names, topic, count)
             raise StateMismatch(f"topic {topic} has {count} partitions, not {wanted}: {remedy}")
     return have
 
 
-def count_remedy(names: TopicNames, topic: str, have: int, *, many_forms: bool) -> str:
-    """Return what to do about a topic with a wrong number of partitions. have: its number; many_forms: as above."""
+def count_remedy(names: TopicNames, topic: str, have: int) -> str:
+    """Return what to do about a topic with a wrong number of partitions. have: its number."""
     if not have:
         return "make it with `streamtopic init`"
     if topic != names.documents:
         return "delete it if it is empty, then run this again"
-    # With this number the settings would be refused, and Kafka cannot take partitions away.
-    if many_forms:
-        return (
-            f"two keys of one document may belong to two of them; {PLAIN_KEYS}; or make a model of another name, "
-            "whose documents topic has one partition (docs/records.md)"
-        )
     return f"set partitions = {have} where the model is new; else make a model of another name (docs/operations.md)"

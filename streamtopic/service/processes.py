@@ -3,13 +3,14 @@
 Where a component is unreachable, a part waits and is opened again. Nothing is lost by that, since each part can be
 killed at any moment.
 
-    run_all      one process for everything; run_ingest, run_schedule and run_publish are its parts
+    run_all      one process for everything; run_ingest and run_schedule are its parts
+    Publishing   publishes in a thread of its own, beside the loop that decides and learns
     watched      metrics and health of a process, made once, whatever is opened anew while it runs
     looked_at    looks at where a service stands, for its gauges, every few seconds
     running      finds the processes that work on a model now, as far as Redis and Kafka know them
 
-A look has a thread and a connection of its own, since a gauge must move while the work does not: while a model is made,
-or while a partition stands still. A look writes nothing.
+A model may take minutes to make, and no receipt may wait for it: publishing has a thread and a connection of its own.
+So has a look, since a gauge must move while the work does not. A look writes nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import os
 import random
 import threading
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Self
 
 from streamtopic.errors import (
+    ComponentFull,
     ComponentUnreachable,
     SettingsError,
     StateCorrupt,
@@ -34,21 +36,26 @@ from streamtopic.errors import (
 from streamtopic.monitoring import metrics as catalogue
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.worker import IngestWorker, Round, WorkerOptions
+from streamtopic.service.log_history import departures
 from streamtopic.service.publish.erasure import waiting_by_stage
+from streamtopic.service.publish.publisher import Published
 from streamtopic.service.schedule.decide import Wait, decision_text
 from streamtopic.service.schedule.scheduler import Step
 from streamtopic.service.schedule.situation import Base, base_forget_set
 from streamtopic.service.watching import Watch, Watching
-from streamtopic.state import MAX_WORD_IDS, ModelState, Reader
+from streamtopic.signed.notes import read_note
+from streamtopic.state import MAX_WORD_IDS, CutGone, ModelState, Reader
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.measure import measure
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.removal import leader
 from streamtopic.state.residue_ledger import ResidueState
+from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams.opening import open_membership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
 
     from streamtopic.service.assembly import Parts
     from streamtopic.settings import Settings
@@ -60,11 +67,11 @@ if TYPE_CHECKING:
 __all__ = [
     "EVERY",
     "Looks",
+    "Publishing",
     "leave_in_time",
     "looked_at",
     "run_all",
     "run_ingest",
-    "run_publish",
     "run_schedule",
     "running",
     "watched",
@@ -76,7 +83,7 @@ __all__ = [
 def watched(settings: Settings, role: str, say: Say) -> Iterator[Watch]:
     """Answer at `metrics_address` as long as the block runs; without that setting nobody watches.
 
-    role: `run`, `ingest`, `schedule` or `publish`. say: is told the address. Raises SettingsError where it is taken.
+    role: `run`, `ingest` or `schedule`. say: is told the address. Raises SettingsError where it is taken.
     """
     if settings.metrics_address is None:
         yield Watch()
@@ -87,7 +94,8 @@ def watched(settings: Settings, role: str, say: Say) -> Iterator[Watch]:
     from streamtopic.monitoring.health import Health
     from streamtopic.monitoring.metrics import Metrics
 
-    health = Health(settings.stalled_after, (role,))
+    loops = (role,) if role == "ingest" else (role, PUBLISH)
+    health = Health(settings.stalled_after, loops)
     watching = Watching(role, settings.model, Metrics(role, str(__version__)), health)
     with serving(settings.metrics_address, watching) as address:
         say({"event": "metrics", "address": address})
@@ -96,6 +104,8 @@ def watched(settings: Settings, role: str, say: Say) -> Iterator[Watch]:
 
 EVERY = 5.0
 """Seconds between two looks."""
+PUBLISH = "publish"
+"""Name of the loop that publishes."""
 _MEASURE_EVERY = 300.0
 _LEAVE = 2.0
 
@@ -114,15 +124,31 @@ class Looks:
         # Opened here and not in the thread that looks: the service's parts are made by the thread that works.
         self._log = service.log
         self._state: ModelState | None = None
-        # An ingest process may not read the model, and a publisher not even the counts.
+        # An ingest process may not read the model.
         if watching.role in {"run", "schedule"}:
             self._state = ModelState(service.connect(), service.settings.model, service.fixed)
 
     def look(self) -> None:
         """Look once. Raises StreamtopicError where a server does not answer, or refuses."""
+        self._history()
         self._partitions()
         if self._state is not None:
             self._model(self._state)
+
+    def _history(self) -> None:
+        """Look whether the log is the one that is counted."""
+        owned = self._watching.owned
+        if self._state is None and not owned:
+            return
+        positions = {partition: ingest.state.meta for partition, ingest in owned.items()}
+        if self._state is not None:
+            reader = Reader(self._state.connection, self._state.model, self._state.settings.partitions)
+            with suppress(StateMissing):
+                positions = dict(reader.positions())
+        topic = self._service.names.documents
+        # Without the records: ingest compares them when it takes ownership, and once a minute.
+        found = departures(self._log, topic, self._service.settings.partitions, positions, read=False)
+        self._watching.health.found(one.text for one in found)
 
     def _partitions(self) -> None:
         log = self._log
@@ -197,12 +223,14 @@ class Looks:
         used = state.connection.information().get("used_memory")
         self._metrics.set(catalogue.STATE_BYTES, used, kind="redis")
         partitions = map(ModelKeys(state.model).partition, range(state.settings.partitions))
+        about = CountsStore(state.connection, state.model).about()
+        self._metrics.set(catalogue.STATE_BYTES, 0 if about is None else about.size, kind="counts")
         try:
             sizes = [measure(state.connection, keys) for keys in partitions]
         except (SettingsError, StateError):
             # A user of Redis that may not ask for the size of a key: the server's own figure has to do.
             return
-        for kind in ("documents", "segments", "words"):
+        for kind in ("documents", "changes", "words"):
             self._metrics.set(catalogue.STATE_BYTES, sum(getattr(size, kind) for size in sizes), kind=kind)
 
 
@@ -270,7 +298,7 @@ def run_ingest(settings: Settings, stop: threading.Event, say: Say, *, watch: Wa
 def run_schedule(
     settings: Settings, stop: threading.Event, say: Say, *, interval: float, watch: Watch | None = None
 ) -> None:
-    """Lead, or stand by until the leader is gone: decide, learn, stage.
+    """Lead, or stand by until the leader is gone: decide, learn, stage, and publish beside that.
 
     stop, say: as in `run_ingest`.
     interval: seconds between decisions.
@@ -278,30 +306,13 @@ def run_schedule(
 
     def work(service: Service) -> None:
         said = ""
-        while not stop.is_set():
-            before, said = said, _one_step(service, said, say)
-            service.watch.moved("schedule")
-            if said == before:
-                stop.wait(interval)
-
-    _persevere(settings, stop, say, work, watch)
-
-
-def run_publish(
-    settings: Settings, stop: threading.Event, say: Say, *, interval: float, watch: Watch | None = None
-) -> None:
-    """Publish the outbox, and the receipts of deletions.
-
-    stop, say: as in `run_ingest`.
-    interval: seconds between looks at the outbox.
-    """
-
-    def work(service: Service) -> None:
-        while not stop.is_set():
-            published = _publish_once(service, say)
-            service.watch.moved("publish")
-            if not published:
-                stop.wait(interval)
+        with Publishing(service, say, interval) as publishing:
+            while not stop.is_set():
+                publishing.check()
+                before, said = said, _one_step(service, said, say)
+                service.watch.moved("schedule")
+                if said == before:
+                    stop.wait(interval)
 
     _persevere(settings, stop, say, work, watch)
 
@@ -309,7 +320,7 @@ def run_publish(
 def run_all(
     settings: Settings, stop: threading.Event, say: Say, *, interval: float, watch: Watch | None = None
 ) -> None:
-    """Do the work of all three in one process, in turn. Other processes may share it.
+    """Count, decide and learn in one process, in turn, and publish beside that. Other processes may share the work.
 
     stop, say: as in `run_ingest`.
     interval: seconds to wait for records.
@@ -317,8 +328,9 @@ def run_all(
 
     def work(service: Service) -> None:
         said = ""
-        with worker_of(service) as worker:
+        with Publishing(service, say, interval) as publishing, worker_of(service) as worker:
             while not stop.is_set():
+                publishing.check()
                 done = worker.step(interval)
                 _took_turn(service.watch, "run", done)
                 if done.records:
@@ -326,7 +338,6 @@ def run_all(
                     # A model of half the log would be out of date at once, so counting catches up first.
                     continue
                 said = _one_step(service, said, say)
-                _publish_once(service, say)
 
     _persevere(settings, stop, say, work, watch)
 
@@ -356,12 +367,18 @@ def worker_of(service: Service) -> Iterator[IngestWorker]:
 
 def _one_step(service: Service, said: str, say: Say) -> str:
     """Decide and act once; return the decision in words. A decision that equals `said` is not reported again."""
+    counted = True
     try:
         step = service.scheduler.step()
     except StateMissing as error:
+        counted = False
         step = Step(Wait(f"not every partition has been counted yet: {error}"))
-    else:
-        service.clear_residue()
+    except CutGone as error:
+        # The next step begins with newer counts. What the scheduler holds in memory stays right.
+        step = Step(Wait(f"documents changed faster than a model could be made of them: {error}"))
+    if counted:
+        if service.clear_residue():
+            service.due.set()
         if moved := service.move_requests():
             say({"event": "requests", "paused": moved.paused, "sent": moved.sent, "completed": moved.completed})
     text = decision_text(step.decision)
@@ -379,27 +396,127 @@ def _public(decision: str) -> str:
     return f"{kind}: {reason.partition(';')[0].partition(': ')[0]}"
 
 
-def _publish_once(service: Service, say: Say) -> bool:
-    """Publish versions, receipts and statements that wait; return whether there were any."""
-    records = service.publisher.drain()
-    receipts = service.issue_receipts()
-    completed = service.issue_completion()
-    service.statements.publish(changed=bool(records))
-    if records or receipts or completed:
-        say({"event": "published", "records": records, "receipts": receipts, "completed": completed})
-    return bool(records or receipts or completed)
+class Publishing:
+    """Publishes in a thread of its own as long as the block runs, while this process leads.
+
+    service: whose log and settings are used; Redis is reached over a connection of its own.
+    say: told each event.
+    interval: seconds between two rounds in which nothing was due; `service.due` ends the wait.
+    """
+
+    def __init__(self, service: Service, say: Say, interval: float) -> None:
+        self._service = service
+        self._say = say
+        self._interval = interval
+        self._done = threading.Event()
+        self._failure: BaseException | None = None
+        # It gives the lease back at the end, which this thread may be the first to take.
+        _ = service.scheduler
+        # Opened here and not in the thread: the service's parts are made by the thread that works.
+        connection = service.connect()
+        state = ModelState(connection, service.settings.model, service.state.settings)
+        self._lease = service.lease_keeper(state)
+        self._ledger = service.open_ledger(connection, service.key_ring())
+        self._publisher = service.open_publisher(state, self._ledger)
+        # Minutes, if Redis has lost the index of a long ledger.
+        with service.watch.busy("recovering"):
+            self._ledger.catch_up()
+        self._thread = threading.Thread(target=self._run, name=PUBLISH, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._service.due.set()
+        # A server that does not answer must not hold the process up: the thread ends with it.
+        self._thread.join(_LEAVE)
+
+    def check(self) -> None:
+        """Raise the error that has ended the thread, if one has."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        patience = _Patience()
+        try:
+            while not self._done.is_set():
+                try:
+                    self._round()
+                except (ComponentUnreachable, SettingsError, StateError) as error:
+                    if self._done.is_set():
+                        return
+                    seconds = patience.after(error)
+                    _tell_waiting(self._service.watch, self._say, error, seconds, PUBLISH)
+                    self._done.wait(seconds)
+        except BaseException as error:  # noqa: BLE001 -- the loop that works raises it
+            self._failure = error
+
+    def _round(self) -> None:
+        """Publish once, or stand by; then wait until something may be due."""
+        service, watch = self._service, self._service.watch
+        # Before the look: what is staged meanwhile is seen by the next one.
+        service.due.clear()
+        done = Published() if self._lease.acquire() is None else self._publisher.step()
+        watch.moved(PUBLISH)
+        if done.entries and service.settings.witnesses is not None:
+            watch.witnessed(len(read_note(self._ledger.ledger.checkpoint).signatures) - 1)
+        if done.did_something:
+            self._say(
+                {
+                    "event": "published",
+                    "versions": list(done.versions),
+                    "receipts": done.receipts,
+                    "records": done.records,
+                    "erased": done.erased,
+                }
+            )
+        elif not self._done.is_set():
+            service.due.wait(self._interval)
+
+
+class _Patience:
+    """How long to wait after each failure that may pass."""
+
+    def __init__(self) -> None:
+        self._pause = 0.0
+        self._was_well = False
+        self._began = time.monotonic()
+
+    def after(self, error: StreamtopicError) -> float:
+        """Return the seconds to wait before the work begins again. Raises the error if it cannot pass."""
+        now = time.monotonic()
+        # Work that went on for a while was well: the pause grows only while attempts fail at once.
+        if now - self._began > LONGEST_PAUSE:
+            self._pause = 0.0
+            self._was_well = True
+        if not _may_pass(error, was_well=self._was_well):
+            raise error
+        self._pause = min(max(2 * self._pause, 0.2), LONGEST_PAUSE)
+        # Drawn at random, so that many processes do not come back to a broker in the same moment.
+        self._pause *= random.uniform(0.8, 1.2)
+        self._began = now + self._pause
+        return self._pause
+
+
+def _tell_waiting(watch: Watch, say: Say, error: StreamtopicError, seconds: float, loop: str = "") -> None:
+    """Tell why the work waits. loop: that waits, "" for the first one."""
+    answers = isinstance(error, ComponentFull) or not isinstance(error, ComponentUnreachable)
+    watch.waits(error, "refused" if answers else "unreachable", loop)
+    say({"event": "waiting", "reason": str(error), "seconds": round(seconds, 1)})
 
 
 def _persevere(
     settings: Settings, stop: threading.Event, say: Say, work: Callable[[Service], None], watch: Watch | None
 ) -> None:
     """Do the work until `stop`, and open the service again after each failure that may pass."""
-    pause = 0.0
-    was_well = False
+    patience = _Patience()
     watch = watch or Watch()
     leave_in_time(stop)
     while not stop.is_set():
-        began = time.monotonic()
         try:
             with Service(settings, resident=True, watch=watch) as service:
                 if service.layout is not None and not service.leads:
@@ -408,18 +525,9 @@ def _persevere(
                 with looked_at(service), _heard_at_once(watch):
                     work(service)
         except (ComponentUnreachable, SettingsError, StateError) as error:
-            # A part that ran for a while was well: the pause grows only while attempts fail at once.
-            if time.monotonic() - began > LONGEST_PAUSE:
-                pause = 0.0
-                was_well = True
-            if not _may_pass(error, was_well=was_well):
-                raise
-            pause = min(max(2 * pause, 0.2), LONGEST_PAUSE)
-            # Drawn at random, so that many processes do not come back to a broker in the same moment.
-            pause *= random.uniform(0.8, 1.2)
-            watch.waits(error, "unreachable" if isinstance(error, ComponentUnreachable) else "refused")
-            say({"event": "waiting", "reason": str(error), "seconds": round(pause, 1)})
-            stop.wait(pause)
+            seconds = patience.after(error)
+            _tell_waiting(watch, say, error, seconds)
+            stop.wait(seconds)
 
 
 @contextmanager
@@ -470,7 +578,7 @@ def running(parts: Parts, own: str = "") -> list[str]:
     own: name of a holder of the lease that does not count, as of a command that was killed.
 
     A scheduler is seen by its lease, ingest processes by their consumer group, and every process of an instance in a
-    folder by the lock on it. Nobody can see a publisher: it holds nothing.
+    folder by the lock on it.
     """
     settings = parts.settings
     if parts.layout is not None:

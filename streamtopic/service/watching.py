@@ -35,8 +35,12 @@ class Watch:
     def moved(self, name: str) -> None:
         """Take that a loop, or a partition, has got on: it has ended a round."""
 
-    def waits(self, error: Exception, reason: str) -> None:
-        """Take that the work was given up and will begin again. reason: `unreachable` or `refused`."""
+    def waits(self, error: Exception, reason: str, loop: str = "") -> None:
+        """Take that the work was given up and will begin again.
+
+        reason: `unreachable` or `refused`.
+        loop: name of the loop that did it, "" for the first one of the process.
+        """
 
     def hindered(self, reason: str) -> None:
         """Take why the work does not get on now, in words, while it is not given up."""
@@ -81,20 +85,20 @@ class Watch:
     def reached(self, stage: str, seconds: float) -> None:
         """Take that deletions reached a stage, the oldest of them so long after it was counted out."""
 
-    def published(self, records: int) -> None:
-        """Take that so many records left the outbox."""
-
     def confirmed(self, ages: Sequence[float]) -> None:
         """Take that receipts are in the log: the seconds since each delete was sent."""
 
-    def stated(self, made: float) -> None:
-        """Take that a statement was signed at a time, seconds since 1970."""
+    def alive(self, made: float) -> None:
+        """Take that the ledger says which version is the newest at a time, seconds since 1970."""
+
+    def witnessed(self, names: int) -> None:
+        """Take how many witnesses signed the newest checkpoint of the ledger."""
 
 
 class Watching(Watch):
     """Keeps metrics and health of one process; safe with several threads.
 
-    role: `run`, `ingest`, `schedule` or `publish`. model: its name, for `status`.
+    role: `run`, `ingest` or `schedule`. model: its name, for `status`.
     """
 
     def __init__(self, role: str, model: str, metrics: Metrics, health: Health) -> None:
@@ -114,10 +118,10 @@ class Watching(Watch):
         """See Watch.moved."""
         self.health.moved(name)
 
-    def waits(self, error: Exception, reason: str) -> None:
+    def waits(self, error: Exception, reason: str, loop: str = "") -> None:
         """See Watch.waits."""
         self.metrics.add(catalogue.INTERRUPTIONS, reason=reason)
-        self.hindered(str(error))
+        self.health.waits(conceal(str(error)), loop)
 
     def hindered(self, reason: str) -> None:
         """See Watch.hindered."""
@@ -166,7 +170,7 @@ class Watching(Watch):
         for reason, number in progress.reasons.items():
             self.metrics.add(catalogue.REJECTED, number, reason=reason)
         if progress.waited:
-            self.metrics.observe(catalogue.FORGET_STAGE, progress.waited, stage="subtracted")
+            self.metrics.observe(catalogue.FORGET_STAGE, progress.waited, stage="counted")
         if progress.records:
             self.metrics.observe(catalogue.COMMIT, [progress.seconds])
 
@@ -215,21 +219,18 @@ class Watching(Watch):
         """See Watch.reached."""
         self.metrics.observe(catalogue.FORGET_STAGE, [seconds], stage=stage)
 
-    def published(self, records: int) -> None:
-        """See Watch.published."""
-        self.metrics.add(catalogue.PUBLISHED, records)
-        # A million receipts are many pages of one round; each page is progress.
-        self.health.touched()
-
     def confirmed(self, ages: Sequence[float]) -> None:
         """See Watch.confirmed."""
         self.metrics.observe(catalogue.FORGET, ages)
         self.metrics.add(catalogue.RECEIPTS, len(ages))
-        self.health.touched()
 
-    def stated(self, made: float) -> None:
-        """See Watch.stated."""
-        self.metrics.set(catalogue.STATEMENT, made)
+    def alive(self, made: float) -> None:
+        """See Watch.alive."""
+        self.metrics.set(catalogue.ALIVE, made)
+
+    def witnessed(self, names: int) -> None:
+        """See Watch.witnessed."""
+        self.metrics.set(catalogue.WITNESSES, names)
 
     def verdict(self) -> Verdict:
         """Return how the process is now."""

@@ -1,4 +1,4 @@
-"""A release as its readers use it: opened from signed bytes, with its guarantee, topics, scores and classes.
+"""A release as its readers use it: opened from its bytes, with its guarantee, topics, scores and classes.
 
 The words about privacy say what unlearning does not give; every reader of a version meets them. Topics of two
 versions are paired, so that a topic keeps its number from version to version.
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.errors import InvalidRelease, StaleRelease, UsageError
-from streamtopic.signed.release_codec import Envelope, Head, OpenedParts, Payload, open_parts, sealed_again
-from streamtopic.signed.signing_keys import Verifier
+from streamtopic.signed.entries import Envelope
+from streamtopic.signed.release_codec import Head, Payload, pack_payload, unpack_payload
 from streamtopic.topics.inference import fold_in
 from streamtopic.words.text import tokenize
 
@@ -77,7 +77,6 @@ class Guarantee:
     forgotten: deletions since the base.
     ratio: norm of the noise over norm of the model.
     covered: whether the paper's assumptions all held; None in certified mode.
-    proven: False where an older program made the version, whose certificate was not a proof.
     """
 
     kind: str
@@ -90,7 +89,6 @@ class Guarantee:
     forgotten: int
     ratio: float = 0.0
     covered: bool | None = None
-    proven: bool = True
 
     @property
     def limit(self) -> str:
@@ -117,8 +115,6 @@ class Guarantee:
         ]
         if self.vacuous:
             said.append(f"the noise has {self.ratio:.3g} times the norm of the model")
-        if not self.proven:
-            said.append("an older program made it, whose certificate was not a proof: take a later version")
         return "; ".join((*said, self.limit))
 
 
@@ -130,9 +126,8 @@ class Release:
     model: they raise InvalidRelease once the version is withdrawn, and StaleRelease once it may be out of date.
 
     order: column of A for each topic; empty for the payload's order.
-    digest: names its signed bytes; the next version and receipts repeat it.
-    key: id of the key that signed it.
-    signature: by that key.
+    envelope: its facts, an entry of the ledger.
+    proof: that this entry stands in the ledger, as a file of tlog-proof; "" for one that was never published.
     is_withdrawn: returns whether a version with this number was withdrawn.
     why_stale: returns why this may not be the newest version any more; None while it is.
     """
@@ -140,9 +135,7 @@ class Release:
     payload: Payload
     envelope: Envelope
     order: tuple[int, ...] = ()
-    digest: str = ""
-    key: str = ""
-    signature: bytes = field(default=b"", repr=False)
+    proof: str = field(default="", repr=False)
     is_withdrawn: Callable[[int], bool] = field(default=lambda _: False, repr=False)
     why_stale: Callable[[], str | None] = field(default=lambda: None, repr=False)
 
@@ -150,6 +143,16 @@ class Release:
     def version(self) -> int:
         """Number of the version, from 1."""
         return self.envelope.version
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its bytes, hexadecimal, as the ledger has it."""
+        return self.envelope.release
+
+    @property
+    def anchors(self) -> tuple[str, ...]:
+        """Name of each topic in the payload's order, (r,): its anchor word, or the name of a guided topic."""
+        return self.payload.anchors
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -202,7 +205,6 @@ class Release:
             forgotten=e.forgotten,
             ratio=e.ratio,
             covered=e.covered,
-            proven=not e.unproven,
         )
 
     @property
@@ -229,7 +231,7 @@ class Release:
         if head.B is not None:
             return np.asarray(head.B, np.float64)
         # In the payload's order of topics, so that B does not depend on how they are numbered here.
-        place = {anchor: k for k, anchor in enumerate(self.envelope.anchors)}
+        place = {anchor: k for k, anchor in enumerate(self.payload.anchors)}
         columns = [place[topic] for topic in head.topics]
         A = np.asarray(self.payload.A, np.float64)[:, columns]
         return np.asarray(A @ np.asarray(head.w))
@@ -281,14 +283,13 @@ class Release:
         self._check_served()
         return fold_in(self.A, *self._counted(texts))
 
-    def signed(self) -> bytes:
-        """Return the signed bytes of the version, as the service wrote them. `open_release` opens them again.
+    def data(self) -> bytes:
+        """Return the bytes of the version, as the service published them.
 
-        Raises InvalidRelease or StaleRelease as the class says, UsageError where an older program signed it.
+        Raises InvalidRelease or StaleRelease as the class says.
         """
         self._check_served()
-        opened = OpenedParts(self.payload, self.envelope, self.digest, self.key, self.signature)
-        return sealed_again(opened)
+        return pack_payload(self.payload, self.envelope)
 
     def matched(self, before: "Release") -> Self:
         """Return the same release with its topics numbered like the nearest topics of `before`.
@@ -354,10 +355,12 @@ class Release:
             raise StaleRelease(f"release {self.version} may not be the newest: {stale}")
 
 
-def open_release(data: bytes, key: Verifier) -> Release:
-    """Return the release in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes."""
-    opened = open_parts(data, key)
-    return Release(opened.payload, opened.envelope, digest=opened.digest, key=opened.key, signature=opened.signature)
+def open_release(data: bytes, envelope: Envelope, proof: str = "") -> Release:
+    """Return the release in its bytes. Raises InvalidRelease where they contradict the facts.
+
+    envelope: its entry in the ledger, proved by `proof`. Whoever calls it has checked both (`Ledger.open_release`).
+    """
+    return Release(unpack_payload(data, envelope), envelope, proof=proof)
 
 
 def match_topics(words: Sequence[str], A: Float64, other_words: Sequence[str], other: Float64) -> tuple[int, ...]:

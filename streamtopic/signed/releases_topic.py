@@ -1,110 +1,32 @@
-"""The topic of releases: its signed statement, versions in chunks, and reading them in order."""
+"""The topic of releases: versions in chunks, each with the proof that it stands in the ledger."""
 
-import dataclasses
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
-from streamtopic.errors import CannotLearn, InvalidRelease, UnknownKey
-from streamtopic.formats import STATEMENT, refusal
-from streamtopic.signed.key_ring import KeyRing
-from streamtopic.signed.release import Release, open_release
-from streamtopic.signed.sealed import open_sealed, pack, reading_fields, seal, unpack_fields
-from streamtopic.signed.signing_keys import SigningKey, Verifier
+from streamtopic.errors import CannotLearn, InvalidRelease
+from streamtopic.signed.ledger import Ledger
+from streamtopic.signed.release import Release
 from streamtopic.streams import EventLog, Message, Record, TopicNames, pages
 
 __all__ = [
     "CHUNK_BYTES",
-    "KEYS_KEY",
     "RELEASE_BYTES",
-    "STATEMENT_KEY",
     "Assembled",
     "Assembler",
     "Opened",
     "Refused",
     "ReleaseReader",
     "Removed",
-    "Statement",
-    "follow_keys",
-    "foreign_key_lists",
-    "keys_message",
-    "newest_statement",
-    "open_statement",
-    "seal_statement",
-    "statement_message",
+    "SentRelease",
+    "proof_message",
+    "sent_releases",
     "to_messages",
     "tombstones",
     "version_of",
 ]
-
-
-FORMAT = STATEMENT.written
-KIND = "statement"
-# One key for all statements and one for all key lists, so that compaction keeps the newest of each.
-STATEMENT_KEY = b"st:statement"
-KEYS_KEY = b"st:keys"
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One statement about a releases topic that the service has read to its end.
-
-    sequence: number of the statement; it only grows.
-    made: milliseconds since 1970.
-    interval: milliseconds within which the service promises the next statement; 0 if it promises no other.
-    newest: number of the newest version; 0 before the first.
-    digest: SHA-256 of its sealed bytes, hexadecimal; "" before the first.
-    withdrawn: versions that must not be used.
-    """
-
-    model: str
-    sequence: int
-    made: int
-    interval: int
-    newest: int
-    digest: str
-    withdrawn: tuple[int, ...] = ()
-    format: int = FORMAT
-
-
-def seal_statement(statement: Statement, key: SigningKey) -> bytes:
-    """Return the signed bytes of a statement."""
-    return seal(KIND, {"statement": pack(dataclasses.asdict(statement))}, key)
-
-
-def open_statement(data: bytes, key: Verifier) -> Statement:
-    """Return the statement in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes."""
-    sealed = open_sealed(KIND, data, key)
-    with reading_fields("statement"):
-        fields = unpack_fields(sealed.parts["statement"])
-        if fields["format"] != FORMAT:
-            raise InvalidRelease(refusal(STATEMENT, fields["format"]))
-        found = Statement(
-            model=str(fields["model"]),
-            sequence=int(fields["sequence"]),
-            made=int(fields["made"]),
-            interval=int(fields["interval"]),
-            newest=int(fields["newest"]),
-            digest=str(fields["digest"]),
-            withdrawn=tuple(int(version) for version in fields["withdrawn"]),
-        )
-    # Only now is the number known that a revoked key is asked about.
-    key.admit(sealed.key, KIND, found.sequence, sealed.digest)
-    return found
-
-
-def statement_message(data: bytes) -> Message:
-    """Return the record of a sealed statement, for the releases topic."""
-    return Message(STATEMENT_KEY, data, partition=0)
-
-
-def keys_message(data: bytes) -> Message:
-    """Return the record of a sealed key list, for the releases topic."""
-    return Message(KEYS_KEY, data, partition=0)
-
 
 # Below the 1 MiB of the topic's `max.message.bytes`, with room for key and headers.
 CHUNK_BYTES = 900 << 10
@@ -114,10 +36,14 @@ RELEASE_BYTES = 256 << 20
 
 MAX_CHUNKS = -(-RELEASE_BYTES // CHUNK_BYTES)
 MAX_PENDING = 8
+MAX_PROOFS = 10_000
 # Anybody who can write junk can write much of it: after these many lines only every thousandth record is logged.
 LOGGED = 20
 # One spelling for each number: with "01" beside "1" a release would have two sets of keys. 18 digits fit into 64 bits.
-KEY = re.compile(rb"([1-9][0-9]{0,17})/(0|[1-9][0-9]{0,8})\Z")
+KEY = re.compile(rb"([1-9][0-9]{0,17})/(0|[1-9][0-9]{0,8}|proof)\Z")
+PROOF = b"proof"
+# A proof has 63 hashes at most, and an entry and a checkpoint of a few kilobytes.
+PROOF_BYTES = 64 << 10
 RETIRED = "st-retired"
 NUMBER = re.compile(rb"(0|[1-9][0-9]{0,17})\Z")
 DIGEST = re.compile(rb"[0-9a-f]{64}\Z")
@@ -127,25 +53,24 @@ logger = logging.getLogger("streamtopic.signed")
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """Bytes of a release whose chunks are all there and fit their digest. The signature is not yet checked.
+    """Bytes of a release whose chunks are all there, fit their digest and have a proof. Nothing is verified yet.
 
-    version: number in the keys of its chunks.
+    version: number in the keys of its records.
+    proof: as it stands beside its chunks.
     chunks: number of chunks.
-    offset: of the first of them in the log.
     """
 
     version: int
     data: bytes
+    proof: str
     chunks: int = field(default=1, compare=False)
-    offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
     """A version with a tombstone for one of its chunks.
 
-    Anybody may have written the tombstone: it erases bytes and withdraws nothing. Only a signed envelope or statement
-    withdraws.
+    Anybody may have written the tombstone: it erases bytes and withdraws nothing. Only the ledger withdraws.
 
     retired: whether the tombstone says that the version was erased for its age; such a version may still be used.
     """
@@ -155,7 +80,7 @@ class Removed:
 
 
 def to_messages(version: int, data: bytes) -> list[Message]:
-    """Return the records of a sealed release, each value at most 900 KiB.
+    """Return the records of a release's bytes, each value at most 900 KiB.
 
     Raises CannotLearn for a release that is longer than readers accept.
     """
@@ -177,6 +102,11 @@ def to_messages(version: int, data: bytes) -> list[Message]:
     return messages
 
 
+def proof_message(version: int, proof: str) -> Message:
+    """Return the record of the proof that a version stands in the ledger. A newer proof takes its place."""
+    return Message(b"%d/%s" % (version, PROOF), proof.encode(), partition=0)
+
+
 def tombstones(version: int, chunks: int, *, retired: bool = False) -> list[Message]:
     """Return the records that erase a version from the compacted topic.
 
@@ -184,7 +114,8 @@ def tombstones(version: int, chunks: int, *, retired: bool = False) -> list[Mess
     retired: whether it is erased for its age and not withdrawn.
     """
     headers = ((RETIRED, b""),) if retired else ()
-    return [Message(_key(version, chunk), None, headers, partition=0) for chunk in range(chunks)]
+    keys = [*(_key(version, chunk) for chunk in range(chunks)), b"%d/%s" % (version, PROOF)]
+    return [Message(key, None, headers, partition=0) for key in keys]
 
 
 def _key(version: int, chunk: int) -> bytes:
@@ -206,71 +137,91 @@ class _Pending:
     """Chunks of a release that is not whole yet.
 
     chunks: number of chunks of the whole release.
-    offset: of the first record.
     pieces: chunk to its bytes.
     size: of all pieces, in bytes.
     """
 
     chunks: int
-    offset: int
     pieces: dict[int, bytes]
     size: int = 0
 
 
 class Assembler:
-    """Takes records in the order of the log and returns whole releases, never half ones.
+    """Takes records in the order of the log and returns whole releases with their proof, never half ones.
 
     Memory is bounded: at most 8 unfinished releases with RELEASE_BYTES together are kept. The oldest is dropped first.
 
     skipped: number of records that were passed over and of unfinished releases that were dropped.
-    counted: offset before which records are already in `skipped`, where the log is read a second time.
     """
 
     def __init__(self) -> None:
         self._pending: dict[_Key, _Pending] = {}
         self._size = 0
+        self._proofs: dict[int, str] = {}
         self.skipped = 0
-        self.counted = 0
 
-    def take(self, record: Record) -> Assembled | Removed | None:
-        """Return the release that the record completes or removes, None if it does neither.
+    def take(self, record: Record) -> list[Assembled] | Removed:
+        """Return the releases that the record completes; or the one that it removes.
 
-        A record that is not a chunk, and cannot be a statement or key list, is passed over.
+        A record that is neither chunk nor proof is passed over.
         """
         place = KEY.match(record.key or b"")
         if place is None:
-            if record.key not in (STATEMENT_KEY, KEYS_KEY):
-                self.skip(record, "its key does not belong to a release")
-            return None
+            self.skip(record, "its key does not belong to a release")
+            return []
         version = int(place[1])
-        chunk = int(place[2])
         if record.value is None:
             for key in [key for key in self._pending if key[0] == version]:
                 self._drop(key)
+            self._proofs.pop(version, None)
             return Removed(version, retired=record.header(RETIRED) is not None)
+        if place[2] == PROOF:
+            return self._prove(record, record.value, version)
+        chunk = int(place[2])
         wrong = _wrong(record, record.value, place[1], chunk)
         if wrong is not None:
             self.skip(record, wrong)
-            return None
+            return []
         digest = record.header("sha256") or b""
         chunks = int(record.header("chunks") or b"1")
         key = (version, digest, chunks)
-        pending = self._pending.setdefault(key, _Pending(chunks, record.offset, {}))
+        pending = self._pending.setdefault(key, _Pending(chunks, {}))
         self._keep(pending, chunk, record.value)
-        if len(pending.pieces) < chunks:
+        whole = self._whole(key)
+        if not whole:
             self._bound(record, key)
-            return None
+        return whole
+
+    def _prove(self, record: Record, proof: bytes, version: int) -> list[Assembled]:
+        """Keep the proof of a version; return the releases of its number that are whole."""
+        if len(proof) > PROOF_BYTES or (not proof.isascii() and not _is_text(proof)):
+            self.skip(record, f"its value is not the proof of version {version}")
+            return []
+        self._proofs[version] = proof.decode()
+        if len(self._proofs) > MAX_PROOFS:
+            del self._proofs[next(iter(self._proofs))]
+        return [one for key in list(self._pending) if key[0] == version for one in self._whole(key)]
+
+    def proof(self, version: int) -> str | None:
+        """Return the newest proof of a version, None without one. Nothing in it is verified."""
+        return self._proofs.get(version)
+
+    def _whole(self, key: _Key) -> list[Assembled]:
+        """Return the release of this key if all its chunks and its proof are there; it is forgotten then."""
+        version, digest, chunks = key
+        pending = self._pending[key]
+        proof = self._proofs.get(version)
+        if len(pending.pieces) < chunks or proof is None:
+            return []
         self._drop(key)
         data = b"".join(pending.pieces[number] for number in range(chunks))
-        if hashlib.sha256(data).hexdigest().encode() == digest:
-            return Assembled(version, data, chunks, pending.offset)
-        self.skip(record, f"the chunks of version {version} do not fit their digest")
-        return None
+        if hashlib.sha256(data).hexdigest().encode() != digest:
+            self.skipped += 1
+            return []
+        return [Assembled(version, data, proof, chunks)]
 
     def skip(self, record: Record, reason: str) -> None:
-        """Count and log a record that is passed over; one before `counted` was counted and logged already."""
-        if record.offset < self.counted:
-            return
+        """Count and log a record that is passed over."""
         self.skipped += 1
         if self.skipped <= LOGGED or self.skipped % 1_000 == 0:
             logger.warning(
@@ -301,6 +252,14 @@ class Assembler:
         self._size -= self._pending.pop(key).size
 
 
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _wrong(record: Record, value: bytes, version: bytes, chunk: int) -> str | None:
     """Return why `to_messages` cannot have made this record, None where it may have."""
     chunks = record.header("chunks") or b""
@@ -315,17 +274,49 @@ def _wrong(record: Record, value: bytes, version: bytes, chunk: int) -> str | No
     return None
 
 
-T = TypeVar("T")
+@dataclass(slots=True)
+class SentRelease:
+    """The records of a version that its topic holds; nothing is verified.
 
-logger = logging.getLogger("streamtopic.signed")
+    keys: of its chunks and its proof.
+    chunks: number of chunks that it has by what they say.
+    """
+
+    keys: set[bytes] = field(default_factory=set)
+    chunks: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of them are there."""
+        return bool(self.chunks) and len(self.keys) > self.chunks
+
+
+def sent_releases(log: EventLog, model: str) -> dict[int, SentRelease]:
+    """Return version to its records, of those that have any in the topic. Raises ComponentUnreachable."""
+    topic = TopicNames(model).releases
+    found: dict[int, SentRelease] = {}
+    for page in pages(log, topic, 0, log.begin(topic, 0), log.end(topic, 0)):
+        for record in page:
+            place = KEY.match(record.key or b"")
+            if place is None:
+                continue
+            sent = found.setdefault(int(place[1]), SentRelease())
+            if record.value is None:
+                sent.keys.discard(place[0])
+            elif place[2] == PROOF:
+                sent.keys.add(place[0])
+            elif _wrong(record, record.value, place[1], int(place[2])) is None:
+                sent.keys.add(place[0])
+                sent.chunks = max(sent.chunks, int(record.header("chunks") or b"1"))
+    return {version: sent for version, sent in found.items() if sent.keys}
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A release that verifies, the first with its number.
+    """A version that verifies.
 
-    data: its signed bytes.
-    chunks: number of records over which it is spread.
+    data: its bytes.
+    chunks: number of records over which they are spread.
     """
 
     release: Release
@@ -337,77 +328,50 @@ class Opened:
         """Number of the version."""
         return self.release.version
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of its signed bytes, hexadecimal."""
-        return hashlib.sha256(self.data).hexdigest()
-
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Bytes that are not accepted as the release of this number.
-
-    reason: why not.
-    rival: the release in them, if they verify and another release has the number already.
-    """
+    """Bytes that are not accepted as the release of this number. reason: why not."""
 
     version: int
     reason: InvalidRelease
-    rival: Release | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """A version that was opened: id of the key that signed it, SHA-256 of its signed bytes."""
+class _Tried:
+    """A version that was refused. sequence: number of the list of keys by which it was."""
 
-    key: str
-    digest: str
+    whole: Assembled
+    sequence: int
 
 
 class ReleaseReader:
     """Follows a model's releases topic in bounded memory (Assembler).
 
-    keys: verifies signatures; key lists in the topic are taken in.
-    statement: the one with the highest number; None before the first.
-    last: number of the statement that came last, which compaction will keep.
-    discredited: digests of opened releases whose key was revoked since, so that they do not count any more.
+    A version that is refused is tried again once another proof of it or a newer list of keys has come: the newest of
+    them are kept, 8 with RELEASE_BYTES together.
+
+    ledger: read to its end before each `read`; it decides which bytes count.
     offset: where to continue; None before the first read.
     """
 
-    def __init__(self, log: EventLog, model: str, keys: KeyRing) -> None:
-        self.keys = keys
-        self.statement: Statement | None = None
-        self.last = 0
-        self.discredited: set[str] = set()
+    def __init__(self, log: EventLog, model: str, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.offset: int | None = None
         self._log = log
-        self._model = model
         self._topic = TopicNames(model).releases
         self._assembler = Assembler()
-        self._held: dict[int, _Held] = {}
-        # Offset of the first record with an unknown key, and the number of the key list then: compaction keeps the last
-        # list only, so the list that names the key may stand behind what the key has signed.
-        self._unknown: tuple[int, int] | None = None
-        self.offset: int | None = None
-
-    def anew(self) -> "ReleaseReader":
-        """Return a reader of the same log that begins at its beginning and still knows what was discredited."""
-        reader = ReleaseReader(self._log, self._model, self.keys)
-        reader.discredited = self.discredited
-        return reader
+        self._held: dict[int, str] = {}
+        self._refused: dict[tuple[int, str], _Tried] = {}
 
     @property
     def skipped(self) -> int:
-        """Number of records that were passed over, because they cannot belong to a release, statement or key list."""
+        """Number of records that were passed over, because they cannot belong to a release."""
         return self._assembler.skipped
 
     def digest(self, version: int) -> str | None:
         """Return the digest of a version that was opened, None for any other."""
-        held = self._held.get(version)
-        return None if held is None else held.digest
-
-    def signed_with(self, key_id: str) -> dict[int, str]:
-        """Return the opened versions that this key signed, with their digests."""
-        return {version: held.digest for version, held in self._held.items() if held.key == key_id}
+        return self._held.get(version)
 
     def read(self) -> Iterator[Opened | Refused | Removed]:
         """Yield the news since the last call, up to the end of the log. Raises ComponentUnreachable."""
@@ -415,162 +379,50 @@ class ReleaseReader:
             return
         if self.offset is None:
             self.offset = self._log.begin(self._topic, 0)
-        while True:
-            while records := self._log.read(self._topic, 0, self.offset):
-                for record in records:
-                    yield from self._take(record)
-                self.offset = records[-1].next_offset
-            if self._unknown is None:
-                return
-            offset, sequence = self._unknown
-            if self.keys.sequence <= sequence:
-                return
-            self._assembler.counted = self.offset
-            self.offset = max(offset, self._log.begin(self._topic, 0))
-            self._unknown = None
-
-    def catch_up(self) -> None:
-        """Read to the end of the log without the news: all else is then that of now. Raises ComponentUnreachable."""
-        for _ in self.read():
-            pass
-
-    def _take(self, record: Record) -> Iterator[Opened | Refused | Removed]:
-        if record.key == STATEMENT_KEY:
-            self._take_statement(record)
-            return
-        if record.key == KEYS_KEY:
-            self._take_keys(record)
-            return
-        match self._assembler.take(record):
-            case Assembled() as whole:
-                found = self._open(whole)
-                if found is not None:
+        while records := self._log.read(self._topic, 0, self.offset):
+            for record in records:
+                found = self._assembler.take(record)
+                if isinstance(found, Removed):
+                    self._forget(found.version)
                     yield found
-            case Removed() as removed:
-                yield removed
+                else:
+                    for whole in found:
+                        yield from self._open(whole)
+            self.offset = records[-1].next_offset
+        yield from self._try_again()
 
-    def _open(self, whole: Assembled) -> Opened | Refused | None:
-        version = whole.version
+    def _try_again(self) -> Iterator[Opened | Refused]:
+        """Open what was refused, where its proof or the keys are others by now."""
+        for name, tried in list(self._refused.items()):
+            proof = self._assembler.proof(tried.whole.version)
+            if proof is not None and (proof, self.ledger.keys.sequence) != (tried.whole.proof, tried.sequence):
+                del self._refused[name]
+                yield from self._open(replace(tried.whole, proof=proof))
+
+    def _open(self, whole: Assembled) -> Iterator[Opened | Refused]:
         digest = hashlib.sha256(whole.data).hexdigest()
-        held = self._held.get(version)
-        # Written again by a publisher that was killed, or read again for the sake of a newer key list.
-        if held is not None and held.digest == digest:
-            return None
-        try:
-            release = open_release(whole.data, self.keys)
-        except UnknownKey as error:
-            self._note_unknown(whole.offset)
-            return Refused(version, error)
-        except InvalidRelease as error:
-            return Refused(version, error)
-        envelope = release.envelope
-        if (envelope.model, envelope.version) != (self._model, version):
-            return Refused(version, InvalidRelease(f"it is signed as version {envelope.version} of {envelope.model}"))
-        # The first release of a number is the one that subscribers hold.
-        if held is not None:
-            reason = InvalidRelease("another release with this version number is signed as well")
-            return Refused(version, reason, release)
-        self._held[version] = _Held(release.key, digest)
-        return Opened(release, whole.data, whole.chunks)
-
-    def _take_statement(self, record: Record) -> None:
-        if record.value is None:
+        # Written again by a service that was killed.
+        if self._held.get(whole.version) == digest:
             return
         try:
-            found = open_statement(record.value, self.keys)
+            release = self.ledger.open_release(whole.version, whole.data, whole.proof)
         except InvalidRelease as error:
-            # The topic may bring the list with this key later; then the record is read again.
-            if isinstance(error, UnknownKey):
-                self._note_unknown(record.offset)
-            self._assembler.skip(record, f"it is not a statement of this model: {error}")
+            self._keep(digest, whole)
+            yield Refused(whole.version, error)
             return
-        if found.model != self._model:
-            self._assembler.skip(record, f"it is a statement of model {found.model}")
-            return
-        self.last = found.sequence
-        # Anybody may write an old statement again.
-        if self.statement is None or found.sequence > self.statement.sequence:
-            self.statement = found
+        self._held[whole.version] = release.digest
+        yield Opened(release, whole.data, whole.chunks)
 
-    def _take_keys(self, record: Record) -> None:
-        if record.value is None:
-            return
-        try:
-            newer = self.keys.take(record.value)
-        except InvalidRelease as error:
-            self._assembler.skip(record, f"it is not a key list of this model: {error}")
-            return
-        if not newer:
-            return
-        logger.info("%s follows key list %d", self._model, self.keys.sequence, extra={"event": "keys_followed"})
-        for version, held in list(self._held.items()):
-            try:
-                self.keys.admit(held.key, "release", version, held.digest)
-            except InvalidRelease as error:
-                extra = {"event": "release_discredited", "version": version}
-                logger.warning("release %d of %s no longer counts: %s", version, self._model, error, extra=extra)
-                self.discredited.add(held.digest)
-                del self._held[version]
-                # The release that counts under this number may have been refused, because this one was there first.
-                self._unknown = (0, self.keys.sequence - 1)
+    def _keep(self, digest: str, whole: Assembled) -> None:
+        """Keep a version that was refused, and forget the oldest ones beyond the bounds."""
+        self._refused.pop((whole.version, digest), None)
+        self._refused[whole.version, digest] = _Tried(whole, self.ledger.keys.sequence)
+        while (
+            len(self._refused) > MAX_PENDING
+            or sum(len(one.whole.data) for one in self._refused.values()) > RELEASE_BYTES
+        ):
+            del self._refused[next(iter(self._refused))]
 
-    def _note_unknown(self, offset: int) -> None:
-        first, sequence = self._unknown or (offset, self.keys.sequence)
-        self._unknown = (min(offset, first), sequence)
-
-
-def follow_keys(log: EventLog, model: str, keys: KeyRing) -> bool:
-    """Take in the key lists of a model's releases topic, and return whether one was newer.
-
-    Readers of other topics with signed records, such as receipts, use it. Raises ComponentUnreachable.
-    """
-    newer = False
-    # Not any(), which would stop at the first newer list.
-    for taken in _under(log, model, KEYS_KEY, keys.take):
-        newer |= taken
-    return newer
-
-
-def foreign_key_lists(log: EventLog, model: str, keys: KeyRing) -> int:
-    """Return how many key lists a model's releases topic holds where the ring follows none of them.
-
-    keys: with the topic's key lists taken in (`follow_keys`).
-
-    Such lists have another root key than the ring's, or somebody without a root key wrote them. Raises
-    ComponentUnreachable.
-    """
-    topic = TopicNames(model).releases
-    if keys.keys is not None or log.partitions(topic) == 0:
-        return 0
-    records = (record for page in pages(log, topic, 0, log.begin(topic, 0)) for record in page)
-    return sum(record.key == KEYS_KEY and record.value is not None for record in records)
-
-
-def newest_statement(log: EventLog, model: str, keys: KeyRing) -> Statement | None:
-    """Return the statement with the highest number in a model's releases topic, None if no statement verifies.
-
-    keys: with the topic's key lists taken in (`follow_keys`).
-
-    It does not put releases together. Raises ComponentUnreachable.
-    """
-    statements = _under(log, model, STATEMENT_KEY, lambda value: open_statement(value, keys))
-    own = (statement for statement in statements if statement.model == model)
-    return max(own, key=lambda statement: statement.sequence, default=None)
-
-
-def _under(log: EventLog, model: str, key: bytes, take: Callable[[bytes], T]) -> Iterator[T]:
-    """Yield the result of `take` for each record of the releases topic under a key; refused records are passed over."""
-    topic = TopicNames(model).releases
-    if log.partitions(topic) == 0:
-        return
-    for page in pages(log, topic, 0, log.begin(topic, 0)):
-        for record in page:
-            if record.key != key or record.value is None:
-                continue
-            try:
-                taken = take(record.value)
-            except InvalidRelease as error:
-                extra = {"event": "record_passed_over", "offset": record.offset}
-                logger.warning("record %d of %s is passed over: %s", record.offset, topic, error, extra=extra)
-                continue
-            yield taken
+    def _forget(self, version: int) -> None:
+        for name in [name for name in self._refused if name[0] == version]:
+            del self._refused[name]

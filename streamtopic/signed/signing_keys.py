@@ -1,165 +1,190 @@
-"""Ed25519 key pairs and secrets, in files that only their owner can read."""
+"""Ed25519 keys in the form of signed notes, and secrets, in files that only their owner can read.
 
+A key has a name, which stands in every signature beside it: the origin of the ledger that it signs. Formats:
+c2sp.org/signed-note.
+"""
+
+import base64
 import hashlib
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey
+from streamtopic.errors import InvalidRelease, SettingsError
 from streamtopic.security.private_files import new_file, open_to_others
 
-__all__ = ["PublicKey", "SigningKey", "Verifier", "load_secret", "new_secret", "new_signing_key"]
+__all__ = [
+    "ED25519",
+    "PublicKey",
+    "SigningKey",
+    "from_base64",
+    "key_hash",
+    "load_secret",
+    "new_secret",
+    "new_signing_key",
+]
 
 SECRET_BYTES = 32
-_HEXADECIMAL = set("0123456789abcdefABCDEF")
-_GIVE_PUBLIC = "give signing.pub or root.pub, as `streamtopic keys new` made it, or the key in hexadecimal digits"
+ED25519 = b"\x01"
+"""The type of a plain Ed25519 key and its signatures, in the first byte of an encoded key."""
+
+_PRIVATE = "PRIVATE+KEY+"
+_LONGEST_NAME = 200
+_GIVE_PUBLIC = "give signing.pub or root.pub, as `streamtopic keys new` made it"
+_MAKE = "make one with `streamtopic keys new`"
 
 
-class Verifier(Protocol):
-    """Verifies signatures: one public key, or the keys of a list (KeyRing)."""
+def from_base64(text: str) -> bytes:
+    """Return the bytes of a text in base64, none for any other text.
 
-    def verify(self, signature: bytes, message: bytes, key_id: str | None = None) -> str:
-        """Return the id of the key that signed `message`.
+    Bytes have one text: Python itself passes over bits behind the last byte.
+    """
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        return b""
+    return data if base64.b64encode(data).decode() == text else b""
 
-        signature: 64 bytes.
-        key_id: the key that the message names as its signer; None to try every known key.
 
-        Raises UnknownKey if that key is not known here, InvalidRelease if the signature does not verify.
-        """
-        ...
+def key_hash(name: str, encoded: bytes) -> bytes:
+    """Return the 4 bytes that name a key beside its name. encoded: type byte and public key."""
+    return hashlib.sha256(name.encode(errors="replace") + b"\n" + encoded).digest()[:4]
 
-    def admit(self, key_id: str, kind: str, number: int, digest: str) -> None:
-        """Raise InvalidRelease if that key was revoked, and the list does not count this content as from before.
 
-        Call it after `verify`, once the signed content has been read.
-
-        key_id: the key that signed.
-        kind: release, receipt or statement; receipt for a completion too, which is in the same chain.
-        number: version or sequence number of the content.
-        digest: SHA-256 of its sealed bytes, hexadecimal.
-        """
-        ...
+def _check_name(name: str) -> str:
+    """Return a name that notes can carry. Raises SettingsError for any other."""
+    usable = 0 < len(name) <= _LONGEST_NAME and name.isprintable() and "+" not in name
+    if not usable or any(letter.isspace() for letter in name):
+        raise SettingsError(
+            f"a key cannot be named {name[:40]!r}: give a name without spaces and +, as example.org/news"
+        )
+    return name
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that verifies (a Verifier).
+    """A key that verifies.
 
+    name: the origin of the ledger that it signs.
     raw: its 32 bytes.
     """
 
+    name: str
     raw: bytes
 
     def __post_init__(self) -> None:
+        _check_name(self.name)
         if len(self.raw) != SECRET_BYTES:
-            raise SettingsError(
-                f"a public key has {SECRET_BYTES} bytes, not {len(self.raw)}: give signing.pub's content"
-            )
+            raise SettingsError(f"a public key has {SECRET_BYTES} bytes, not {len(self.raw)}: {_GIVE_PUBLIC}")
 
     @classmethod
-    def load(cls, source: "PublicKey | str | bytes | Path") -> "PublicKey":
-        """Return the key in a PEM file, PEM text, 64 hexadecimal digits or 32 bytes. Raises SettingsError."""
+    def load(cls, source: "PublicKey | str | Path") -> "PublicKey":
+        """Return the key in a text `name+hash+base64`, or in a file that holds one. Raises SettingsError."""
         if isinstance(source, PublicKey):
             return source
-        if isinstance(source, bytes) and len(source) == SECRET_BYTES:
-            return cls(source)
-        text = source.decode(errors="replace") if isinstance(source, bytes) else str(source)
-        if len(text) == 2 * SECRET_BYTES and set(text) <= _HEXADECIMAL:
-            return cls(bytes.fromhex(text))
-        is_pem = text.lstrip().startswith("-----BEGIN")
-        data = text.encode() if is_pem else _read(Path(text), "public key", _GIVE_PUBLIC)
-        try:
-            key = serialization.load_pem_public_key(data)
-        except ValueError as error:
-            raise SettingsError(f"public key: {error}; give signing.pub of `streamtopic keys new`") from error
-        if not isinstance(key, Ed25519PublicKey):
-            raise SettingsError("public key: not of type Ed25519; give signing.pub of `streamtopic keys new`")
-        return cls(key.public_bytes_raw())
+        text = str(source).strip()
+        # A path may hold a plus too, but not two of them with a key behind.
+        if isinstance(source, Path) or text.count("+") < 2 or Path(text).exists():
+            text = _read(Path(text), "public key", _GIVE_PUBLIC).decode(errors="replace").strip()
+        return cls.parse(text)
+
+    @classmethod
+    def parse(cls, text: str) -> "PublicKey":
+        """Return the key in a text `name+hash+base64`. Raises SettingsError."""
+        name, _, rest = text.partition("+")
+        digits, _, encoded = rest.partition("+")
+        data = from_base64(encoded)
+        if data[:1] != ED25519 or key_hash(name, data).hex() != digits:
+            raise SettingsError(f"public key {text[:80]!r} is not in the form name+hash+key: {_GIVE_PUBLIC}")
+        return cls(name, data[1:])
+
+    @property
+    def hash(self) -> bytes:
+        """The 4 bytes that name the key beside its name."""
+        return key_hash(self.name, ED25519 + self.raw)
 
     @property
     def key_id(self) -> str:
-        """16 hexadecimal digits that name the key."""
+        """`hash` in 8 hexadecimal digits, for people."""
         # Names a key and does not prove it: each signature is verified with the whole key.
-        return hashlib.sha256(self.raw).hexdigest()[:16]
+        return self.hash.hex()
 
-    @property
-    def pem(self) -> bytes:
-        """The key as PEM, which other tools read."""
-        key = Ed25519PublicKey.from_public_bytes(self.raw)
-        return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    def __str__(self) -> str:
+        """Return the key as text: name, hash and key."""
+        return f"{self.name}+{self.key_id}+{base64.b64encode(ED25519 + self.raw).decode()}"
 
-    def verify(self, signature: bytes, message: bytes, key_id: str | None = None) -> str:
-        """See Verifier.verify."""
-        if key_id not in (None, self.key_id):
-            raise UnknownKey(
-                f"signed with key {str(key_id)[:16]!r}, not {self.key_id}: give its writer's public key, or the root "
-                "key that its key list is signed with"
-            )
+    def verify(self, signature: bytes, message: bytes) -> None:
+        """Raise InvalidRelease unless this key made the signature of a message."""
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
         except InvalidSignature:
             # Without the cause: it is an empty exception of another library.
             raise InvalidRelease(f"the signature is not that of key {self.key_id}: do not use this") from None
-        return self.key_id
-
-    def admit(self, key_id: str, kind: str, number: int, digest: str) -> None:
-        """See Verifier.admit. It never raises: only a key list can revoke a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A key that signs. Signatures are deterministic (RFC 8032), so a retry gives the same bytes."""
+    """A key that signs. Signatures are deterministic (RFC 8032), so a retry gives the same bytes.
 
-    _private: Ed25519PrivateKey = field(repr=False)
+    name: the origin of the ledger that it signs.
+    """
+
+    name: str
+    _seed: bytes = field(repr=False)
 
     @classmethod
-    def generate(cls) -> Self:
+    def generate(cls, name: str) -> Self:
         """Return a new key."""
-        return cls(Ed25519PrivateKey.generate())
+        return cls(name, secrets.token_bytes(SECRET_BYTES))
 
     @classmethod
-    def from_bytes(cls, seed: bytes) -> Self:
+    def from_seed(cls, seed: bytes, name: str) -> Self:
         """Return the key of a 32-byte seed."""
-        return cls(Ed25519PrivateKey.from_private_bytes(seed))
+        return cls(_check_name(name), seed)
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Return the key in a PEM file. Raises SettingsError if it is missing, of another type, or open to others."""
-        try:
-            key = serialization.load_pem_private_key(_read_private(path, "signing key"), None)
-        except (ValueError, TypeError) as error:
-            raise SettingsError(f"signing key {path}: {error}; make one with `streamtopic keys new`") from error
-        if not isinstance(key, Ed25519PrivateKey):
-            raise SettingsError(f"signing key {path}: not of type Ed25519; make one with `streamtopic keys new`")
-        return cls(key)
+        """Return the key in a file of `save`. Raises SettingsError if it is missing, malformed, or open to others."""
+        text = _read_private(path, "signing key").decode(errors="replace").strip()
+        name, _, rest = text.removeprefix(_PRIVATE).partition("+")
+        digits, _, encoded = rest.partition("+")
+        data = from_base64(encoded)
+        if not text.startswith(_PRIVATE) or data[:1] != ED25519 or len(data) != 1 + SECRET_BYTES:
+            raise SettingsError(f"signing key {path}: not a private key of signed notes; {_MAKE}")
+        key = cls(name, data[1:])
+        if key.public.key_id != digits:
+            raise SettingsError(f"signing key {path}: its name and its key do not fit; restore it from your backup")
+        return key
 
     @property
     def public(self) -> PublicKey:
         """The public half, which verifies."""
-        return PublicKey(self._private.public_key().public_bytes_raw())
+        return PublicKey(self.name, self._private.public_key().public_bytes_raw())
 
     def save(self, path: Path) -> None:
-        """Write a PEM file that only its owner can read. Raises SettingsError if the file exists."""
-        encoding = serialization.Encoding.PEM
-        form = serialization.PrivateFormat.PKCS8
-        _write(path, self._private.private_bytes(encoding, form, serialization.NoEncryption()), 0o600)
+        """Write a file that only its owner can read. Raises SettingsError if the file exists."""
+        encoded = base64.b64encode(ED25519 + self._seed).decode()
+        _write(path, f"{_PRIVATE}{self.name}+{self.public.key_id}+{encoded}\n".encode(), 0o600)
 
     def sign(self, message: bytes) -> bytes:
         """Return the signature, 64 bytes."""
         return self._private.sign(message)
 
+    @property
+    def _private(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self._seed)
 
-def new_signing_key(private: Path, public: Path) -> str:
-    """Write a new key pair to two PEM files, and return its key id. Raises SettingsError if one of the files exists."""
-    key = SigningKey.generate()
+
+def new_signing_key(private: Path, public: Path, name: str) -> PublicKey:
+    """Write a new key pair to two files, and return its public half. Raises SettingsError if one of them exists."""
+    key = SigningKey.generate(_check_name(name))
     key.save(private)
-    _write(public, key.public.pem, 0o644)
-    return key.public.key_id
+    _write(public, f"{key.public}\n".encode(), 0o644)
+    return key.public
 
 
 def new_secret(path: Path) -> bytes:
@@ -190,7 +215,7 @@ def _read_private(path: Path, name: str) -> bytes:
     return data
 
 
-def _read(path: Path, name: str, remedy: str = "make one with `streamtopic keys new`") -> bytes:
+def _read(path: Path, name: str, remedy: str = _MAKE) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

@@ -1,40 +1,41 @@
-"""Counts, documents and releases in Redis: a log-structured store.
+"""A model in Redis: its documents, what came and went, its versions.
 
-Each flush of documents writes one immutable segment of signed counts, and a manifest lists the segments that count.
-A deletion is a count below zero in a segment. Size-tiered merges keep the segments few; readers add them up.
-One script commits documents, words, segments, deletions and the next offset together.
+The documents are the store; counts are kept beside them. One script commits documents, words, the change that readers
+follow, deletions and the next offset together. Readers count pairs from the documents when they need them.
 
 Writing a partition
     partition_writer    PartitionWriter: `prepare` a batch, `apply` its changes; the one writer of a partition
-    flush               the bounds of one flush, its counts, and the arguments of its commit
+    flush               the bounds of one flush, its statistics, and the arguments of its commit
     word_ids            numbers of words
     document_records    a document as bytes: the counts to subtract when it is deleted
-    segments            a segment as bytes
     deletions           deletions and requests to forget a subject that wait for their receipts, deletions that wait to
-                        be sent to another partition, the end of the chain of receipts, and the keys that tie them to
-                        requests
-    compaction          the choice of segments to merge, and the time; merge_segments: the sum of several
+                        be sent to another partition, and the keys that tie receipts to requests
 Reading
-    reader              snapshots and differences of the counts, over all partitions; sum_pairs: the sum of their pairs
-    documents           the documents that a snapshot counts
-    meta                the position of a partition: offset, epochs, counters, manifest
+    reader              Reader: positions, and counts as of a cut of all partitions
+    document_counts     those counts: words, pairs that are counted from documents, what changed since an older cut
+    change_log          the changes of a partition, and its word statistics as of a moment
+    documents           the documents that counts are of
+    meta                the position of a partition: offset, epochs, counters
     measure             bytes by kind, growth of the words
 Of a model, beside its partitions
-    model_state         settings, lease, base model, releases, outbox, ledger
+    model_state         settings, lease, base model, releases, outbox
+    ledger_index        where the entries of the ledger stand in its topic
+    stored_counts       the co-occurrence counts of the working vocabulary
     deletion_requests   requests for deletions, until their receipts are there
     residue_ledger      where traces of deleted documents are left
     removal             taking counts out, so that they are made again from the log
-    layout              the number of the layout that all of it has, raised and taken back
     dumped_keys         all keys as Redis dumps them, for a backup
 Below all
     connection          the only module that speaks to Redis; redis_servers: a server, a cluster, or sentinels
     redis_keys          the name of everything in Redis
     scripts             guarded writes: the Lua scripts in `lua/` and their outcomes
+    varints             whole numbers in few bytes
 """
 
-from streamtopic.state.compaction import Compactor, compact
+from streamtopic.state.change_log import CutGone
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget, ForgetKind, Forgets, Forward, SubjectRequest, SubjectRequests
+from streamtopic.state.document_counts import ChangedDocuments, DocumentCounts
 from streamtopic.state.document_records import StoredDocument
 from streamtopic.state.flush import (
     MAX_FLUSH_DOCUMENTS,
@@ -46,10 +47,10 @@ from streamtopic.state.flush import (
     Flush,
     RemovedDocument,
 )
-from streamtopic.state.meta import Meta, cut
+from streamtopic.state.meta import LastRecord, Meta, begin_epoch
 from streamtopic.state.model_state import Lease, ModelSettings, ModelState, OutboxEntry, OutboxRecord, StoredBase
 from streamtopic.state.partition_writer import LiveDocuments, PartitionWriter, PreparedBatch
-from streamtopic.state.reader import Delta, Reader, Snapshot, SnapshotExpired
+from streamtopic.state.reader import Reader
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale
 from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan
 from streamtopic.words.lexicon import Lexicon
@@ -63,15 +64,17 @@ __all__ = [
     "AlreadyApplied",
     "Applied",
     "Batch",
+    "ChangedDocuments",
     "Changes",
-    "Compactor",
     "Connection",
-    "Delta",
+    "CutGone",
+    "DocumentCounts",
     "Flush",
     "Forget",
     "ForgetKind",
     "Forgets",
     "Forward",
+    "LastRecord",
     "Lease",
     "Lexicon",
     "LiveDocuments",
@@ -87,13 +90,10 @@ __all__ = [
     "RemovedDocument",
     "RowSpan",
     "Rows",
-    "Snapshot",
-    "SnapshotExpired",
     "Stale",
     "StoredBase",
     "StoredDocument",
     "SubjectRequest",
     "SubjectRequests",
-    "compact",
-    "cut",
+    "begin_epoch",
 ]

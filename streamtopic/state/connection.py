@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 import msgpack
 import redis
 
-from streamtopic.errors import ComponentUnreachable, SettingsError, StateError, StreamtopicError
+from streamtopic.errors import ComponentFull, ComponentUnreachable, SettingsError, StateError, StreamtopicError
 from streamtopic.security.concealing import clear_address, conceal, shown_address
 from streamtopic.security.tls_faults import tls_fault
 from streamtopic.state.redis_servers import OneServer, Servers, combined, key_of, servers_at
@@ -46,30 +46,86 @@ _NOT_NOW = (
 )
 
 
-# What an error of redis-py is to a user: the first that fits. {} are address and text.
-_UNREACHABLE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
-    ((_errors.BusyLoadingError,), "Redis at {} is loading its data ({}): wait until it has"),
-    (
+@dataclass(frozen=True, slots=True)
+class _Passing:
+    """An error that may pass by itself, or once an operator has acted: the processes of a service wait and go on.
+
+    kinds: classes of redis-py.
+    codes: first words of an answer that redis-py has no class for, or that Redis 6.2 packs into an error of a script.
+    told: the text for users. {} are address and text.
+    error: class of this package's error.
+    """
+
+    kinds: tuple[type[Exception], ...]
+    codes: tuple[str, ...]
+    told: str
+    error: type[ComponentUnreachable] = ComponentUnreachable
+
+    def fits(self, error: BaseException) -> bool:
+        """Whether it is this error."""
+        text = _said(error)
+        return isinstance(error, self.kinds) or any(text.startswith(f"{c} ") or f" -{c} " in text for c in self.codes)
+
+
+def _said(error: BaseException) -> str:
+    """Return the text of an error. Of a transaction redis-py quotes the command first, and so what documents said."""
+    return str(error).rpartition(" of pipeline caused error: ")[2]
+
+
+_REPLICA = _Passing(
+    (_errors.ReadOnlyError,), ("READONLY",), "Redis at {} is a read-only replica ({}): use the address of the primary"
+)
+# The first that fits counts: classes of redis-py are derived from each other. All other errors of commands are faults
+# of the state or of the program, and are a StateError.
+_PASSING = (
+    _Passing((_errors.BusyLoadingError,), ("LOADING",), "Redis at {} is loading its data ({}): wait until it has"),
+    _Passing(
         (redis.sentinel.MasterNotFoundError,),
+        (),
         "Redis at {} has no primary now ({}): check the name of the service, its servers and sentinels",
     ),
-    (
+    _Passing(
         (_errors.ConnectionError, _errors.TimeoutError),
+        (),
         "Redis at {} does not answer ({}): start it, or correct its address",
     ),
-    (
+    _Passing(
+        (_errors.OutOfMemoryError,),
+        ("OOM",),
+        "Redis at {} is out of memory ({}): raise maxmemory; nothing was written",
+        ComponentFull,
+    ),
+    _Passing(
+        (),
+        ("MISCONF",),
+        "Redis at {} cannot write to its disk ({}): make room there, and see its log; nothing was written",
+        ComponentFull,
+    ),
+    _Passing(
+        (),
+        ("BUSY",),
+        "Redis at {} is busy with somebody's script ({}): wait until it has ended, or end it with SCRIPT KILL",
+    ),
+    _Passing(
+        (), ("NOREPLICAS",), "Redis at {} has too few replicas to write ({}): bring them back; nothing was written"
+    ),
+    _REPLICA,
+    _Passing(
         (_errors.TryAgainError,),
+        ("TRYAGAIN",),
         "Redis at {} is moving this slot to another node ({}): wait until it has moved; nothing was written",
     ),
-    (
+    _Passing(
         (_errors.ClusterDownError, _errors.SlotNotCoveredError),  # MASTERDOWN is derived from the first
+        ("CLUSTERDOWN", "MASTERDOWN"),
         "Redis at {} cannot serve now ({}): check its nodes and replicas",
     ),
-    (
+    _Passing(
         (_errors.AskError,),  # and MovedError
+        (),
         "Redis at {} sends this command from node to node ({}): see `redis-cli --cluster check`",
     ),
-    ((_errors.RedisClusterException,), "Redis at {} does not answer as a cluster ({}): check its nodes"),
+    _Passing((_errors.RedisClusterException,), (), "Redis at {} does not answer as a cluster ({}): check its nodes"),
 )
 
 
@@ -78,19 +134,14 @@ def mapped(error: Exception, address: str, act: str = "") -> StreamtopicError:
 
     act: the command and key that were sent.
     """
-    text = conceal(str(error)) or type(error).__name__
-    refusal = _refusal(error, address, text, act) or _no_room(error, address, text)
+    text = conceal(_said(error)) or type(error).__name__
+    refusal = _refusal(error, address, text, act)
     if refusal is not None:
         return refusal
-    for kinds, told in _UNREACHABLE:
-        if isinstance(error, kinds):
-            return ComponentUnreachable(told.format(address, text))
-    if "NOREPLICAS" in text:
-        return ComponentUnreachable(
-            f"Redis at {address} has too few replicas to write ({text}): bring them back; nothing was written"
-        )
-    if _is_replica(error):
-        return ComponentUnreachable(f"Redis at {address} is a read-only replica: use the address of the primary")
+    for passing in _PASSING:
+        if passing.fits(error):
+            # MISCONF goes on with sentences about settings of Redis.
+            return passing.error(passing.told.format(address, text.partition(". Commands that")[0]))
     return StateError(f"Redis at {address} refused a command: {text}")
 
 
@@ -114,26 +165,6 @@ def _refusal(error: Exception, address: str, text: str, act: str) -> Streamtopic
     if hung_up and address.startswith("redis"):
         return ComponentUnreachable(f"{told}: use rediss:// if it speaks TLS, or see its log")
     return None
-
-
-def _no_room(error: Exception, address: str, text: str) -> StateError | None:
-    """Return the error of a server whose memory or disk is full; None where it is not."""
-    # Within a script Redis 6.2 packs this into an error of the script, as it does with READONLY.
-    packed = text.startswith("OOM") or " -OOM " in text
-    if packed or isinstance(error, _errors.OutOfMemoryError):
-        return StateError(f"Redis at {address} is out of memory: raise maxmemory; nothing was written")
-    if text.startswith("MISCONF") or " -MISCONF " in text:
-        # Redis goes on with three sentences about its settings.
-        reason = text[text.index("MISCONF") :].partition(". ")[0]
-        told = f"Redis at {address} cannot write to its disk ({reason})"
-        return StateError(f"{told}: make room there, and see its log; nothing was written")
-    return None
-
-
-def _is_replica(error: BaseException) -> bool:
-    # Within a script Redis 6.2 packs the error of a write into one of its own.
-    packed = isinstance(error, _errors.ResponseError) and "READONLY" in str(error)
-    return packed or isinstance(error, _errors.ReadOnlyError)
 
 
 class _Packer:
@@ -419,7 +450,7 @@ class Connection:
 
     def _may_go_on(self, error: BaseException) -> bool:
         """Whether an error says that nothing was done, and that it may be done in a moment."""
-        if isinstance(error, _errors.AskError) or _is_replica(error):
+        if isinstance(error, _errors.AskError) or _REPLICA.fits(error):
             # Behind a plain address stands one server, which stays what it is. Others come to have another primary.
             return not isinstance(self._servers, OneServer)
         return isinstance(error, _NOT_NOW)

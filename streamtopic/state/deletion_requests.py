@@ -33,7 +33,6 @@ __all__ = [
     "MOST_OPEN",
     "MOST_OPEN_DOCUMENTS",
     "MOST_SUBJECTS",
-    "Callback",
     "DeletionRequest",
     "DeletionRequests",
     "RequestState",
@@ -51,8 +50,6 @@ MOST_OPEN_DOCUMENTS = 1_000_000
 """Documents of all open requests: their ids are in Redis's memory."""
 MOST_ENDED = 10_000
 """Ended requests that are kept, without the ids of their documents."""
-MOST_CALLBACKS = 100_000
-"""Callbacks that wait to be sent."""
 
 # The script answers so where an open request has this id.
 _USED = "used"
@@ -75,18 +72,7 @@ class RequestState(StrEnum):
         """Whether nothing more happens to the request."""
         return self in {RequestState.COMPLETED, RequestState.CANCELLED}
 
-    @property
-    def status(self) -> str:
-        """The state as a requester is told it: a hold and a pause are no business of theirs."""
-        return _STATUS.get(self, self.value)
 
-
-_STATUS = {
-    RequestState.WAITING: "pending",
-    RequestState.PAUSED: "pending",
-    RequestState.SENDING: "in_progress",
-    RequestState.SENT: "in_progress",
-}
 _RECALLABLE = frozenset({RequestState.WAITING, RequestState.PAUSED})
 
 
@@ -103,11 +89,8 @@ class DeletionRequest:
     sent_ms: when its tombstones had been written.
     expected_ms: by when its receipts are expected.
     approved: whether somebody let it through the brake.
-    source: `command` or `gateway`.
-    callbacks: addresses that are told of each new status.
     subjects: number of subjects that it names, in the place of documents.
     found: documents of its subjects that were live when the brake looked at them.
-    digest: of its id and its salt, as its receipts have it; "" before it is completed.
     """
 
     id: str
@@ -119,11 +102,8 @@ class DeletionRequest:
     sent_ms: int = 0
     expected_ms: int = 0
     approved: bool = False
-    source: str = "command"
-    callbacks: tuple[str, ...] = ()
     subjects: int = 0
     found: int = 0
-    digest: str = ""
 
     @property
     def known(self) -> int:
@@ -172,8 +152,7 @@ class DeletionRequest:
             values: dict[str, Any] = msgpack.unpackb(data)
             # A later version may have written more.
             known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-            known |= {"state": RequestState(known["state"]), "callbacks": tuple(known.get("callbacks", ()))}
-            return cls(**known)
+            return cls(**known | {"state": RequestState(known["state"])})
         except (KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
             raise StateCorrupt(
                 f"a request for deletions cannot be read ({error}): send it again under another id"
@@ -208,33 +187,6 @@ class Wanted:
         return cls(tuple(found), salt)
 
 
-@dataclass(frozen=True, slots=True)
-class Callback:
-    """A message to a requester that waits to be sent, at least once.
-
-    entry: its id in the stream.
-    url: the address.
-    request: id of the request.
-    state: the state that it tells of.
-    expected_ms: as in DeletionRequest.
-    attempts: how often it was tried in vain.
-    next_ms: when it is tried next, milliseconds since 1970.
-    """
-
-    entry: str
-    url: str
-    request: str
-    state: RequestState
-    expected_ms: int
-    attempts: int = 0
-    next_ms: int = 0
-
-    @property
-    def since_ms(self) -> int:
-        """When it began to wait, by Redis's clock."""
-        return int(self.entry.partition("-")[0])
-
-
 class DeletionRequests:
     """The requests of a model in Redis. All keys lie in one slot, and each is bounded.
 
@@ -247,7 +199,6 @@ class DeletionRequests:
         self._keys = ModelKeys(model)
         self._open, self._ended = self._named("open"), self._named("ended")
         self._tally, self._sums = self._named("tally"), self._named("sums")
-        self._callbacks, self._attempts = self._named("callbacks"), self._named("attempts")
 
     def receive(self, request: DeletionRequest, wanted: Wanted) -> DeletionRequest:
         """Take a request in; return it as it is stored. The same request again changes nothing.
@@ -306,7 +257,7 @@ class DeletionRequests:
         return {name: one.subjects for name, one in wanted.items()}
 
     def move(self, before: DeletionRequest, after: DeletionRequest, lease: Lease | None = None) -> Outcome:
-        """Move a request, and put its callbacks into their outbox, all or nothing.
+        """Move a request, all or nothing.
 
         before: the request as the caller has seen it.
         after: the request in its next state.
@@ -314,7 +265,7 @@ class DeletionRequests:
 
         Stale where the request has moved on, or another scheduler leads.
         """
-        keys = [self._open, self._ended, self._wanted(before.id), self._tally, self._sums, self._callbacks]
+        keys = [self._open, self._ended, self._wanted(before.id), self._tally, self._sums]
         holder: list[str | bytes | int] = ["", ""]
         if lease is not None:
             # Not for a person's move: who moves requests need not have a right to the lease.
@@ -330,8 +281,8 @@ class DeletionRequests:
             int(after.state.ended),
             before.documents,
         ]
-        told: list[str | bytes | int] = [_minute(before.received_ms), untold, *_told(before, after)]
-        answer = self._connection.script(MOVE_DELETION, keys, [*holder, *change, *told])
+        brake = [_minute(before.received_ms), untold]
+        answer = self._connection.script(MOVE_DELETION, keys, [*holder, *change, *brake])
         return outcome(answer)
 
     def of_subjects(self) -> list[DeletionRequest]:
@@ -358,40 +309,6 @@ class DeletionRequests:
             many.sort(key=lambda request: request.changed_ms)
             self._drop(self._ended, [request.id for request in many[:-MOST_ENDED]])
 
-    def callbacks(self, count: int = 1000, behind: str = "") -> list[Callback]:
-        """Return the callbacks that wait, oldest first, `count` at most. Raises StateCorrupt.
-
-        behind: `entry` of the callback behind which they begin, "" for the first ones.
-        """
-        start = f"({behind}" if behind else "-"
-        rows = self._connection.call("XRANGE", self._callbacks, start, "+", "COUNT", count)
-        if not rows:
-            return []
-        entries = [entry for entry, _ in rows]
-        tried = self._connection.call("HMGET", self._attempts, *entries)
-        found = []
-        for (entry, values), one in zip(rows, tried, strict=True):
-            attempts, next_ms = (0, 0) if one is None else msgpack.unpackb(one)
-            url, request, state, expected_ms = msgpack.unpackb(values[b"callback"])
-            name = entry.decode()
-            found.append(Callback(name, url, request, RequestState(state), expected_ms, attempts, next_ms))
-        return found
-
-    def callbacks_waiting(self) -> int:
-        """Return how many callbacks wait."""
-        return int(self._connection.call("XLEN", self._callbacks))
-
-    def postpone(self, callback: Callback, next_ms: int) -> None:
-        """Note that a callback was tried in vain, and when it is tried again."""
-        value = msgpack.packb([callback.attempts + 1, next_ms])
-        self._connection.call("HSET", self._attempts, callback.entry, value)
-
-    def drop(self, callback: Callback) -> None:
-        """Remove a callback that was sent, or is given up. May be repeated."""
-        # The attempts first: what is left behind by a kill between the two is sent once more.
-        self._connection.call("HDEL", self._attempts, callback.entry)
-        self._connection.call("XDEL", self._callbacks, callback.entry)
-
     def _check(self, request: DeletionRequest, wanted: Wanted) -> None:
         if not _ID.fullmatch(request.id):
             raise UsageError(f"request id {request.id[:100]!r}: use 1 to 100 letters, digits, dashes and underscores")
@@ -402,8 +319,6 @@ class DeletionRequests:
             raise UsageError(
                 f"a request names 1 to {MOST_DOCUMENTS} documents, not {len(wanted.documents)}: send several requests"
             )
-        if request.callbacks and self.callbacks_waiting() >= MOST_CALLBACKS:
-            raise UsageError(f"{MOST_CALLBACKS} callbacks wait to be sent: start `streamtopic gateway`, then try again")
 
     def _all(self, key: str) -> list[DeletionRequest]:
         stored = self._connection.call("HGETALL", key)
@@ -434,14 +349,6 @@ def received_near(request: DeletionRequest, window_ms: int, tally: Mapping[int, 
 
 def _minute(time_ms: int) -> int:
     return time_ms // _MINUTE_MS
-
-
-def _told(before: DeletionRequest, after: DeletionRequest) -> list[bytes]:
-    """Return the callbacks of a move."""
-    if before.state.status == after.state.status:
-        return []
-    values = ([url, after.id, after.state.value, after.expected_ms] for url in after.callbacks)
-    return [msgpack.packb(value) for value in values]
 
 
 def _refusal(name: str, reason: str) -> str:

@@ -1,32 +1,29 @@
-"""Deletions that wait for their receipts, and the end of the chain of receipts, in Redis.
+"""Deletions that wait for their receipts, in Redis.
 
     Forget, Forgets     applied deletions, which wait for their receipts
     Forward             deletions that wait to be sent to the partition of their key
     SubjectRequest(s)   requests to forget a subject, which wait for the receipt that covers their documents
-    ReceiptChain        the end of the chain of staged receipts
     LinkKeys            the keys that tie receipts to request ids
 
-Deletions are written with the counts, by the script that commits a flush. Chain and keys are the publisher's.
+Deletions are written with the counts, by the script that commits a flush. The keys are the publisher's.
 
 Requests to forget a subject have one hash a partition: the name of each (`subjects.request_name`) to the request, and
 the secret that subjects are digested with. The hash outlives a rebuild, so that the digests stay the same.
 """
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
 import msgpack
 
-from streamtopic.documents.events import FORM_HEADER
 from streamtopic.documents.subjects import record_key, subject_digest
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Connection
-from streamtopic.state.model_state import OutboxRecord, pack_record
 from streamtopic.state.redis_keys import MARK, ModelKeys, PartitionKeys
-from streamtopic.state.scripts import APPEND_RECEIPTS, DROP_SUBJECT_REQUEST, UPLOAD_SECONDS, Outcome, outcome
+from streamtopic.state.scripts import DROP_SUBJECT_REQUEST
 
 __all__ = [
     "Forget",
@@ -34,7 +31,6 @@ __all__ = [
     "Forgets",
     "Forward",
     "LinkKeys",
-    "ReceiptChain",
     "SubjectRequest",
     "SubjectRequests",
     "month_of",
@@ -115,21 +111,16 @@ class Forget:
     def pack(self) -> bytes:
         """Return the value of its stream entry."""
         fields = [self.document, self.kind.value, self.request, self.salt, self.document_offset, self.epoch]
-        # Only where there is one: an entry without it has the bytes that it always had.
-        traced = [self.trace] if self.trace else []
-        whole = [*fields, self.received_ms, self.applied_ms, *traced]
-        return bytes(msgpack.packb(whole))
+        return bytes(msgpack.packb([*fields, self.received_ms, self.applied_ms, self.trace]))
 
     @classmethod
     def unpack(cls, entry: bytes, value: bytes) -> "Forget":
         """Undo `pack`. Raises StateCorrupt."""
         try:
-            document, kind, request, salt, document_offset, epoch, received_ms, applied_ms, *traced = msgpack.unpackb(
+            document, kind, request, salt, document_offset, epoch, received_ms, applied_ms, trace = msgpack.unpackb(
                 value
             )
             first, part = (int(number) for number in entry.split(b"-"))
-            if not isinstance(salt, bytes):
-                salt = b""  # an entry of before 0.2 has the length of the document here
             return cls(
                 first - 1,
                 document,
@@ -141,7 +132,7 @@ class Forget:
                 received_ms,
                 applied_ms,
                 part,
-                *traced,
+                trace,
             )
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
@@ -173,7 +164,7 @@ class Forgets:
         """
         reads: list[tuple[str | bytes, ...]] = [("HGET", self._forwards, MARK), ("EXISTS", self._key)]
         mark, there = self._connection.batch(reads, atomic=True)
-        # A state of before the marks has neither before its next claim.
+        # Before the first claim of a partition there is neither.
         if mark is not None and not there:
             raise StateCorrupt(
                 f"Redis has lost the deletions of partition {partition} that wait for receipts: stop ingest and run "
@@ -211,28 +202,12 @@ class Forgets:
         first, part = (int(number) for number in newest.split("-"))
         return part + 1 if first == offset + 1 else 1
 
-    def waits_for_other_forms(self) -> int | None:
-        """Return the offset of the first deletion whose other keys have no tombstone yet, None where there is none.
-
-        Only a model with structured keys has such deletions: its log may still hold a record of the document.
-        """
-        fields = self._connection.call("HGETALL", self._forwards)
-        own = [int(name) for name, value in fields.items() if name.isdigit() and _is_form(name, value)]
-        return min(own, default=None)
-
     def drop(self, forgets: Iterable[Forget]) -> None:
         """Remove entries whose receipts are published."""
         entries = [forget.entry for forget in forgets]
         for start in range(0, len(entries), 1000):
             some = entries[start : start + 1000]
             self._connection.call("XDEL", self._key, *some)
-
-
-def _is_form(name: bytes, value: bytes) -> bool:
-    """Return whether a note is of a tombstone for another key of the same document."""
-    note = Forward.unpack(name, value)
-    names = {header for header, _ in note.headers}
-    return FORM_HEADER in names
 
 
 # Behind the offset in the name of a note that erases.
@@ -244,7 +219,7 @@ class Forward:
     """A record in another partition than that of its key. In the partition of its key it takes effect as a delete.
 
     offset: of the record, in the partition where it stood.
-    document: key of the record; for a tombstone that follows from a record under another key, the key to end.
+    document: key of the record.
     home: partition of the key.
     asked: whether the record was a delete; else it was a change, which was refused.
     time_ms: time of the record, milliseconds since 1970.
@@ -279,19 +254,17 @@ class Forward:
     def pack(self) -> bytes:
         """Return the value of its field."""
         fields = [self.document, self.home, self.asked, self.time_ms, self.headers, self.end, self.late]
-        # Only where there is one: a note without it has the bytes that it always had.
-        sent = [self.value] if self.value else []
-        return bytes(msgpack.packb([*fields, *sent]))
+        return bytes(msgpack.packb([*fields, self.value]))
 
     @classmethod
     def unpack(cls, name: bytes, value: bytes) -> "Forward":
         """Undo `pack`. Raises StateCorrupt."""
         offset = int(name.removesuffix(_ERASES))
         try:
-            document, home, asked, time_ms, headers, end, late, *sent = msgpack.unpackb(value)
+            document, home, asked, time_ms, headers, end, late, sent = msgpack.unpackb(value)
             named = tuple((str(header), bytes(content)) for header, content in headers)
             erases = name.endswith(_ERASES)
-            return cls(offset, document, home, asked, time_ms, named, end, late, erases, *sent)
+            return cls(offset, document, home, asked, time_ms, named, end, late, erases, sent)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
                 f"the deletion to send to another partition for record {offset} cannot be read ({error}): run "
@@ -435,45 +408,6 @@ def _by_name(requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> dict[byt
         for name, request in of_partition.items():
             found.setdefault(name, {})[partition] = request
     return found
-
-
-class ReceiptChain:
-    """The end of a model's chain of staged receipts, as (sequence, digest); (0, "") before the first."""
-
-    def __init__(self, connection: Connection, model: str) -> None:
-        self._connection = connection
-        self._keys = ModelKeys(model)
-
-    def end(self) -> tuple[int, str]:
-        """Return sequence and digest of the newest staged receipt.
-
-        After Redis was set back the topic has newer receipts; the publisher reads it and moves the end.
-        """
-        chain = self._keys.named("chain")
-        sequence, digest = self._connection.call("HMGET", chain, "sequence", "digest")
-        return int(sequence or 0), (digest or b"").decode()
-
-    def append(
-        self, expected: tuple[int, str], end: tuple[int, str], records: Sequence[tuple[str, OutboxRecord]] = ()
-    ) -> Outcome:
-        """Move the end of the chain, and put the receipts between into the outbox, all or nothing.
-
-        expected: the end that the receipts continue.
-        end: the end afterwards.
-        records: (digest, record) of each receipt.
-
-        Stale where the chain does not end as expected: read the topic again.
-        """
-        uploads, strings = [], []
-        for digest, record in records:
-            key = self._keys.named(f"out:receipt:{digest}")
-            strings.append(key)
-            # NX: a repetition must not give an end to a string that is in the outbox already.
-            uploads.append(("SET", key, pack_record(record), "NX", "EX", UPLOAD_SECONDS))
-        self._connection.batch(uploads)
-        keys = [self._keys.named("chain"), self._keys.named("outbox"), *strings]
-        answer = self._connection.script(APPEND_RECEIPTS, keys, [*expected, *end])
-        return outcome(answer)
 
 
 def month_of(seconds: float) -> str:

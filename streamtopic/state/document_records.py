@@ -1,13 +1,15 @@
 """Document records: the word counts that are subtracted when the document is deleted.
 
-A record is `version, offset, length of the labels, labels (msgpack), number of passages, passages`. Where the document
-has subjects, the labels are a msgpack list of two: the digests of the subjects, then the labels. Where it came under a
-key that is not its id, a list of labels and key stands in the place of the labels. A passage is `L,
+A record is `version, offset, length of the labels, labels (msgpack), number of passages, passages`. If the document
+has subjects, the labels are a msgpack list of two: the digests of the subjects, then the labels. A passage is `L,
 number of distinct words, words`. A word is its gap to the word before, times two; one is added if its count is above
-one, and `count - 2` follows. All integers are varints. Equal documents have equal bytes behind the offset.
+one, and `count - 2` follows. All integers are varints. Equal documents have equal bytes after the offset.
+
+One compiled pass reads many records. `decode_batch` gives them as a batch over the words that are asked for, and
+`decode_records` as a value for each document, which takes most of the time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -15,16 +17,19 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import Whole, kernel
-from streamtopic.counts import DocumentBatch, Passage
+from streamtopic.compiled import Whole, allocating, inner, kernel
+from streamtopic.counts import MAX_LENGTH, DocumentBatch, Passage
 from streamtopic.documents.subjects import DIGEST_BYTES, MAX_SUBJECTS
 from streamtopic.errors import StateCorrupt
 from streamtopic.formats import STORED_DOCUMENT
-from streamtopic.state.segments import get_varint, put_varint
+from streamtopic.state.varints import get_varint, put_varint
 
 __all__ = [
-    "RECORD_VERSION",
+    "EVERY_OFFSET",
+    "DecodedRecords",
+    "Records",
     "StoredDocument",
+    "decode_batch",
     "decode_records",
     "encode_records",
     "labels_part",
@@ -35,8 +40,13 @@ __all__ = [
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-RECORD_VERSION = STORED_DOCUMENT.written
+_VERSION = STORED_DOCUMENT.number
 
+EVERY_OFFSET = 1 << 62
+"""An offset behind all records."""
+
+# Bytes of records that become values in one pass.
+_AT_ONCE = 256 << 10
 # The first byte of a msgpack list of two, and the bytes that a digest takes in the list behind it.
 _WITH_SUBJECTS = 0x92
 _SHORT_LIST = 0x90
@@ -51,14 +61,14 @@ class StoredDocument:
     passages: counts over the partition's word ids.
     labels: task to class.
     subjects: digests of the subjects, ascending.
-    form: key of the record that added it; b"" where the key is the id itself.
+    record: its bytes.
     """
 
     offset: int
     passages: tuple[Passage, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     subjects: tuple[bytes, ...] = ()
-    form: bytes = b""
+    record: bytes = b""
 
     @property
     def length(self) -> int:
@@ -80,7 +90,6 @@ def encode_records(
     offsets: Sequence[int] | Int64,
     labels: Sequence[Mapping[str, str]],
     subjects: Sequence[tuple[bytes, ...]] = (),
-    forms: Sequence[bytes] = (),
 ) -> list[bytes]:
     """Return the record of each document of a batch.
 
@@ -88,15 +97,12 @@ def encode_records(
     offsets: of the record that added each document.
     labels: of each document, task to class.
     subjects: of each document, the digests of its subjects, ascending; () where no document has any.
-    forms: of each document, its key where that is not the id, else b""; () for b"" each.
     """
     numbers = np.arange(batch.documents + 1)
     firsts = np.searchsorted(batch.owners, numbers)
     number = len(labels)
     of_subjects = subjects or [()] * number
-    of_forms = forms or [b""] * number
-    of_each = zip(labels, of_subjects, of_forms, strict=True)
-    packed = [_packed(*of_one) for of_one in of_each]
+    packed = [_packed(*of_one) for of_one in zip(labels, of_subjects, strict=True)]
     sizes = [len(label) for label in packed]
     label_ends = np.cumsum(sizes, dtype=np.int64)
     joined = bytearray().join(packed)
@@ -115,13 +121,12 @@ def encode_records(
     return [whole[start:end] for start, end in pairwise(edges)]
 
 
-def _packed(labels: Mapping[str, str], subjects: tuple[bytes, ...], form: bytes) -> bytes:
-    if not (labels or subjects or form):
+def _packed(labels: Mapping[str, str], subjects: tuple[bytes, ...]) -> bytes:
+    if not (labels or subjects):
         return b""
     # Sorted, so that equal labels have equal bytes: the state must not depend on a producer's order.
     ordered = dict(sorted(labels.items()))
-    labelled = [ordered, form] if form else ordered
-    part = bytes(msgpack.packb(labelled))
+    part = bytes(msgpack.packb(ordered))
     if subjects:
         digests = bytes(msgpack.packb(subjects))
         return bytes([_WITH_SUBJECTS]) + digests + part
@@ -130,7 +135,7 @@ def _packed(labels: Mapping[str, str], subjects: tuple[bytes, ...], form: bytes)
 
 def labels_part(packed: bytes) -> bytes:
     """Return the packed labels of a document without its subjects. Raises StateCorrupt."""
-    # A list of labels and key begins with a map, and one of subjects and labels with a list.
+    # Labels alone are a map.
     if len(packed) < 2 or packed[0] != _WITH_SUBJECTS or packed[1] & 0xF0 != _SHORT_LIST:
         return packed
     # The list of digests is short, so its first byte holds its length.
@@ -158,52 +163,268 @@ def _subjects(packed: bytes) -> tuple[bytes, ...]:
 
 def decode_records(records: Sequence[bytes]) -> list[StoredDocument]:
     """Undo `encode_records`. Raises StateCorrupt for bytes that are not a record."""
-    return [_decode_record(record) for record in records]
+    documents = list[StoredDocument]()
+    first = size = 0
+    for stop, record in enumerate(records, 1):
+        size += len(record)
+        # The pass takes some thirty bytes of memory for each byte of these.
+        if size >= _AT_ONCE or stop == len(records):
+            documents += _documents(records[first:stop])
+            first, size = stop, 0
+    return documents
 
 
-def _decode_record(record: bytes) -> StoredDocument:
-    # A bytearray, because numba treats arrays over bytes as another, read-only type.
-    data = np.frombuffer(bytearray(record), np.uint8)
-    if not record or record[0] != RECORD_VERSION:
-        raise unreadable()
-    # Each word and each passage takes a byte at least.
-    words = np.empty(len(data), np.int32)
-    counts = np.empty(len(data), np.int32)
-    pieces = np.empty((len(data), 2), np.int64)
-    offset, start, stop, passages, used = map(int, _decode(data, words, counts, pieces))
-    if passages < 0:
-        raise unreadable()
-    packed = record[start:stop]
-    subjects = _subjects(packed)
-    labels, form = unpack_labels(labels_part(packed))
-    # Copies: a slice would keep the whole of both arrays in memory.
-    words = words[:used].copy()
-    counts = counts[:used].copy()
-    found = list[Passage]()
-    start = 0
-    for length, distinct in pieces[:passages].tolist():
-        stop = start + distinct
-        here = slice(start, stop)
-        found.append(Passage(length, words[here], counts[here]))
-        start = stop
-    return StoredDocument(offset, tuple(found), labels, subjects, form)
+def _documents(records: Sequence[bytes]) -> Iterator[StoredDocument]:
+    """Yield the documents of records that are read in one pass."""
+    together = Records.of(records)
+    found = _decoded(together, np.zeros(0, np.int64), EVERY_OFFSET, by_id=True)
+    batch = found.batch
+    rows = np.searchsorted(batch.owners, np.arange(batch.documents + 1)).tolist()
+    for number, (record, (start, end)) in enumerate(zip(records, found.labels.tolist(), strict=True)):
+        packed = together.data[start:end]
+        passages = tuple(_passage(batch, row) for row in range(rows[number], rows[number + 1]))
+        labels = unpack_labels(labels_part(packed))
+        yield StoredDocument(int(found.offsets[number]), passages, labels, _subjects(packed), record)
 
 
-def unpack_labels(packed: bytes) -> tuple[Mapping[str, str], bytes]:
-    """Return the labels in a record, and the key that is not the id, else b"". Raises StateCorrupt."""
+def _passage(batch: DocumentBatch, row: int) -> Passage:
+    here = slice(batch.indptr[row], batch.indptr[row + 1])
+    # Copies: a slice would keep the arrays of the whole batch in memory.
+    return Passage(int(batch.lengths[row]), batch.words[here].copy(), batch.counts[here].copy())
+
+
+def unpack_labels(packed: bytes) -> Mapping[str, str]:
+    """Return the labels in a record. Raises StateCorrupt."""
     try:
-        found = msgpack.unpackb(packed) if packed else {}
-        labels, form = found if isinstance(found, list) else (found, b"")
+        labels = msgpack.unpackb(packed) if packed else {}
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise unreadable() from error
-    if not isinstance(labels, dict) or not isinstance(form, bytes):
+    if not isinstance(labels, dict):
         raise unreadable()
-    return labels, form
+    return labels
 
 
 def unreadable() -> StateCorrupt:
     """Return the error for a stored document that cannot be read."""
     return StateCorrupt("a stored document cannot be read: rebuild the state from the log (`streamtopic rebuild`)")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """Stored documents in one piece.
+
+    data: all records, one after the other.
+    ends: (k,) the end of each record in `data`.
+    """
+
+    data: bytes
+    ends: Int64
+
+    @classmethod
+    def of(cls, records: Sequence[bytes]) -> "Records":
+        """Lay records one after the other."""
+        return cls(b"".join(records), np.cumsum([len(record) for record in records], dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecodedRecords:
+    """The chosen ones of some records.
+
+    batch: their passages, in the order of the records.
+    places: (documents,) the number of each document's record.
+    labels: (documents, 2) where the labels of each begin and end in the data.
+    offsets: (documents,) of the log's record that added each.
+    """
+
+    batch: DocumentBatch
+    places: Int64
+    labels: Int64
+    offsets: Int64
+
+    def take(self, documents: npt.NDArray[np.intp]) -> "DecodedRecords":
+        """Return some of the documents. documents: their numbers, ascending."""
+        batch = self.batch.take(documents)
+        return DecodedRecords(batch, self.places[documents], self.labels[documents], self.offsets[documents])
+
+
+def decode_batch(records: Records, positions: Int64, before: int) -> DecodedRecords:
+    """Return the documents that were added before an offset.
+
+    positions: (ids,) the position of each word id among the words that are asked for, -1 for a word to leave out. All
+        ids that these documents may hold are among them.
+    before: offset.
+
+    Every passage stays, and its length counts the words that are left out. Raises StateCorrupt for other bytes.
+    """
+    return _decoded(records, positions, before, by_id=False)
+
+
+def _decoded(records: Records, positions: Int64, before: int, *, by_id: bool) -> DecodedRecords:
+    """Return the documents that were added before an offset. by_id: whether each word's id is its position."""
+    # A copy that can be written to: numba compiles a kernel once more for an array that cannot.
+    data = np.frombuffer(bytearray(records.data), np.uint8)
+    found = _decode(data, records.ends, positions, before, int(by_id))
+    documents, places, labels, offsets, indptr, words, counts, lengths, owners = found
+    if documents < 0:
+        raise unreadable()
+    batch = DocumentBatch(indptr, words, counts, lengths, owners, documents)
+    return DecodedRecords(batch, places, labels, offsets)
+
+
+@allocating
+def _decode(
+    data: Bytes, ends: Int64, positions: Int64, before: int, by_id: int
+) -> tuple[int, Int64, Int64, Int64, Int64, Int32, Int32, Int64, Int32]:
+    """Return the number of chosen documents, -1 if a record is malformed; places, labels, offsets; their batch.
+
+    by_id: 1 if each word's id is its position, 0 if `positions` has it.
+    """
+    # A passage takes two bytes at least and a word one, so no array is too short; untouched pages take no memory.
+    most = len(data) // 2 + 1
+    places = np.empty(len(ends), np.int64)
+    labels = np.empty((len(ends), 2), np.int64)
+    offsets = np.empty(len(ends), np.int64)
+    indptr = np.zeros(most + 1, np.int64)
+    lengths = np.empty(most, np.int64)
+    owners = np.empty(most, np.int32)
+    # Word and count in one number, so that one plain sort moves both.
+    entries = np.empty(len(data), np.int64)
+    documents = 0
+    rows = np.int64(0)
+    start = np.int64(0)
+    for k in range(len(ends)):
+        record = data[start : ends[k]]
+        begin = start
+        start = ends[k]
+        offset, body = _head(record)
+        if body < 0:
+            documents = -1
+            break
+        if offset >= before:
+            continue
+        size, at = get_varint(record, body)
+        stop = at + np.int64(size)
+        free = indptr[rows:], lengths[rows:], owners[rows:]
+        held = _body(record[stop:], positions, by_id, documents, free[0], free[1], free[2], entries)
+        if held < 0:
+            documents = -1
+            break
+        places[documents] = k
+        offsets[documents] = offset
+        labels[documents, 0] = begin + at
+        labels[documents, 1] = begin + stop
+        rows += held
+        documents += 1
+    used = entries[: indptr[rows]]
+    taken = max(documents, 0)
+    words = (used >> 32).astype(np.int32)
+    counts = (used & 0xFFFFFFFF).astype(np.int32)
+    chosen = places[:taken], labels[:taken], offsets[:taken]
+    batch = indptr[: rows + 1].copy(), words, counts, lengths[:rows].copy(), owners[:rows].copy()
+    return (documents, *chosen, *batch)
+
+
+@inner
+def _head(record: Bytes) -> tuple[np.int64, Whole]:
+    """Return the offset in a record, and where the length of its labels begins, -1 if the record is malformed."""
+    if len(record) == 0 or record[0] != _VERSION:
+        return np.int64(0), -1
+    offset, at = get_varint(record, np.int64(1))
+    size, behind = get_varint(record, at)
+    if behind < 0 or size > np.uint64(len(record) - behind) or offset >> np.uint64(63):
+        return np.int64(0), -1
+    return np.int64(offset), at
+
+
+@inner
+def _body(
+    body: Bytes, positions: Int64, by_id: int, document: int, indptr: Int64, lengths: Int64, owners: Int32,
+    entries: Int64,
+) -> Whole:  # fmt: skip
+    """Read the passages of one record. Return how many there are, -1 if they are malformed.
+
+    indptr, lengths, owners: places for the rows of this document and of later ones; the rows before end at indptr[0].
+    entries: of all documents, a word's position above 32 bits with its count.
+    """
+    passages, at = get_varint(body, np.int64(0))
+    if at < 0 or passages > np.uint64(len(body)):
+        return -1
+    for row in range(np.int64(passages)):
+        length, at = get_varint(body, at)
+        size, at = get_varint(body, at)
+        if at < 0 or size > np.uint64(len(body)) or length > np.uint64(MAX_LENGTH):
+            return -1
+        first = indptr[row]
+        at, used = _words(body, at, np.int64(size), np.int64(length), positions, by_id, entries, first)
+        if at < 0 or not _ascend(entries[first:used]):
+            return -1
+        lengths[row] = np.int64(length)
+        owners[row] = document
+        indptr[row + 1] = used
+    return np.int64(passages) if at == len(body) else np.int64(-1)
+
+
+@inner
+def _words(
+    body: Bytes, at: Whole, size: Whole, rest: Whole, positions: Int64, by_id: int, entries: Int64, used: Whole
+) -> tuple[Whole, Whole]:
+    """Read the words of one passage to `entries`. Return its end, -1 if it is malformed, and the end of the entries.
+
+    size: number of words.
+    rest: tokens of the passage.
+    """
+    word = np.int64(-1)
+    for _ in range(size):
+        gap, at = get_varint(body, at)
+        count = np.int64(1)
+        if gap & np.uint64(1):
+            extra, at = get_varint(body, at)
+            # A damaged number may be too large for a signed one.
+            count = np.int64(min(extra, np.uint64(MAX_LENGTH))) + 2
+        step = gap >> np.uint64(1)
+        rest -= count
+        if at < 0 or step >> np.uint64(31) or rest < 0:
+            return -1, used
+        word += 1 + np.int64(step)
+        if word >> 31 or (word >= len(positions) and not by_id):
+            return -1, used
+        place = word if by_id else positions[word]
+        if place >= 0:
+            entries[used] = (place << 32) | count
+            used += 1
+    return at, used
+
+
+@inner
+def _ascend(entries: Int64) -> bool:
+    """Sort the entries of a passage. Return whether their words are distinct.
+
+    Two ids of one word cannot both be live.
+    """
+    _sort(entries)
+    twice = 0
+    for k in range(1, len(entries)):
+        twice += entries[k] >> 32 == entries[k - 1] >> 32
+    return bool(twice == 0)
+
+
+@inner
+def _sort(values: Int64) -> None:
+    """Sort numbers in place, ascending.
+
+    This is Shell's method, with gaps that shrink by 4/9. It is for the words of a passage, a few hundred at most times:
+    sorting them costs little beside reading them. numba's own sort is ten functions, which take longer to compile.
+    """
+    gap = len(values)
+    while gap > 1:
+        gap = max(4 * gap // 9, 1)
+        for k in range(gap, len(values)):
+            value = values[k]
+            at = k
+            while at >= gap and values[at - gap] > value:
+                values[at] = values[at - gap]
+                at -= gap
+            values[at] = value
 
 
 @kernel
@@ -216,7 +437,7 @@ def _encode(
     at: Whole = np.int64(0)
     label = np.int64(0)
     for document in range(documents):
-        out[at] = RECORD_VERSION
+        out[at] = _VERSION
         at = put_varint(out, at + 1, np.uint64(offsets[document]))
         at = put_varint(out, at, np.uint64(label_ends[document] - label))
         while label < label_ends[document]:
@@ -244,47 +465,3 @@ def _encode(
                 previous = word
         ends[document] = at
     return at
-
-
-@kernel
-def _decode(data: Bytes, words: Int32, counts: Int32, pieces: Int64) -> tuple[Whole, Whole, Whole, Whole, Whole]:
-    """Read a record into `words`, `counts` and `pieces`, as long as the record each.
-
-    pieces: filled with (L, distinct words) of each passage.
-    Returns the offset, where the labels begin and end, the number of passages, -1 if malformed, and of words.
-    """
-    malformed = 0, 0, 0, -1, 0
-    offset, start = get_varint(data, np.int64(1))
-    size, start = get_varint(data, start)
-    # Each passage takes a byte at least. Larger numbers are damage, and must not become negative ones.
-    if start < 0 or size > np.uint64(len(data)) or offset >> np.uint64(63):
-        return malformed
-    stop = start + np.int64(size)
-    passages, at = get_varint(data, stop)
-    if at < 0 or passages > np.uint64(len(data)):
-        return malformed
-    used = 0
-    for piece in range(np.int64(passages)):
-        length, at = get_varint(data, at)
-        size, at = get_varint(data, at)
-        if at < 0 or size > np.uint64(len(data)):
-            return malformed
-        pieces[piece, 0] = np.int64(length)
-        pieces[piece, 1] = np.int64(size)
-        previous = np.int64(-1)
-        for _ in range(np.int64(size)):
-            gap, at = get_varint(data, at)
-            count = np.uint64(0)
-            if gap & np.uint64(1):
-                extra, at = get_varint(data, at)
-                count = extra + np.uint64(1)
-            if at < 0 or used == len(words):
-                return malformed
-            step = np.int64(gap >> np.uint64(1))
-            previous = np.int64(previous + 1 + step)
-            words[used] = previous
-            counts[used] = np.int64(count) + 1
-            used += 1
-    if at != len(data):
-        return malformed
-    return np.int64(offset), start, stop, np.int64(passages), used

@@ -1,8 +1,8 @@
-"""A flush: the records that it may hold, the rows of its documents, the upload of its segments, and its commit.
+"""A flush: the records that it may hold, the statistics of its words, and its commit.
 
-batch -> Batch.within, Batch.affordable   how many of its records one flush may hold
-changes -> plan -> Flush                  words numbered and counted, rows laid out; a merge counts their pairs
-Flush -> commit_arguments                 keys and arguments of `commit_flush.lua`
+batch -> Batch.within        how many of its records one flush may hold
+changes -> plan -> Flush     documents as they are stored, words numbered and counted
+Flush -> commit_arguments    keys and arguments of `commit_flush.lua`
 """
 
 from collections import Counter
@@ -15,21 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import kernel
-from streamtopic.counts import DocumentBatch, Weighting, statistics
+from streamtopic.counts import DocumentBatch, statistics
 from streamtopic.documents.suppression import Suppression
-from streamtopic.formats import ROWS_FROM, TRACES_FROM
-from streamtopic.state.connection import Connection
+from streamtopic.state.change_log import ChangeEntry
 from streamtopic.state.deletions import Forget, Forward, SubjectRequest
 from streamtopic.state.document_records import StoredDocument, encode_records
-from streamtopic.state.meta import ManifestEntry, Meta
+from streamtopic.state.meta import LastRecord, Meta
 from streamtopic.state.redis_keys import PartitionKeys
-from streamtopic.state.scripts import UPLOAD_SECONDS
-from streamtopic.state.segments import FlushRows, SegmentHead, encode_chunk, encode_head, encode_rows
 from streamtopic.state.word_ids import Rows, RowSpan, Vocabulary, number_rows, word_bytes, word_text
 
 __all__ = [
     "MAX_FLUSH_DOCUMENTS",
-    "MAX_FLUSH_PAIRS",
     "MAX_FLUSH_RECORD_BYTES",
     "MAX_FLUSH_WRITES",
     "MAX_STORED_BYTES",
@@ -42,7 +38,6 @@ __all__ = [
     "by_bucket",
     "commit_arguments",
     "plan",
-    "upload",
 ]
 
 
@@ -57,9 +52,6 @@ MAX_FLUSH_WRITES = 4_000
 
 MAX_FLUSH_RECORD_BYTES = 1_500_000
 """Bytes of document records of one flush, for the same reason."""
-
-MAX_FLUSH_PAIRS = 1 << 27
-"""Pairs of the documents that one flush adds or removes: whoever counts their rows is busy for a second."""
 
 MAX_STORED_BYTES = 5_000_000
 """Bytes of the records of live documents that one flush replaces or removes; the last one may go over. A delete is
@@ -96,29 +88,6 @@ class Batch:
         fitting = min(max_records, len(self.keys), by_size, by_writes)
         # One at least: a record that is too large by itself must still be counted, or the partition would stop.
         return max(1, fitting)
-
-    def affordable(self, records: int, stored: Mapping[bytes, StoredDocument], most: int) -> int:
-        """Return how many of the first records add and remove documents of at most `most` pairs, at least one.
-
-        records: how many of the first records to look at.
-        stored: the live documents among those that these records are about.
-        """
-        made = np.zeros(self.start + records, np.int64)
-        for rows, owners in self.tables:
-            here = owners < len(made)
-            pairs = _pairs(rows.stops - rows.starts)
-            np.add.at(made, owners[here], pairs[here])
-        made = made[self.start :]
-        keys = self.keys[:records] if stored else ()
-        for k, key in enumerate(keys):
-            gone = stored.get(key)
-            if gone is not None:
-                words_of_each = [len(passage.words) for passage in gone.passages]
-                sizes = np.array(words_of_each, np.int64)
-                made[k] += _pairs(sizes).sum()
-        total_pairs = np.cumsum(made)
-        affordable = int(np.searchsorted(total_pairs, most, side="right"))
-        return max(1, affordable)
 
     def likely(self, writes: Int64, max_bytes: int, max_writes: int) -> int:
         """Return how many records are likely to be within the bounds, if they are like these on average.
@@ -168,10 +137,6 @@ def _count_new(
                 made[owners[row]] += 1
 
 
-def _pairs(words: Int64) -> Int64:
-    return words * (words - 1) // 2
-
-
 @dataclass(frozen=True, slots=True)
 class AddedDocument:
     """A document to store and count.
@@ -181,7 +146,6 @@ class AddedDocument:
     passages: words as numbers of the writer's lexicon.
     labels: task to class.
     subjects: digests of the subjects, ascending.
-    form: key of that record; b"" where the key is the id itself.
     """
 
     document: bytes
@@ -189,7 +153,6 @@ class AddedDocument:
     passages: RowSpan
     labels: Mapping[str, str] = field(default_factory=dict)
     subjects: tuple[bytes, ...] = ()
-    form: bytes = b""
 
     @property
     def length(self) -> int:
@@ -205,7 +168,7 @@ class AddedDocuments:
     offsets: (k,) of the records that add them.
     rows: passages; those of document d are rows firsts[d] to stops[d] - 1.
     firsts, stops: (k,).
-    labels, subjects, forms: of each document, as in `AddedDocument`.
+    labels, subjects: of each document, as in `AddedDocument`.
     """
 
     ids: Sequence[bytes]
@@ -215,7 +178,6 @@ class AddedDocuments:
     stops: Int64
     labels: Sequence[Mapping[str, str]]
     subjects: Sequence[tuple[bytes, ...]]
-    forms: Sequence[bytes]
 
     @classmethod
     def of(cls, documents: "Sequence[AddedDocument] | AddedDocuments") -> "AddedDocuments":
@@ -245,7 +207,6 @@ class AddedDocuments:
             stops=np.array(stops, np.int64),
             labels=[document.labels for document in documents],
             subjects=[document.subjects for document in documents],
-            forms=[document.form for document in documents],
         )
 
     def __len__(self) -> int:
@@ -253,7 +214,7 @@ class AddedDocuments:
 
     def __iter__(self) -> Iterator[AddedDocument]:
         spans = map(RowSpan, repeat(self.rows), self.firsts.tolist(), self.stops.tolist())
-        return map(AddedDocument, self.ids, self.offsets.tolist(), spans, self.labels, self.subjects, self.forms)
+        return map(AddedDocument, self.ids, self.offsets.tolist(), spans, self.labels, self.subjects)
 
     def span(self, start: int, stop: int) -> "AddedDocuments":
         """Return documents start ... stop - 1, which share the rows."""
@@ -266,7 +227,6 @@ class AddedDocuments:
             stops=self.stops[here],
             labels=self.labels[here],
             subjects=self.subjects[here],
-            forms=self.forms[here],
         )
 
 
@@ -291,6 +251,7 @@ class Changes:
     requests: requests to forget a subject that came, or whose own record went, each once.
     suppressions: what was said about ids and subjects, the last of each.
     suppressed: how many more of them are suppressed afterwards.
+    last: the last of the records; None if there are none.
     """
 
     next_offset: int
@@ -304,6 +265,7 @@ class Changes:
     requests: Sequence[SubjectRequest] = ()
     suppressions: Sequence[Suppression] = ()
     suppressed: int = 0
+    last: LastRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -313,12 +275,13 @@ class Flush:
     base: the state that it is made for; on any other state the commit is Stale.
     records: id of an added document to its stored record.
     removed: ids of documents that leave and are not replaced.
-    segments: (manifest entry, Redis strings).
-    born, dead: words that appear and vanish, with their ids.
+    change: the documents that come and go, for readers that follow them.
     held: number of words of live documents afterwards.
-    ids, frequency: word ids and the difference of their document frequency.
+    ids: word ids.
+    totals: (3, ids) the difference of their documents, occurrences and heavy documents.
     increments: fields of the meta hash to the numbers that are added to them.
     named, unnamed: (digest of a subject, id of a document) that come to the index of subjects, and that leave it.
+    last: the record that is counted last afterwards.
     """
 
     commit_id: str
@@ -327,12 +290,10 @@ class Flush:
     time_ms: int
     records: Mapping[bytes, bytes]
     removed: Sequence[bytes]
-    segments: Sequence[tuple[ManifestEntry, Sequence[bytes]]]
-    born: Mapping[str, int]
-    dead: Mapping[str, int]
+    change: ChangeEntry
     held: int
     ids: Int64
-    frequency: Int64
+    totals: Int64
     forgets: Sequence[Forget]
     increments: Mapping[str, int]
     forwards: Sequence[Forward] = ()
@@ -340,54 +301,42 @@ class Flush:
     unnamed: Sequence[tuple[bytes, bytes]] = ()
     requests: Sequence[SubjectRequest] = ()
     suppressions: Sequence[Suppression] = ()
+    last: LastRecord | None = None
+
+    @property
+    def born(self) -> Mapping[str, int]:
+        """Words that no live document held before, with their ids."""
+        return self.change.born
+
+    @property
+    def dead(self) -> Mapping[str, int]:
+        """Words that no live document holds any more, with their ids."""
+        return self.change.dead
 
 
-def plan(
-    changes: Changes,
-    base: Meta,
-    vocabulary: Vocabulary,
-    weighting: Weighting,
-    new_id: Callable[[], str],
-) -> Flush:
+def plan(changes: Changes, base: Meta, vocabulary: Vocabulary, new_id: Callable[[], str]) -> Flush:
     """Lay out the commit of the changes. Nothing is written, and `vocabulary` stays as it is.
 
     changes: the net effect of the records.
     base: the state that the commit is made for.
-    new_id: makes ids of segments and commits that no other process makes.
+    new_id: makes ids of commits that no other process makes.
     """
     added = AddedDocuments.of(changes.added)
     batch, born = _number(added, vocabulary)
-    records = encode_records(batch, added.offsets, added.labels, added.subjects, added.forms)
+    records = encode_records(batch, added.offsets, added.labels, added.subjects)
     arrived = dict(zip(added.ids, records, strict=True))
     left = {r.document for r in changes.removed} - arrived.keys()
-    segments = []
-    heads = []
-    # A segment holds documents of one epoch, so that a reader of the earlier epochs can leave it out as a whole.
-    for epoch, documents, signs in _by_epoch(changes.removed, added, batch, base):
-        head, local = _headed(documents, signs)
-        heads.append(head)
-        rows = FlushRows.of(local, weighting, signs)
-        pairs = rows.most_pairs
-        if base.layout < ROWS_FROM:
-            strings, pairs = _counted(rows, len(head.ids))
-            passages = 0
-        else:
-            # Rows that make no pair add nothing to the counts of words, which are in the head.
-            strings = [encode_rows(rows)] if pairs else []
-            passages = rows.passages if pairs else 0
-        strings = [encode_head(head, packed=False), *strings]
-        size = sum(map(len, strings))
-        entry = ManifestEntry(new_id(), base.version, epoch, len(strings), pairs, size, passages)
-        segments.append((entry, strings))
-    ids, frequency = _frequency_change(heads)
-    unused = vocabulary.frequency(ids) + frequency == 0
-    gone = ids[unused & (frequency < 0)].tolist()
+    ids, totals = _totals_change(changes.removed, batch)
+    unused = vocabulary.frequency(ids) + totals[0] == 0
+    gone = ids[unused & (totals[0] < 0)].tolist()
     words = vocabulary.word
     dead = {words(number): number for number in gone}
     held = len(vocabulary) + len(born) - len(gone)
     increments = _increments(changes, added, base)
     time_ms = max(base.time_ms, changes.time_ms)
     named, unnamed = _index_change(changes.removed, added)
+    went = [gone.stored.record for gone in changes.removed]
+    change = ChangeEntry(records, went, [gone.document for gone in changes.removed], born, dead)
     return Flush(
         commit_id=new_id(),
         base=base,
@@ -395,19 +344,18 @@ def plan(
         time_ms=time_ms,
         records=arrived,
         removed=sorted(left),
-        segments=segments,
-        born=born,
-        dead=dead,
+        change=change,
         held=held,
         ids=ids,
-        frequency=frequency,
-        forgets=_forgets(changes.forgets, base.layout),
+        totals=totals,
+        forgets=changes.forgets,
         increments=increments,
         forwards=changes.forwards,
         named=named,
         unnamed=unnamed,
         requests=changes.requests,
         suppressions=changes.suppressions,
+        last=changes.last or base.last,
     )
 
 
@@ -417,12 +365,11 @@ def _index_change(
     """Return the entries that come to the index of subjects, and those that leave it, both ascending."""
     before = set[tuple[bytes, bytes]]()
     for gone in removed:
-        key = gone.stored.form or gone.document
-        before.update((digest, key) for digest in gone.stored.subjects)
+        before.update((digest, gone.document) for digest in gone.stored.subjects)
     after = set[tuple[bytes, bytes]]()
-    for document, form, subjects in zip(added.ids, added.forms, added.subjects, strict=True):
+    for document, subjects in zip(added.ids, added.subjects, strict=True):
         if subjects:
-            after.update((digest, form or document) for digest in subjects)
+            after.update((digest, document) for digest in subjects)
     return sorted(after - before), sorted(before - after)
 
 
@@ -451,77 +398,22 @@ def _number(added: AddedDocuments, vocabulary: Vocabulary) -> tuple[DocumentBatc
     return batch, born
 
 
-def _by_epoch(
-    removed: Sequence[RemovedDocument], added: AddedDocuments, arrived: DocumentBatch, base: Meta
-) -> Iterator[tuple[int, DocumentBatch, Int64]]:
-    """Yield each epoch with its documents of this flush, and with their signs: 1 for an added one, -1 for a removed.
+def _totals_change(removed: Sequence[RemovedDocument], arrived: DocumentBatch) -> tuple[Int64, Int64]:
+    """Return the ids of the words of a flush, and the (3, ids) difference of their statistics.
 
     arrived: the added documents with word ids.
     """
-    passages = [gone.stored.passages for gone in removed]
-    left = DocumentBatch.build(passages)
-    # A removed document counts in the epoch in which it was added, so that both cancel out there.
-    offsets_left = np.array([gone.stored.offset for gone in removed], np.int64)
-    epochs = base.epochs_of(np.concatenate([added.offsets, offsets_left]))
-    both_signs = np.array([1, -1], np.int64)
-    amounts = [arrived.documents, left.documents]
-    signs = np.repeat(both_signs, amounts)
+    left = DocumentBatch.build([gone.stored.passages for gone in removed])
     both = DocumentBatch.joined(arrived, left) if left.documents else arrived
-    distinct: list[int] = np.unique(epochs).tolist()
-    for epoch in distinct:
-        here = np.flatnonzero(epochs == epoch)
-        # Most flushes have one epoch, and then nothing need be copied.
-        documents = both if len(here) == both.documents else both.take(here)
-        yield epoch, documents, signs[here]
-
-
-def _headed(batch: DocumentBatch, signs: Int64) -> tuple[SegmentHead, DocumentBatch]:
-    """Return the head of a segment, and its documents with words as positions among the head's ids."""
-    largest = int(batch.words.max(initial=-1))
+    signs = np.repeat(np.array([1, -1], np.int64), [arrived.documents, left.documents])
+    largest = int(both.words.max(initial=-1))
     used = np.zeros(largest + 1, np.bool_)
-    used[batch.words] = True
+    used[both.words] = True
     ids = np.flatnonzero(used)
+    # Positions among the ids that are used: ids may be millions, and the statistics take memory for each.
     place = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    words = place[batch.words]
-    local = DocumentBatch(batch.indptr, words, batch.counts, batch.lengths, batch.owners, batch.documents)
-    added = int((signs > 0).sum())
-    removed = batch.documents - added
-    frequency, tokens, heavy = statistics(local, len(ids), signs)
-    head = SegmentHead(ids, frequency, tokens, heavy, added, removed)
-    return head, local
-
-
-def _counted(rows: FlushRows, n_words: int) -> tuple[list[bytes], int]:
-    """Return the chunks with the pairs of rows, for a state that programs without rows read too; and how many pairs."""
-    strings = []
-    pairs = 0
-    for block in rows.blocks(n_words):
-        if len(block.values):
-            pairs += len(block.values)
-            chunk = encode_chunk(block.first, block.sizes, block.columns, block.values, packed=False)
-            strings.append(chunk)
-    return strings, pairs
-
-
-def _forgets(forgets: Sequence[Forget], layout: int) -> Sequence[Forget]:
-    """Return deletions as a state of this layout may hold them."""
-    return forgets if layout >= TRACES_FROM else [replace(forget, trace=b"") for forget in forgets]
-
-
-def _frequency_change(heads: Sequence[SegmentHead]) -> tuple[Int64, Int64]:
-    # Most flushes have one epoch: ids of a head are distinct and ascend.
-    if len(heads) == 1:
-        return heads[0].ids, heads[0].frequency
-    # The empty array is for a flush without documents: `concatenate` refuses an empty list.
-    nothing = np.empty(0, np.int64)
-    ids_of_each = [head.ids for head in heads]
-    all_ids = np.concatenate([nothing, *ids_of_each])
-    ids = np.unique(all_ids)
-    frequency = np.zeros(len(ids), np.int64)
-    for head in heads:
-        places = np.searchsorted(ids, head.ids)
-        frequency[places] += head.frequency
-    return ids, frequency
+    local = replace(both, words=place[both.words])
+    return ids, np.stack(statistics(local, len(ids), signs))
 
 
 def _increments(changes: Changes, added: AddedDocuments, base: Meta) -> dict[str, int]:
@@ -541,8 +433,8 @@ def _increments(changes: Changes, added: AddedDocuments, base: Meta) -> dict[str
 
 def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[str], list[str | bytes | int]]:
     """Return keys and arguments of `commit_flush.lua`. fence: the writer's token."""
-    keys = [of.meta, of.forgets, of.suppressed]
-    arguments: list[str | bytes | int] = []
+    keys = [of.meta, of.forgets, of.suppressed, *of.changes]
+    arguments: list[str | bytes | int] = [flush.change.pack(flush.base.commit, flush.commit_id)]
     steps: list[list[str | int]] = []
 
     def step(command: str, key: str, values: Iterable[str | bytes | int]) -> None:
@@ -565,8 +457,6 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
     step("HDEL", of.words, map(word_bytes, flush.dead))
     born = ((word_bytes(word), number) for word, number in flush.born.items())
     put(of.words, born)
-    segments = ((entry.name, entry.pack()) for entry, _ in flush.segments)
-    put(of.manifest, segments)
     forwards = ((forward.name, forward.pack()) for forward in flush.forwards)
     put(of.forwards, forwards)
     for bucket, members in _by_subject(flush.unnamed, of).items():
@@ -594,16 +484,13 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
         "fence": str(fence),
         "to": str(flush.next_offset),
         "time": str(flush.time_ms),
+        "last": "" if flush.last is None else flush.last.pack(),
         "next_word": str(next_word),
         "words": str(flush.held),
-        "chunks": len(keys) + 1,
         "steps": steps,
         "entries": entries,
         "increments": dict(flush.increments),
     }
-    for entry, strings in flush.segments:
-        numbers = range(len(strings))
-        keys.extend(of.segment(entry.name, k) for k in numbers)
     return keys, [msgpack.packb(head), *arguments]
 
 
@@ -623,11 +510,3 @@ def by_bucket(documents: Iterable[bytes], of: PartitionKeys) -> dict[int, list[b
         bucket = of.bucket(document)
         buckets.setdefault(bucket, []).append(document)
     return buckets
-
-
-def upload(connection: Connection, keys: PartitionKeys, name: str, strings: Sequence[bytes], *, first: int = 0) -> None:
-    """Write strings of a segment, the first of them as number `first`. They expire unless a commit keeps them."""
-    # `NX`: a repetition must not touch strings that a commit has kept meanwhile, nor a zombie overwrite any.
-    rule = ("NX", "EX", UPLOAD_SECONDS)
-    commands = (("SET", keys.segment(name, k), string, *rule) for k, string in enumerate(strings, first))
-    connection.batch(commands)

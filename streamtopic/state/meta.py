@@ -1,8 +1,8 @@
-"""The position of a partition: offset, epochs, versions and counters in one Redis hash. Its segments and other keys."""
+"""The position of a partition: offset, epochs, versions and counters in one hash; and whether its keys are there."""
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,38 +11,62 @@ import numpy.typing as npt
 from streamtopic.documents.events import keeps_days, suppression_in
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
 from streamtopic.formats import STATE, refusal
+from streamtopic.state.change_log import Place
 from streamtopic.state.connection import Connection
 from streamtopic.state.redis_keys import BUCKETS, MARK, ModelKeys, PartitionKeys
-from streamtopic.state.scripts import BEGIN_EPOCH, Outcome, outcome
+from streamtopic.state.scripts import BEGIN_EPOCH, Stale
 
 __all__ = [
     "MURMUR2",
     "Fixed",
-    "ManifestEntry",
+    "LastRecord",
     "Meta",
+    "begin_epoch",
     "changed_limits",
     "claimed_keys",
-    "cut",
     "fixed",
-    "head_strings",
     "mismatch",
-    "read_position",
-    "require_documents",
+    "read_meta",
     "require_keys",
-    "segment_lost",
 ]
 
 Int64 = npt.NDArray[np.int64]
 
 MURMUR2 = "murmur2"
-"""The default partitioner. A state that names no partitioner is older than the setting, and was made with this one."""
+"""The default partitioner."""
 
 _VOID = "or run `streamtopic rebuild`, which ends all suppressions of the other key"
 
 _Read = tuple[str | bytes, ...]
 
 Fixed = tuple[int, int, int, str, str]
-"""Layout, cap, partitions, partitioner and limits: fixed when a model is created."""
+"""Format, cap, partitions, partitioner and limits: fixed when a model is created."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecord:
+    """The record that was counted last, so that a log that is not the one that was counted is noticed.
+
+    topic: id of its topic (`LogTopic.id`), "" if the log gives none.
+    offset: of the record.
+    digest: of its content and its time (`Record.digest`).
+    """
+
+    topic: str
+    offset: int
+    digest: str
+
+    @classmethod
+    def parse(cls, text: str) -> "LastRecord | None":
+        """Read the field; None for "", before the first record. Raises ValueError."""
+        if not text:
+            return None
+        topic, offset, digest = text.split(":")
+        return cls(topic, int(offset), digest)
+
+    def pack(self) -> str:
+        """Return the field."""
+        return f"{self.topic}:{self.offset}:{self.digest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +76,7 @@ class Meta:
     partitions: number of partitions of the model.
     cap: the model's cap of a document's weight f(L).
     next_offset: the first record that is not counted yet.
-    version: grows with every commit, merge and cut.
+    version: grows with every commit and with every begin of an epoch.
     commit: id of the last change; it names this history of the partition and no other.
     fence: fencing token of the newest writer.
     time_ms: newest time of a counted record, by the log's clock; 0 before the first.
@@ -60,19 +84,21 @@ class Meta:
     folded: the oldest epoch; earlier ones were folded into it.
     cuts: offsets at which the epochs after `folded` begin, ascending.
     next_word: the first word id that was never given.
-    words: number of words of live documents; 0 in older states until their next commit.
+    words: number of words of live documents.
     live: epoch to the number of its live documents.
     counted: epoch to the number of documents that were ever added in it.
     totals: outcome of a record to the number of records, since the state was created.
     removed: offset after the last flush with a deletion.
-    removed_ms: time of the oldest flush with a deletion whose traces segments may hold.
     removals: number of documents that ever left.
-    erased: no segment holds a trace of a document that left before this offset.
-    erased_ms: time since which `erased` holds.
+    generation: number of generations of changes before this one.
+    summed: version that the word statistics are of.
+    summed_ms: time at which they were written.
+    unsummed: bytes of the changes since then.
+    trimmed: the changes hold no document that left before this offset.
     through: records of other partitions' keys before this offset were dealt with before the state was last rebuilt.
-    layout: number of `formats.STATE`: what a writer may write here. Readers take each entry as it is.
     suppressed: number of ids and subjects that are suppressed.
-    marked: SHA-1 of the secret of the partition, in hex; "" where keys have no marks yet (`require_keys`).
+    marked: SHA-1 of the secret of the partition, in hex (`require_keys`).
+    last: the record that was counted last; None before the first.
     """
 
     partitions: int
@@ -91,26 +117,28 @@ class Meta:
     counted: Mapping[int, int]
     totals: Mapping[str, int]
     removed: int
-    removed_ms: int
     removals: int
-    erased: int
-    erased_ms: int
-    through: int = 0
-    layout: int = STATE.written
-    suppressed: int = 0
-    marked: str = ""
+    generation: int
+    summed: int
+    summed_ms: int
+    unsummed: int
+    trimmed: int
+    through: int
+    suppressed: int
+    marked: str
+    last: LastRecord | None = None
 
     @classmethod
     def parse(cls, fields: Mapping[bytes, bytes]) -> "Meta":
-        """Read the hash. Raises StateMismatch for another layout and StateCorrupt for a hash that is damaged."""
+        """Read the hash. Raises StateMismatch for another format and StateCorrupt for a hash that is damaged."""
         text = {key.decode(): value.decode("ascii", "replace") for key, value in fields.items()}
-        # Before any field is read: those of another layout may be missing, which is not damage.
-        layout = text.get("schema", "")
-        if layout not in map(str, STATE.read):
-            raise StateMismatch(refusal(STATE, layout, writer=text.get("program", "")))
+        # Before any field is read: those of another format may be missing, which is not damage.
+        found = text.get("schema", "")
+        if found != str(STATE.number):
+            raise StateMismatch(refusal(STATE, found))
 
-        def number(name: str, otherwise: str | None = None) -> int:
-            return int(text[name] if otherwise is None else text.get(name, otherwise))
+        def number(name: str) -> int:
+            return int(text[name])
 
         try:
             live = _counters(text, "live:")
@@ -131,17 +159,18 @@ class Meta:
                 live={int(epoch): documents for epoch, documents in live.items()},
                 counted={int(epoch): documents for epoch, documents in counted.items()},
                 totals=_counters(text, "total:"),
-                # The rest came later. A state without these fields counts as one whose last flush deleted something.
-                words=number("words", "0"),
-                removed=number("removed", text["next"]),
-                removed_ms=number("removed_at", "0"),
-                removals=number("removals", "0"),
-                erased=number("erased", "0"),
-                erased_ms=number("erased_at", "0"),
-                through=number("through", "0"),
-                layout=int(layout),
-                suppressed=number("suppressed", "0"),
-                marked=text.get("marked", ""),
+                words=number("words"),
+                removed=number("removed"),
+                removals=number("removals"),
+                generation=number("generation"),
+                summed=number("summed"),
+                summed_ms=number("summed_at"),
+                unsummed=number("unsummed"),
+                trimmed=number("trimmed"),
+                through=number("through"),
+                suppressed=number("suppressed"),
+                marked=text["marked"],
+                last=LastRecord.parse(text.get("last", "")),
             )
         except (KeyError, ValueError) as error:
             raise StateCorrupt(f"partition state cannot be read ({error}): run `streamtopic rebuild`") from None
@@ -158,8 +187,13 @@ class Meta:
 
     @property
     def holds_removed(self) -> bool:
-        """Whether segments may hold traces of deleted documents."""
-        return self.removed > self.erased
+        """Whether the changes may hold documents that left."""
+        return self.removed > self.trimmed
+
+    @property
+    def place(self) -> Place:
+        """The moment of the partition's history."""
+        return Place(self.version, self.commit)
 
     def epoch_of(self, offset: int) -> int:
         """Return the epoch of a document added at this offset."""
@@ -187,78 +221,38 @@ class Meta:
         return sum(number for one, number in self.live.items() if one <= epoch)
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestEntry:
-    """One segment in the manifest.
+def read_meta(connection: Connection, keys: PartitionKeys) -> Meta:
+    """Return the position of a partition.
 
-    name: unique id, part of the names of its Redis strings.
-    order: manifest version of the commit that wrote it; a merged segment has that of the oldest it was made of.
-    epoch: epoch of its documents.
-    keys: number of its Redis strings, the head included.
-    pairs: number of stored pairs; of a segment that holds rows, the most that they can make.
-    size: bytes of its strings.
-    rows: number of passages that it holds in the place of their pairs, 0 for a segment of pairs.
+    Raises StateMissing where there is no state, StateMismatch for one of another format, StateCorrupt.
     """
-
-    name: str
-    order: int
-    epoch: int
-    keys: int
-    pairs: int
-    size: int
-    rows: int = 0
-
-    @classmethod
-    def parse(cls, name: bytes, value: bytes) -> "ManifestEntry":
-        """Read one field of the manifest hash. Raises StateCorrupt."""
-        try:
-            return cls(name.decode("ascii"), *map(int, value.split(b":")))
-        except (TypeError, ValueError):
-            raise StateCorrupt(f"manifest entry {name!r} cannot be read: run `streamtopic rebuild`") from None
-
-    def pack(self) -> str:
-        """Return the value of its field."""
-        value = f"{self.order}:{self.epoch}:{self.keys}:{self.pairs}:{self.size}"
-        # Only where there are rows: a program of layout 3 refuses such an entry, and must read all others.
-        return f"{value}:{self.rows}" if self.rows else value
-
-
-def read_position(connection: Connection, keys: PartitionKeys) -> tuple[Meta, tuple[ManifestEntry, ...]]:
-    """Return meta and manifest as of one instant, the manifest in the order of its commits.
-
-    Raises StateMissing where there is no state, StateMismatch for one of another layout, StateCorrupt.
-    """
-    # Atomic: between two reads a merge could take segments out of the manifest that the old version of meta counts.
-    reads = [("HGETALL", keys.meta), ("HGETALL", keys.manifest)]
-    fields, entries = connection.batch(reads, atomic=True)
+    fields = connection.call("HGETALL", keys.meta)
     if not fields:
         raise StateMissing(
             f"there is no state under {keys.tag}: start `streamtopic ingest`, or check model and address"
         )
-    manifest = [ManifestEntry.parse(name, value) for name, value in entries.items()]
-    # By name as well: the segments of one flush, one for each epoch, have the same order.
-    manifest.sort(key=lambda entry: (entry.order, entry.name))
-    return Meta.parse(fields), tuple(manifest)
+    return Meta.parse(fields)
 
 
-def head_strings(connection: Connection, keys: PartitionKeys, names: Iterable[str]) -> list[bytes | None]:
-    """Return the heads of segments as bytes; None for a segment that was merged and has expired."""
-    reads = [("GET", keys.segment(name, 0)) for name in names]
-    return connection.batch(reads)
+def begin_epoch(
+    connection: Connection, model: str, partition: int, *, epoch: int, leader: int, base: int | None = None
+) -> Meta | Stale:
+    """Begin all epochs up to `epoch` at the partition's next offset, and return its position then.
 
-
-def cut(connection: Connection, model: str, partition: int, *, epoch: int, leader: int) -> Outcome:
-    """Begin all epochs up to `epoch` at the partition's next offset. The scheduler does this beside the writer.
-
-    epoch: the newest epoch afterwards.
-    leader: fencing token of the scheduler's lease.
-
-    AlreadyApplied where the epoch has begun. A commit that the writer has planned before is Stale, so that no document
+    The scheduler does this beside the writer. A commit that the writer has planned before is Stale, so that no document
     is counted in the wrong epoch.
+
+    epoch: the newest epoch afterwards; Stale where it has begun already.
+    leader: fencing token of the scheduler's lease.
+    base: epoch of the base model, None before the first. Earlier epochs are folded into it: no model goes back there.
     """
     keys = ModelKeys(model).partition(partition)
-    answer = connection.script(BEGIN_EPOCH, [keys.meta], [epoch, leader])
-    return outcome(answer)
+    arguments: list[str | bytes | int] = [epoch, leader, -1 if base is None else base]
+    answer = connection.script(BEGIN_EPOCH, [keys.meta, *keys.changes], arguments)
+    if answer[0] == b"stale":
+        return Stale(answer[1].decode())
+    fields = answer[1]
+    return Meta.parse(dict(zip(fields[::2], fields[1::2], strict=True)))
 
 
 def claimed_keys(keys: PartitionKeys) -> list[str]:
@@ -266,7 +260,7 @@ def claimed_keys(keys: PartitionKeys) -> list[str]:
     subjects = [keys.subjects(bucket) for bucket in range(BUCKETS)]
     documents = [keys.documents(bucket) for bucket in range(BUCKETS)]
     first = [keys.meta, keys.forwards, keys.subject_requests, keys.forgets, keys.suppressed]
-    return [*first, *subjects, keys.words, keys.manifest, *documents]
+    return [*first, *subjects, keys.words, keys.statistics, *keys.changes, *documents]
 
 
 def require_keys(connection: Connection, keys: PartitionKeys) -> None:
@@ -277,7 +271,7 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
     compared with something that another key says:
 
         documents, words            the numbers of live documents and of words in the position
-        segments                    their documents, added up, are the live documents of the position
+        word statistics             they are there from the second generation of changes on
         suppressions, the index of subjects, deletions to send elsewhere
                                     each has a mark in it from the claim on: an entry with an empty name
         requests to forget a subject the digest of the secret among them is in the position
@@ -287,10 +281,7 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
     A key that is lost and then written again stays noticed. Numbers that differ keep their difference, a mark is
     written by a claim only, and a commit is refused where the stream or the mark of the suppressions is gone.
 
-    Programs of before the marks pass over them. A state without marks gets them with its next claim; until then only
-    the numbers are compared.
-
-    Without a position nothing is compared. Raises StateMismatch for another layout, ComponentUnreachable.
+    Without a position nothing is compared. Raises StateMismatch for another format, ComponentUnreachable.
     """
     marked: list[_Read] = [("HGET", key, MARK) for key in (keys.suppressed, keys.forwards)]
     documents: list[_Read] = [("HLEN", keys.documents(bucket)) for bucket in range(BUCKETS)]
@@ -301,10 +292,11 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
         ("EXISTS", keys.forgets),
         ("HGET", keys.subject_requests, "secret"),
         ("HLEN", keys.words),
+        ("EXISTS", keys.statistics),
     ]
     # Atomic: a commit between two of them would look like a loss.
     answers = connection.batch([*reads, *marked, *documents, *subjects], atomic=True)
-    fields, stream, secret, words, suppressed, forwards, *numbers = answers
+    fields, stream, secret, words, statistics, suppressed, forwards, *numbers = answers
     if not fields:
         return
     meta = Meta.parse(fields)
@@ -312,39 +304,19 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
     lost = []
     if held != meta.documents:
         lost.append(f"{held} documents are there, {meta.documents} are counted")
-    # An older state says 0 until its next commit.
     if words < meta.words:
         lost.append(f"{words} words of {meta.words}")
-    if meta.marked:
-        whole = {
-            "the deletions that wait for receipts": bool(stream),
-            "the suppressions": suppressed is not None,
-            "the deletions to send to other partitions": forwards is not None,
-            "the requests to forget a subject": _digest(secret) == meta.marked,
-            "a part of the index of subjects": all(numbers[BUCKETS:]),
-        }
-        lost += [f"{kind} are gone" for kind, there in whole.items() if not there]
+    whole = {
+        "the word statistics": bool(statistics) or not meta.generation,
+        "the deletions that wait for receipts": bool(stream),
+        "the suppressions": suppressed is not None,
+        "the deletions to send to other partitions": forwards is not None,
+        "the requests to forget a subject": _digest(secret) == meta.marked,
+        "a part of the index of subjects": all(numbers[BUCKETS:]),
+    }
+    lost += [f"{kind} are gone" for kind, there in whole.items() if not there]
     if lost:
         raise _corrupt(keys.number, "; ".join(lost))
-
-
-def require_documents(partition: int, meta: Meta, counted: int, through: int | None = None) -> None:
-    """Raise StateCorrupt where segments count another number of documents than the position of the same instant.
-
-    counted: documents of all segments of the epochs up to `through`.
-    through: the newest epoch; None for all.
-    """
-    live = meta.live_through(meta.epoch if through is None else through)
-    if counted != live:
-        raise _corrupt(partition, f"its segments count {counted} documents, not {live}")
-
-
-def segment_lost(entry: ManifestEntry, keys: PartitionKeys) -> StateCorrupt:
-    """Return the error for a segment of which Redis has lost a string."""
-    return StateCorrupt(
-        f"Redis has lost a part of segment {entry.name} of partition {keys.number}: stop ingest and run `streamtopic "
-        "rebuild`"
-    )
 
 
 def _digest(secret: bytes | None) -> str:
@@ -360,25 +332,21 @@ def _corrupt(partition: int, text: str) -> StateCorrupt:
 
 
 def fixed(answer: Sequence[bytes | None]) -> Fixed:
-    """Return layout, cap, partitions, partitioner and limits from the fields of Redis, in this order.
+    """Return format, cap, partitions, partitioner and limits from the fields of Redis, in this order.
 
-    A state of an older program may lack the partitioner, which is murmur2 then, and the limits, which are "" then.
+    Fields that are missing, as a state of another format may have them, are 0 or "".
     """
-    layout, cap, partitions, partitioner, limits = answer
-    hashed = "crc32" if partitioner == b"crc32" else MURMUR2
-    text = (limits or b"").decode(errors="replace")
-    return int(layout or 0), int(cap or 0), int(partitions or 0), hashed, text
+    number, cap, partitions, partitioner, limits = answer
+    hashed, text = ((field or b"").decode(errors="replace") for field in (partitioner, limits))
+    return int(number or 0), int(cap or 0), int(partitions or 0), hashed, text
 
 
-def mismatch(model: str, have: Fixed, want: Fixed, writer: str = "") -> str:
-    """Return the error text for settings that differ from those that the state was made with.
-
-    writer: version of the program that gave the state its layout, "" where the state does not name it.
-    """
-    layout, cap, partitions, partitioner, limits = have
+def mismatch(model: str, have: Fixed, want: Fixed) -> str:
+    """Return the error text for settings that differ from those that the state was made with."""
+    number, cap, partitions, partitioner, limits = have
     _, want_cap, want_partitions, want_partitioner, want_limits = want
-    if layout not in STATE.read:
-        return refusal(STATE, layout, name=f"the state of {model}", writer=writer)
+    if number != STATE.number:
+        return refusal(STATE, number, name=f"the state of {model}")
     remedy = "or rebuild the state from the log under the new setting (`streamtopic rebuild`)"
     if partitions != want_partitions:
         differs = (
@@ -427,8 +395,6 @@ def changed_limits(found: str, wanted: str) -> str:
     found: limits that a state was counted under, as `events.LIMITS`.
     wanted: limits of this program.
     """
-    if not found:
-        return "limits that it does not name"
     before = dict(limit.partition("=")[::2] for limit in found.split(","))
     now = dict(limit.partition("=")[::2] for limit in wanted.split(","))
     changed = []

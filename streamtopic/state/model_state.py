@@ -1,24 +1,25 @@
-"""State that a model has once: settings, the scheduler's lease, base model, releases, outbox and privacy ledger."""
+"""State that a model has once: settings, the scheduler's lease, base model, releases and outbox."""
 
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgpack
 
 from streamtopic.counts import Weighting
-from streamtopic.documents.events import LIMITS, suppression_in, without_subjects, without_suppression
+from streamtopic.documents.events import LIMITS, suppression_in, without_suppression
 from streamtopic.errors import StateCorrupt, StateMismatch
-from streamtopic.formats import STATE, program
+from streamtopic.formats import STATE
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
-from streamtopic.state.meta import MURMUR2, Fixed, fixed, mismatch
+from streamtopic.state.meta import MURMUR2, fixed, mismatch
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.scripts import UPLOAD_SECONDS, AlreadyApplied, Outcome, outcome
 
 __all__ = [
+    "BASE_GRACE_SECONDS",
     "Lease",
     "ModelSettings",
     "ModelState",
@@ -31,6 +32,10 @@ __all__ = [
 
 _FIXED = ("schema", "cap", "partitions", "partitioner", "limits")
 # Bytes of one string of the base model. Redis takes 512 MB at most, and is busy with one command at a time.
+BASE_GRACE_SECONDS = 600.0
+"""Life of the strings of a base model once it was replaced, for readers that took its head before; in
+`stage_version.lua`."""
+
 _CHUNK = 8 << 20
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -44,20 +49,12 @@ class ModelSettings:
     cap: upper bound of a document's weight f(L).
     partitioner: hash that chooses the partition of a key, `murmur2` or `crc32`.
     limits: every limit that refuses a record, as `events.LIMITS`.
-    layout: number of `formats.STATE` that new partitions of the model get. It is not fixed: `upgrade` changes it.
     """
 
     partitions: int
     cap: int
     partitioner: str = MURMUR2
     limits: str = LIMITS
-    layout: int = field(default=STATE.written, compare=False)
-
-    @property
-    def many_forms(self) -> bool:
-        """Whether several keys may name one document, by the input mapping that stands beside the limits."""
-        rules = self.limits.split(",")
-        return any(rule.startswith("input.key=") and rule != "input.key=" for rule in rules)
 
     @property
     def weighting(self) -> Weighting:
@@ -95,7 +92,7 @@ class StoredBase:
 
 @dataclass(frozen=True, slots=True)
 class OutboxRecord:
-    """A record to publish, already signed: its bytes are fixed. A value of None is a tombstone."""
+    """A record to publish: its bytes are fixed. A value of None is a tombstone."""
 
     topic: str
     key: bytes
@@ -136,38 +133,34 @@ class ModelState:
         Raises StateMismatch, with the remedy, where the model was created with other settings.
         """
         key = ModelKeys(model).named("settings")
-        wanted = settings.layout, settings.cap, settings.partitions, settings.partitioner, settings.limits
+        wanted = STATE.number, settings.cap, settings.partitions, settings.partitioner, settings.limits
         answer = connection.call("HMGET", key, *_FIXED)
         if answer[0] is None:
             # Read first, so that only a user who creates models needs the right to run scripts.
-            arguments: list[str | bytes | int] = [*wanted, program()]
-            answer = connection.script(scripts.CREATE_MODEL, [key], arguments)
+            answer = connection.script(scripts.CREATE_MODEL, [key], wanted)
         have = fixed(answer)
-        # A state from before there were subjects stays one without, until it is counted anew.
-        known = have[4] in {wanted[4], without_subjects(wanted[4])}
         # Only those who count need the key of suppressions; all others go by what the state says.
-        known = known or (not suppression_in(wanted[4]) and without_suppression(have[4]) == wanted[4])
-        same = known and have[1:4] == wanted[1:4]
-        if have[0] not in STATE.read or not same:
-            raise _mismatch(connection, model, have, wanted)
-        kept = replace(settings, layout=have[0], limits=have[4])
+        known = have[4] if suppression_in(wanted[4]) else without_suppression(have[4])
+        if (*have[:4], known) != wanted:
+            raise StateMismatch(mismatch(model, have, wanted))
+        kept = replace(settings, limits=have[4])
         return cls(connection, model, kept)
 
     @classmethod
     def find(cls, connection: Connection, model: str) -> "ModelState | None":
         """Return the state of a model with the settings that it has; None where there is no such model.
 
-        Raises StateMismatch where its state has another layout.
+        Raises StateMismatch where its state has another format.
         """
         key = ModelKeys(model).named("settings")
         answer = connection.call("HMGET", key, *_FIXED)
         if answer[0] is None:
             return None
         have = fixed(answer)
-        layout, cap, partitions, partitioner, limits = have
-        if layout not in STATE.read:
-            raise _mismatch(connection, model, have, have)
-        settings = ModelSettings(partitions, cap, partitioner, limits, layout)
+        number, cap, partitions, partitioner, limits = have
+        if number != STATE.number:
+            raise StateMismatch(mismatch(model, have, have))
+        settings = ModelSettings(partitions, cap, partitioner, limits)
         return cls(connection, model, settings)
 
     def acquire(self, holder: str, ttl_ms: int) -> Lease | None:
@@ -191,23 +184,23 @@ class ModelState:
         version: int,
         *,
         release: Mapping[str, Any],
-        ledger: Mapping[str, Any],
         records: Sequence[OutboxRecord],
         base: StoredBase | None = None,
+        before: int | None = None,
     ) -> Outcome:
         """Commit one version, all or nothing.
 
-        version: its number; versions count up from 1 without gaps.
+        version: its number.
         release: its release record, msgpack values.
-        ledger: its entry in the privacy ledger, msgpack values.
-        records: its records for the topics.
+        records: its records for the releases topic.
         base: the new base model, if the version has one.
+        before: number of the version before it; None for the number before its own.
 
         AlreadyApplied where this version is stored with the same bytes. Stale where it is stored with others, where it
         does not follow the last one, or where another scheduler leads.
         """
         # A retry of the same version finds its own uploads by this name, and cannot mix with those of another attempt.
-        identity = _digest(release, ledger, records, base)
+        identity = _digest(release, records, base)
         uploads = self._upload_records(identity, records)
         new: list[str] = []
         old: list[str] = []
@@ -216,26 +209,35 @@ class ModelState:
             new = [self._upload(f"base:{identity}:{k}", part) for k, part in enumerate(parts)]
             # A repetition after a commit finds the new parts as those of the current base: they must not expire.
             old = [key for key in self._base_parts() if key not in new]
-        keys = self._named("fence", "releases", "ledger", "outbox", "base", "lease")
+        keys = self._named("fence", "releases", "outbox", "base", "lease")
         plan = {
             "token": str(lease.token),
             "holder": lease.holder,
             "version": version,
+            "before": version - 1 if before is None else before,
             "identity": identity,
             "records": len(records),
             "new": len(new),
         }
-        facts = [msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
-        arguments = [msgpack.packb(plan), *facts, _base_head(base, new)]
+        arguments = [msgpack.packb(plan), msgpack.packb(dict(release)), _base_head(base, new)]
         keys += [*uploads, *new, *old]
         answer = self.connection.script(scripts.STAGE_VERSION, keys, arguments)
         return outcome(answer)
 
-    def adopt(self, lease: Lease, version: int, *, release: Mapping[str, Any], ledger: Mapping[str, Any]) -> Outcome:
-        """Record a version that was published before Redis was set back. AlreadyApplied for it and all before it."""
-        keys = self._named("fence", "releases", "ledger", "lease")
-        facts = [msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
-        arguments = [lease.token, lease.holder, version, *facts]
+    def adopt(self, lease: Lease, version: int, release: Mapping[str, Any]) -> Outcome:
+        """Record a version as the ledger has it, after Redis was set back.
+
+        It takes the place of another one that was staged under its number, and of the base model that came with that.
+
+        release: its release record, msgpack values, with the `digest` of its bytes.
+
+        AlreadyApplied for a version that was recorded so, and for all before the newest. Stale where another scheduler
+        leads.
+        """
+        head = self.base_head()
+        gone = [self._keys.named("base"), *self._base_parts()] if head is not None and head.version == version else []
+        keys = [*self._named("fence", "releases", "lease"), *gone]
+        arguments = [lease.token, lease.holder, version, release["digest"], msgpack.packb(dict(release))]
         answer = self.connection.script(scripts.ADOPT_VERSION, keys, arguments)
         return outcome(answer)
 
@@ -266,12 +268,6 @@ class ModelState:
     def withdrawn_alone(self) -> set[int]:
         """Return the versions that `withdraw` marked: no later version names them."""
         return {int(version) for version in self._call("SMEMBERS", "withdrawn")}
-
-    def next_statement(self, least: int) -> int:
-        """Return a number for a statement, above `least` and above every number given out before."""
-        keys = self._named("statement")
-        number = self.connection.script(scripts.NEXT_STATEMENT, keys, [least])
-        return int(number)
 
     def request(self, kind: str) -> None:
         """Ask the scheduler for `unlearn` or `retrain`; the last request counts."""
@@ -407,29 +403,6 @@ class ModelState:
         version = self._call("HGET", "settings", "moved")
         return int(version or 0)
 
-    def ledger(self) -> dict[int, dict[str, Any]]:
-        """Return the privacy ledger: version to its entry."""
-        rows = self._call("HGETALL", "ledger")
-        # Other names are those of `account`.
-        numbered = [(int(name), entry) for name, entry in rows.items() if name.isdigit()]
-        versions = sorted(numbered)
-        return {version: msgpack.unpackb(entry) for version, entry in versions}
-
-    def spent(self) -> list[dict[str, Any]]:
-        """Return all entries of the privacy ledger, those of `account` included."""
-        rows = self._call("HGETALL", "ledger")
-        return [msgpack.unpackb(entry) for entry in rows.values()]
-
-    def account(self, version: int, name: str, ledger: Mapping[str, Any]) -> None:
-        """Add a ledger entry for a release without a record, since another release has its number. May be repeated."""
-        entry = msgpack.packb(dict(ledger))
-        self._call("HSET", "ledger", f"{version}:{name}", entry)
-
-    def account_again(self, version: int, ledger: Mapping[str, Any]) -> None:
-        """Write the ledger entry of a version whose own was lost. May be repeated."""
-        entry = msgpack.packb(dict(ledger))
-        self._call("HSET", "ledger", str(version), entry)
-
     def _call(self, command: str, name: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - as Connection.call
         """Send one command about the global key `name`."""
         return self.connection.call(command, self._keys.named(name), *arguments)
@@ -449,15 +422,6 @@ class ModelState:
     def _base_parts(self) -> list[str]:
         head = self._call("HGET", "base", "head")
         return [] if head is None else list(msgpack.unpackb(head)["parts"])
-
-
-def _mismatch(connection: Connection, model: str, have: Fixed, wanted: Fixed) -> StateMismatch:
-    """Return the error about a state that was made with other settings, with the program that gave it its layout."""
-    # Read only now: an older program has not written it, and no reader needs it where all is well.
-    key = ModelKeys(model).named("settings")
-    stored = connection.call("HGET", key, "program") or b""
-    writer = stored.decode(errors="replace")
-    return StateMismatch(mismatch(model, have, wanted, writer))
 
 
 def _cut(blob: bytes) -> list[bytes]:

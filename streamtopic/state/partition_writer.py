@@ -5,6 +5,7 @@ word id. Every write of a writer is Stale as soon as another process opens the p
 """
 
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -14,17 +15,25 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import Weighting
-from streamtopic.documents.events import LIMITS, keeps_days, keeps_subjects
+from streamtopic.counts.arrays import Int64
+from streamtopic.documents.events import LIMITS, keeps_days
 from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, TakenOver
-from streamtopic.formats import STATE, program
+from streamtopic.formats import STATE
 from streamtopic.state import scripts
+from streamtopic.state.change_log import (
+    MOST_UNSUMMED,
+    CutGone,
+    WordStatistics,
+    current_totals,
+    lost_changes,
+    read_statistics,
+)
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forgets, Forward, SubjectRequest, read_requests
 from streamtopic.state.document_records import StoredDocument, decode_records
 from streamtopic.state.flush import (
     MAX_FLUSH_DOCUMENTS,
-    MAX_FLUSH_PAIRS,
     MAX_FLUSH_RECORD_BYTES,
     MAX_FLUSH_WRITES,
     MAX_STORED_BYTES,
@@ -35,23 +44,18 @@ from streamtopic.state.flush import (
     by_bucket,
     commit_arguments,
     plan,
-    upload,
 )
 from streamtopic.state.meta import (
     MURMUR2,
-    ManifestEntry,
     Meta,
     claimed_keys,
     fixed,
-    head_strings,
     mismatch,
-    read_position,
-    require_documents,
+    read_meta,
     require_keys,
 )
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
-from streamtopic.state.segments import SegmentHead, decode_head
 from streamtopic.state.word_ids import MAX_WORD_IDS, Vocabulary, WordLimits, word_text
 from streamtopic.words.lexicon import Lexicon
 
@@ -61,6 +65,8 @@ _SPARE_WORDS = 1 << 18
 _ATTEMPTS = 5
 _AT_ONCE = 1_000
 _SECRET_BYTES = 32
+# Seconds between looks at Redis's clock while changes hold a document that left.
+_LOOK_SECONDS = 60.0
 # The largest number of bytes that Lua counts exactly.
 _ALL = 1 << 53
 
@@ -120,13 +126,13 @@ class PartitionWriter:
     """The one writer of a partition: it holds the newest fencing token until another writer opens the partition.
 
     fence: the fencing token.
-    meta, manifest: as of `open`, `reload` or the last own commit.
+    meta: as of `open`, `reload` or the last own commit.
     loads: how often meta and words were read, each time since another change may have come between.
     days: whether documents keep their day, among their labels.
     vocabulary: words of live documents.
     lexicon: words that this process has met, by number.
     word_ids: number of ids that there are for words.
-    new_id: makes ids of segments and commits that no other process makes.
+    new_id: makes ids of commits that no other process makes.
     secret: of the partition; subjects are digested with it.
     """
 
@@ -136,7 +142,6 @@ class PartitionWriter:
         keys: PartitionKeys,
         partition: int,
         fence: int,
-        weighting: Weighting,
         new_id: Callable[[], str],
         partitioner: str = MURMUR2,
         word_ids: int = MAX_WORD_IDS,
@@ -148,17 +153,16 @@ class PartitionWriter:
         self.keys = keys
         self.partition = partition
         self.fence = fence
-        self.weighting = weighting
         self.partitioner = partitioner
         self.days = keeps_days(limits)
-        self.keeps_subjects = keeps_subjects(limits)
         self.new_id = new_id
         self.secret = secret
         self.forgets = Forgets(connection, keys)
         self._limits = WordLimits(partition, word_ids)
         self.lexicon = Lexicon(new_id())
         self.loads = 0
-        self.meta, self.manifest, self.vocabulary = self._read()
+        self._look_at = 0.0
+        self.meta, self.vocabulary = self._read()
 
     @classmethod
     def open(
@@ -172,7 +176,6 @@ class PartitionWriter:
         partitioner: str = MURMUR2,
         first_offset: int = 0,
         limits: str = LIMITS,
-        layout: int = STATE.written,
         word_ids: int = MAX_WORD_IDS,
         new_id: Callable[[], str] = _random_id,
     ) -> "PartitionWriter":
@@ -180,16 +183,14 @@ class PartitionWriter:
 
         partitions, weighting, partitioner, limits: settings of the model, fixed when the state is created.
         first_offset: the first record that a new state counts.
-        layout: number of `formats.STATE` that a new state gets; one that is there keeps its own.
 
         Raises StateMismatch where the state was created with other settings, StateCorrupt where it cannot be read or
         keys are lost, ComponentUnreachable.
         """
         keys = ModelKeys(model).partition(partition)
         drawn = secrets.token_bytes(_SECRET_BYTES)
-        arguments: list[str | bytes | int] = [weighting.cap, partitions, first_offset, layout, partitioner, limits]
-        arguments += [STATE.oldest, STATE.newest, program(), drawn]
-        arguments.append(BUCKETS)
+        arguments: list[str | bytes | int] = [weighting.cap, partitions, first_offset, STATE.number, partitioner]
+        arguments += [limits, drawn, BUCKETS]
         answer = connection.script(scripts.CLAIM_PARTITION, claimed_keys(keys), arguments)
         if answer[0] == b"lost":
             raise StateCorrupt(
@@ -197,12 +198,12 @@ class PartitionWriter:
                 "stop ingest and run `streamtopic rebuild`, which counts the log anew"
             )
         if answer[0] == b"differs":
-            wanted = layout, weighting.cap, partitions, partitioner, limits
+            wanted = STATE.number, weighting.cap, partitions, partitioner, limits
             have = fixed(answer[1:])
             raise StateMismatch(mismatch(model, have, wanted))
         fence = int(answer[1])
         secret = answer[2]
-        return cls(connection, keys, partition, fence, weighting, new_id, partitioner, word_ids, secret, limits=limits)
+        return cls(connection, keys, partition, fence, new_id, partitioner, word_ids, secret, limits=limits)
 
     def prepare(self, batch: Batch, most: int = MAX_FLUSH_DOCUMENTS) -> PreparedBatch:
         """Look up the live documents that a batch is about, and bound the flush that its records will make.
@@ -224,17 +225,16 @@ class PartitionWriter:
         if self.loads != loads:
             # The words were read again meanwhile, and the stored documents are numbered by them.
             numbers = self.vocabulary.numbers()
-        affordable = batch.affordable(records, stored, MAX_FLUSH_PAIRS)
         unseen = asked[looked:]
         looked_up = _before(keys, unseen)
         live = LiveDocuments(stored, numbers)
-        allowed = min(records, affordable, looked_up)
+        allowed = min(records, looked_up)
         return PreparedBatch(self.meta, live, allowed, likely)
 
     def apply(self, changes: Changes) -> Outcome:
         """Count the changes and move the offset past their records, all or nothing.
 
-        Stale where the offset, the manifest or the writer changed since the records were prepared. The state was read
+        Stale where the offset, the state or the writer changed since the records were prepared. The state was read
         again then, so prepare and resolve the records again. Raises StateError where no id is left for a new word, and
         TakenOver as `reload` does.
         """
@@ -249,20 +249,16 @@ class PartitionWriter:
         return result
 
     def reload(self) -> None:
-        """Read position, manifest and words again, after a change that was not this writer's.
+        """Read position and words again, after a change that was not this writer's.
 
         Raises TakenOver where another process took ownership of the partition.
         """
         # All at once: words of an older position would give wrong ids to a plan that Redis accepts.
-        self.meta, self.manifest, self.vocabulary = self._read()
+        self.meta, self.vocabulary = self._read()
 
     def require_keys(self) -> None:
         """Raise StateCorrupt where Redis has lost keys of the partition: what is missing then says nothing."""
         require_keys(self.connection, self.keys)
-
-    def is_current(self) -> bool:
-        """Return whether the last change of the state is the last that this writer knows."""
-        return self._is_last(self.meta.commit)
 
     def is_owner(self) -> bool:
         """Return whether this writer still owns the partition, and knows the last change of its state."""
@@ -276,11 +272,10 @@ class PartitionWriter:
         return position is None or int(position) < self.meta.next_offset
 
     def follow(self, commit_id: str) -> None:
-        """Read meta and manifest after a change of its own, and words too where another change has followed it."""
-        meta, manifest = read_position(self.connection, self.keys)
+        """Read meta after a change of its own, and words too where another change has followed it."""
+        meta = read_meta(self.connection, self.keys)
         if meta.commit == commit_id:
             self.meta = meta
-            self.manifest = manifest
         else:
             self.reload()
 
@@ -425,16 +420,13 @@ class PartitionWriter:
 
     def plan(self, changes: Changes) -> Flush:
         """Lay the changes out as a flush. Nothing is written so far."""
-        return plan(changes, self.meta, self.vocabulary, self.weighting, self.new_id)
+        return plan(changes, self.meta, self.vocabulary, self.new_id)
 
     def commit(self, flush: Flush) -> Outcome:
         """Write a flush, all or nothing. May be repeated after any error: at most one repetition is Applied.
 
-        Stale where the offset, the manifest or the writer changed since it was planned: reload and plan again.
+        Stale where the offset, the state or the writer changed since it was planned: reload and plan again.
         """
-        # Uploads come first, outside of the script: it would block Redis for as long as the segments take to arrive.
-        for entry, strings in flush.segments:
-            upload(self.connection, self.keys, entry.name, strings)
         keys, arguments = commit_arguments(flush, self.keys, self.fence)
         answer = self.connection.script(scripts.COMMIT_FLUSH, keys, arguments)
         result = outcome(answer)
@@ -442,66 +434,81 @@ class PartitionWriter:
             self._take_over(flush, took_part=isinstance(result, Applied))
         return result
 
-    def erased(self, offset: int, since_ms: int) -> Outcome:
-        """Note that segments hold no trace of documents that left before an offset.
+    def keep_summed(self, max_age: float) -> bool:
+        """Write the word statistics where that is due; return whether they were written.
 
-        offset: deletions before it are covered.
-        since_ms: time by Redis's clock at which the merge of these segments was begun.
+        max_age: seconds within which the changes must be free of a document that left.
+
+        Raises TakenOver as `reload` does.
         """
-        arguments: list[str | bytes | int] = [self.fence, self.meta.commit, offset, since_ms]
-        answer = self.connection.script(scripts.NOTE_ERASED, [self.keys.meta], arguments)
-        result = outcome(answer)
+        meta = self.meta
+        # Statistics take about four bytes for each word id: writing them must not cost more than the changes do. And
+        # whoever reads many documents takes longer, and must find the changes since its cut still.
+        most = max(MOST_UNSUMMED, 4 * meta.next_word, 16 * meta.documents)
+        if meta.unsummed <= most and not self._is_overdue(max_age):
+            return False
+        result = self.sum_changes()
+        if isinstance(result, Stale):
+            self.reload()
+        return isinstance(result, Applied)
+
+    def sum_changes(self) -> Outcome:
+        """Write the word statistics of now, and begin a generation of changes: that before the last is removed."""
+        keys = [self.keys.meta, self.keys.statistics, *self.keys.changes]
+        packed = WordStatistics(self.meta.place, self.vocabulary.totals).pack()
+        arguments: list[str | bytes | int] = [self.fence, self.meta.commit, self.meta.generation, packed]
+        result = outcome(self.connection.script(scripts.SUM_CHANGES, keys, arguments))
         if not isinstance(result, Stale):
             self.follow(self.meta.commit)
         return result
+
+    def _is_overdue(self, max_age: float) -> bool:
+        """Return whether changes hold a document that left, and their generation is old enough to be ended."""
+        # A document leaves the changes with the second generation that begins after it.
+        wait = max_age / 4
+        now = time.monotonic()
+        # Behind the last record nothing is left to remove: a missed deletion counts as before the next one.
+        if not self.meta.holds_removed or self.meta.trimmed >= self.meta.next_offset or now < self._look_at:
+            return False
+        self._look_at = now + min(wait, _LOOK_SECONDS)
+        # By the clock of this server: masters of a cluster have clocks of their own.
+        return self.connection.time_ms(self.keys.meta) - self.meta.summed_ms >= 1000 * wait
 
     def _take_over(self, flush: Flush, *, took_part: bool) -> None:
         if not took_part:
             # The answer to an earlier attempt was lost, and other changes may have followed it.
             self.reload()
             return
-        self.vocabulary.apply(flush.born, flush.dead, flush.ids, flush.frequency)
+        self.vocabulary.apply(flush.born, flush.dead, flush.ids, flush.totals)
         self.follow(flush.commit_id)
 
-    def _read(self) -> tuple[Meta, tuple[ManifestEntry, ...], Vocabulary]:
-        """Return position, manifest and words of one state. They are read again if a change came between."""
+    def _read(self) -> tuple[Meta, Vocabulary]:
+        """Return position and words of one state. They are read again if a change came between."""
         self.loads += 1
         for _ in range(_ATTEMPTS):
-            meta, manifest = read_position(self.connection, self.keys)
+            meta = read_meta(self.connection, self.keys)
             if meta.fence != self.fence:
                 raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
             # First: its error names what is lost, where those below name what contradicts it.
             self.require_keys()
             scanned = self.connection.scan(self.keys.words)
             ids = {word_text(word): int(number) for word, number in scanned}
-            heads = self._heads(meta, manifest)
             try:
-                vocabulary = Vocabulary(ids, meta.next_word, heads, self.lexicon)
-            except StateCorrupt:
-                # Words and segments of two states look like damage, too.
+                vocabulary = Vocabulary(ids, meta.next_word, self._totals(meta), self.lexicon)
+            except (CutGone, StateCorrupt) as error:
+                # Words and changes of two states look like damage, too.
                 if self._is_last(meta.commit):
-                    raise
+                    raise (error if isinstance(error, StateCorrupt) else lost_changes(self.keys)) from None
                 continue
             if self._is_last(meta.commit):
-                return meta, manifest, vocabulary
+                return meta, vocabulary
         raise StateError(f"partition {self.partition} changes faster than it can be read: is a second ingest running?")
 
     def _is_last(self, commit: str) -> bool:
         last: bytes | None = self.connection.call("HGET", self.keys.meta, "commit")
         return last == commit.encode()
 
-    def _heads(self, meta: Meta, manifest: Sequence[ManifestEntry]) -> Iterable[SegmentHead]:
-        """Yield the heads of all segments, one in memory at a time. Raises StateCorrupt where some are lost."""
-        counted = 0
-        names = [entry.name for entry in manifest]
-        heads = head_strings(self.connection, self.keys, names)
-        for entry, head in zip(manifest, heads, strict=True):
-            if head is None:
-                raise StateCorrupt(
-                    f"Redis has lost segment {entry.name} of partition {self.partition}: stop ingest and run "
-                    "`streamtopic rebuild`"
-                )
-            found = decode_head(head)
-            counted += found.documents
-            yield found
-        require_documents(self.partition, meta, counted)
+    def _totals(self, meta: Meta) -> Int64:
+        """Return the statistics of all word ids at a position, (3, ids). Raises CutGone, StateCorrupt."""
+        known = read_statistics(self.connection, self.keys)
+        return current_totals(self.connection, self.keys, known, meta.place, meta.next_word)

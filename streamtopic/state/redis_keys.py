@@ -8,7 +8,7 @@ from streamtopic.errors import UsageError
 
 __all__ = ["BUCKETS", "MARK", "ModelKeys", "PartitionKeys"]
 
-BUCKETS = 64
+BUCKETS = 128
 """Hashes over which a partition's documents are spread, so that no key grows huge."""
 
 MARK = b""
@@ -34,14 +34,19 @@ class PartitionKeys:
         return f"{self.tag}:meta"
 
     @property
-    def manifest(self) -> str:
-        """Hash: segment id to its order, epoch, number of strings, pairs and bytes."""
-        return f"{self.tag}:manifest"
-
-    @property
     def words(self) -> str:
         """Hash: word to local id."""
         return f"{self.tag}:words"
+
+    @property
+    def changes(self) -> tuple[str, str]:
+        """Hashes: version to the change that made it; those of even and of odd generations (change_log.py)."""
+        return f"{self.tag}:changes:0", f"{self.tag}:changes:1"
+
+    @property
+    def statistics(self) -> str:
+        """String: statistics of all words as of a moment; what came later is in the changes."""
+        return f"{self.tag}:statistics"
 
     @property
     def forgets(self) -> str:
@@ -85,10 +90,6 @@ class PartitionKeys:
         """Hash: document id to its record."""
         return f"{self.tag}:docs:{bucket}"
 
-    def segment(self, name: str, chunk: int) -> str:
-        """String of a segment: chunk 0 is the head, the others hold rows."""
-        return f"{self.tag}:seg:{name}:{chunk}"
-
 
 @dataclass(frozen=True, slots=True)
 class ModelKeys:
@@ -108,5 +109,5 @@ class ModelKeys:
         return PartitionKeys(f"{{st:{self.model}:{partition}}}")
 
     def named(self, name: str) -> str:
-        """Return the global key `name`: settings, base, releases, outbox, ledger, lease, fence or statement."""
+        """Return the global key `name`, such as settings, base, releases, outbox, lease, fence or ledger:head."""
         return f"{{st:{self.model}}}:{name}"

@@ -7,10 +7,9 @@ from itertools import islice
 import msgpack
 
 from streamtopic.errors import StateCorrupt
-from streamtopic.formats import program
+from streamtopic.formats import STATE
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget
-from streamtopic.state.meta import MURMUR2, ManifestEntry
 from streamtopic.state.model_state import Lease, ModelSettings
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 from streamtopic.state.scripts import PUT_FORGETS, REMOVE_POSITION, SEIZE_LEASE
@@ -28,7 +27,6 @@ __all__ = [
     "remove_base",
     "remove_model",
     "remove_partition",
-    "remove_stray_segments",
 ]
 
 _AT_ONCE = 500
@@ -54,18 +52,17 @@ class Recorded:
     partitions: int
     partitioner: str
     moved: int
-    limits: str = ""
+    limits: str
 
 
 def recorded(connection: Connection, model: str) -> Recorded | None:
-    """Return the settings of a model, whatever the layout of its state; None where there is no such model."""
+    """Return the settings of a model, whatever the format of its state; None where there is no such model."""
     key = ModelKeys(model).named("settings")
     wanted = ("partitions", "partitioner", "moved", "limits")
     partitions, partitioner, moved, limits = connection.call("HMGET", key, *wanted)
     if partitions is None:
         return None
-    hashed = MURMUR2 if partitioner is None else str(partitioner.decode())
-    text = (limits or b"").decode(errors="replace")
+    hashed, text = ((field or b"").decode(errors="replace") for field in (partitioner, limits))
     return Recorded(int(partitions), hashed, int(moved or 0), text)
 
 
@@ -74,14 +71,13 @@ def record(connection: Connection, model: str, settings: ModelSettings, moved: i
 
     moved: as in `Recorded`.
     """
-    fields: list[str | int] = ["schema", settings.layout, "cap", settings.cap, "partitions", settings.partitions]
+    fields: list[str | int] = ["schema", STATE.number, "cap", settings.cap, "partitions", settings.partitions]
     fields += ["partitioner", settings.partitioner, "limits", settings.limits, "moved", moved]
-    fields += ["program", program()]
     connection.call("HSET", ModelKeys(model).named("settings"), *fields)
 
 
 def counted_documents(connection: Connection, model: str, partition: int) -> int:
-    """Return the number of documents that a partition's state counts, whatever its layout; 0 without a state."""
+    """Return the number of documents that a partition's state counts, whatever its format; 0 without a state."""
     keys = ModelKeys(model).partition(partition)
     fields = connection.call("HGETALL", keys.meta)
     live = (value for name, value in fields.items() if name.startswith(b"live:"))
@@ -108,35 +104,17 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
     Deletions that wait for their receipt are put aside, for `kept_forgets`. May be repeated after any error.
     """
     keys = ModelKeys(model).partition(partition)
-    manifest = connection.call("HGETALL", keys.manifest)
     # The position first: without it a writer cannot commit between the removals that follow.
     position = [keys.forgets, keys.kept_forgets, keys.meta, keys.forwards]
     connection.script(REMOVE_POSITION, position, [int(rearranged)])
     names = [keys.words, *(keys.documents(bucket) for bucket in range(BUCKETS))]
     # Requests to forget a subject stay, with their secret: their own records may have left the log.
     names += [keys.suppressed, *(keys.subjects(bucket) for bucket in range(BUCKETS))]
-    for name, value in manifest.items():
-        entry = ManifestEntry.parse(name, value)
-        names += [keys.segment(entry.name, k) for k in range(entry.keys)]
-    # The manifest last: a removal that is repeated finds the segments only there.
-    names.append(keys.manifest)
+    names += [keys.statistics, *keys.changes]
     for start in range(0, len(names), _AT_ONCE):
         # UNLINK frees the memory in another thread: DEL of a large hash would block Redis.
         some = names[start : start + _AT_ONCE]
         connection.call("UNLINK", *some)
-
-
-def remove_stray_segments(connection: Connection, model: str) -> int:
-    """Remove the strings of segments that no list names, once all partitions were removed; return their number.
-
-    Where Redis has lost a list of segments, what it named would stay for ever, with pairs of deleted documents in it.
-    """
-    names = connection.names(f"{{st:{model}:*}}:seg:*")
-    removed = 0
-    while some := list(islice(names, _AT_ONCE)):
-        connection.batch(("UNLINK", name) for name in some)
-        removed += len(some)
-    return removed
 
 
 def remove_model(connection: Connection, model: str, update: Callable[[int, int | None], None]) -> int:
@@ -168,19 +146,19 @@ def remove_model(connection: Connection, model: str, update: Callable[[int, int 
 
 
 def note_removed(connection: Connection, model: str, partition: int) -> None:
-    """Note that the segments of a partition, counted again, may hold traces of any earlier deletion."""
+    """Note that the changes of a partition, counted again, may hold traces of any earlier deletion."""
     # A compacted log does not name those deletions any more, so the mark stands at the end of the counted log.
     meta = ModelKeys(model).partition(partition).meta
     position = connection.call("HGET", meta, "next")
-    connection.call("HSET", meta, "removed", position, "removals", 1, "erased", 0)
+    connection.call("HSET", meta, "removed", position, "removals", 1, "trimmed", 0, "summed_next", 0)
 
 
 def remove_base(connection: Connection, model: str) -> None:
-    """Remove the base model. The epochs of a rebuilt state begin at 0, so an old base belongs to none of them."""
+    """Remove the base model, whose epochs a rebuilt state does not have, and counts, which are of another history."""
     base = ModelKeys(model).named("base")
     head = connection.call("HGET", base, "head")
     parts = msgpack.unpackb(head)["parts"] if head else []
-    connection.call("UNLINK", base, *parts)
+    connection.call("UNLINK", base, ModelKeys(model).named("counts"), *parts)
 
 
 def kept_forgets(connection: Connection, model: str, partition: int) -> list[Forget]:

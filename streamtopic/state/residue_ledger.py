@@ -24,26 +24,19 @@ _MOST_STEPS = 64
 
 
 class Stage(StrEnum):
-    """How far a deletion has come. The order is that in which traces of a document can go.
+    """How far a deletion has come. The service sees the first three by itself; the operator attests the last.
 
-    SUBTRACTED: the document is out of the counts.
-    RELEASED: a version without the document is staged.
-    WITHDRAWN: the versions with the document are withdrawn, and their chunks have left the releases topic.
-    LOG: the documents topic does not hold the document.
-    BASE: the base model in Redis, which has no noise, does not hold the document.
-    SEGMENTS: segments do not hold the document.
-    AOF: Redis has rewritten its append-only file after all these.
-    SNAPSHOTS: all backups from before the rewrite are destroyed.
+    STATE: nothing in Redis has a trace of the document: documents, changes, counts, the base model, which has no noise,
+        versions that wait to be published.
+    LOG: nor have the documents topic, and the releases topic, where versions with the document are withdrawn.
+    FILE: Redis has written its append-only file anew since the document was out of the state.
+    BACKUPS: all backups from before are destroyed.
     """
 
-    SUBTRACTED = "subtracted"
-    RELEASED = "released"
-    WITHDRAWN = "withdrawn"
+    STATE = "state"
     LOG = "log"
-    BASE = "base"
-    SEGMENTS = "segments"
-    AOF = "aof"
-    SNAPSHOTS = "snapshots"
+    FILE = "file"
+    BACKUPS = "backups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +111,8 @@ class Residue:
     """The marks of all partitions and stages. Times are milliseconds since 1970.
 
     marks: (partition, stage) to its marks.
+    counted: partition to the marks of deletions that were counted, by which they are dated.
     totals: partition to steps of (offset, number of documents that had left before it).
-    cleared: partition to steps of (offset, time by Redis's clock) of merges of its segments.
     looked: time of the last look through the logs.
     asked: time of the last request to Redis to rewrite its file.
     rewrite: the rewrite that is under way, None without one.
@@ -129,8 +122,8 @@ class Residue:
     """
 
     marks: Mapping[tuple[int, Stage], Marks] = field(default_factory=dict)
+    counted: Mapping[int, Marks] = field(default_factory=dict)
     totals: Mapping[int, Marks] = field(default_factory=dict)
-    cleared: Mapping[int, Marks] = field(default_factory=dict)
     looked: int = 0
     asked: int = 0
     rewrite: Rewrite | None = None
@@ -142,12 +135,6 @@ class Residue:
         """Return the marks of a partition and a stage."""
         return self.marks.get((partition, stage), Marks())
 
-    def before(self, partition: int, stage: Stage) -> int:
-        """Return the offset before which every deletion has reached all stages before this one."""
-        stages = list(Stage)
-        earlier = stages[: stages.index(stage)]
-        return min(self.of(partition, one).offset for one in earlier)
-
     def waiting(self, partition: int, stage: Stage) -> Outstanding:
         """Return the deletions of a partition that have not reached a stage yet."""
         at = self.of(partition, stage).offset
@@ -158,8 +145,8 @@ class Residue:
         # The total before the mark is known for some offsets only: with an older one the number is too large, at most.
         earlier = (total for offset, total in totals if offset <= at)
         before = max(earlier, default=0)
-        subtracted = self.of(partition, Stage.SUBTRACTED)
-        return Outstanding(newest - before, subtracted.reached(at))
+        counted = self.counted.get(partition, Marks())
+        return Outstanding(newest - before, counted.reached(at))
 
     def done(self, partition: int) -> int:
         """Return the offset before which no trace of a deleted document is left."""
@@ -184,7 +171,7 @@ class ResidueState:
             fields = {name.decode(): value for name, value in stored.items()}
             marks = _group(fields, "mark")
             totals = _group(fields, "total")
-            cleared = _group(fields, "cleared")
+            counted = _group(fields, "counted")
             attested = _group(fields, "attested")
             completed = _group(fields, "completed")
             placed = {_place(name): _marks(value) for name, value in marks.items()}
@@ -195,7 +182,7 @@ class ResidueState:
             return Residue(
                 marks=placed,
                 totals=_by_partition(totals, _marks),
-                cleared=_by_partition(cleared, _marks),
+                counted=_by_partition(counted, _marks),
                 asked=int(fields.get("asked", 0)),
                 looked=int(fields.get("looked", 0)),
                 rewrite=rewrite,
@@ -217,12 +204,9 @@ class ResidueState:
         for (partition, stage), marks in residue.marks.items():
             name = f"mark:{partition}:{stage}"
             fields += [name, msgpack.packb(marks.steps)]
-        for partition, totals in residue.totals.items():
-            name = f"total:{partition}"
-            fields += [name, msgpack.packb(totals.steps)]
-        for partition, cleared in residue.cleared.items():
-            name = f"cleared:{partition}"
-            fields += [name, msgpack.packb(cleared.steps)]
+        for kind, of_each in (("total", residue.totals), ("counted", residue.counted)):
+            for partition, marks in of_each.items():
+                fields += [f"{kind}:{partition}", msgpack.packb(marks.steps)]
         self._connection.call("HSET", self._key, *fields)
 
     def attest(self, stage: Stage, time_ms: int) -> None:

@@ -28,17 +28,17 @@ def _text(*names: str) -> str:
 
 # Read by everyone.
 SCAN_HASH = _text("scan_hash")
+READ_BUCKET = _text("read_bucket")
 
 # A partition is written by its one writer; only BEGIN_EPOCH is the scheduler's.
 CLAIM_PARTITION = _text("lasting_stream", "claim_partition")
 READ_DOCUMENTS = _text("read_documents")
-COMMIT_FLUSH = _text("hash_slices", "commit_flush")
-SWAP_SEGMENTS = _text("hash_slices", "swap_segments")
-NOTE_ERASED = _text("note_erased")
+COMMIT_FLUSH = _text("commit_flush")
+SUM_CHANGES = _text("sum_changes")
 BEGIN_EPOCH = _text("begin_epoch")
 
-# A model's own keys are written by the leading scheduler. FULFIL_REQUEST and NEXT_STATEMENT need no lease: a request
-# is removed by its unique value, and a repetition only skips a number.
+# A model's own keys are written by the leading scheduler. FULFIL_REQUEST needs no lease: a request is removed by its
+# unique value.
 CREATE_MODEL = _text("create_model")
 ACQUIRE_LEASE = _text("acquire_lease")
 RELEASE_LEASE = _text("release_lease")
@@ -46,14 +46,12 @@ STAGE_VERSION = _text("stage_version")
 ADOPT_VERSION = _text("leads", "adopt_version")
 WITHDRAW_VERSIONS = _text("leads", "withdraw_versions")
 DROP_BASE = _text("leads", "drop_base")
+WRITE_COUNTS = _text("leads", "write_counts")
 FULFIL_REQUEST = _text("fulfil_request")
-NEXT_STATEMENT = _text("next_statement")
 
-# Receipts are written by the publisher, without a lease: the end of the chain is compared instead.
-APPEND_RECEIPTS = _text("append_receipts")
+# The index of the ledger follows its topic, whoever reads it: the offset that was reached is compared.
+SAVE_INDEX = _text("save_index")
 
-# A change of the layout, beside the writer of a partition.
-SET_LAYOUT = _text("set_layout")
 # Requests to forget a subject are removed by the publisher, unless they were asked again.
 DROP_SUBJECT_REQUEST = _text("drop_subject_request")
 # Requests are received and cancelled by whoever may; only the leading scheduler moves them on.

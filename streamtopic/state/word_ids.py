@@ -16,7 +16,6 @@ import numpy.typing as npt
 from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import row_ends
 from streamtopic.errors import StateCorrupt, StateError
-from streamtopic.state.segments import SegmentHead
 from streamtopic.words.lexicon import Lexicon
 
 __all__ = [
@@ -64,18 +63,19 @@ class Vocabulary:
     lexicon: the Lexicon with the letters of these words; it may know other words too.
     """
 
-    # An id is never given twice, even after its word has gone: segments that are not merged yet still count it.
+    # An id is never given twice, even after its word has gone: changes that readers take up later still name it.
 
-    def __init__(
-        self, ids: Mapping[str, int], next_id: int, heads: Iterable[SegmentHead], lexicon: Lexicon | None = None
-    ) -> None:
+    def __init__(self, ids: Mapping[str, int], next_id: int, totals: Int64, lexicon: Lexicon | None = None) -> None:
+        """Take over the words of live documents.
+
+        ids: word to its id.
+        totals: (3, k) documents, occurrences and heavy documents of the first k ids; the others have none.
+        """
         self.next_id = next_id
         self.lexicon = Lexicon("") if lexicon is None else lexicon
         # Room for as many new words again, so that arrays are seldom copied.
         size = max(1024, 2 * next_id)
-        self._frequency = np.zeros(size, np.int32)
-        for head in heads:
-            self._frequency[head.ids] += head.frequency.astype(np.int32)
+        self._totals = _wider(totals, size)
         numbers = np.fromiter(ids.values(), np.int64, len(ids))
         self._check(numbers)
         self._entries = np.full(size, -1, np.int32)
@@ -88,10 +88,10 @@ class Vocabulary:
     def _check(self, numbers: Int64) -> None:
         if numbers.max(initial=-1) >= self.next_id:
             raise StateCorrupt("a word in Redis has an id that was never given: rebuild (`streamtopic rebuild`)")
-        named = np.zeros(len(self._frequency), np.bool_)
+        named = np.zeros(self._totals.shape[1], np.bool_)
         named[numbers] = True
         self._held = int(named.sum())
-        if (self._frequency < 0).any() or ((self._frequency > 0) != named).any():
+        if (self._totals < 0).any() or ((self._totals[0] > 0) != named).any():
             raise StateCorrupt("words and counts in Redis disagree: rebuild the state (`streamtopic rebuild`)")
 
     def use(self, lexicon: Lexicon) -> None:
@@ -119,29 +119,35 @@ class Vocabulary:
 
     def frequency(self, ids: Int64) -> Int64:
         """Return the number of live documents with each of these words, (ids,) int64; 0 for ids not given yet."""
-        known = ids < len(self._frequency)
+        known = ids < self._totals.shape[1]
         found = np.zeros(len(ids), np.int64)
-        found[known] = self._frequency[ids[known]]
+        found[known] = self._totals[0, ids[known]]
         return found
 
-    def apply(self, born: Mapping[str, int], dead: Mapping[str, int], ids: Int64, frequency: Int64) -> None:
+    @property
+    def totals(self) -> Int64:
+        """Documents, occurrences and heavy documents of each id that was given, (3, given) int64."""
+        return self._totals[:, : self.next_id]
+
+    def apply(self, born: Mapping[str, int], dead: Mapping[str, int], ids: Int64, totals: Int64) -> None:
         """Take over the changes of a committed flush.
 
         born: new words with their ids.
         dead: words that no live document holds any more, with their ids.
-        ids, frequency: word ids and the difference of their document frequency.
+        ids: word ids.
+        totals: (3, ids) the difference of their documents, occurrences and heavy documents.
         """
         gone = np.fromiter(dead.values(), np.int64, len(dead))
         self._numbers[self._entries[gone]] = -1
         self._entries[gone] = -1
         self.next_id += len(born)
-        if self.next_id > len(self._frequency):
-            self._frequency = _longer(self._frequency, 2 * self.next_id, 0)
+        if self.next_id > self._totals.shape[1]:
+            self._totals = _wider(self._totals, 2 * self.next_id)
             self._entries = _longer(self._entries, 2 * self.next_id, -1)
         given = np.fromiter(born.values(), np.int64, len(born))
         self._set(given, _encoded(born))
         self._held += len(born) - len(dead)
-        self._frequency[ids] += frequency.astype(np.int32)
+        self._totals[:, ids] += totals
 
     def _set(self, numbers: Int64, words: Sequence[bytes]) -> None:
         entries = self.lexicon.number(words)
@@ -164,6 +170,12 @@ def word_text(stored: bytes) -> str:
 
 def _encoded(words: Iterable[str]) -> list[bytes]:
     return [word_bytes(word) for word in words]
+
+
+def _wider(have: Int64, size: int) -> Int64:
+    found = np.zeros((3, size), np.int64)
+    found[:, : have.shape[1]] = have
+    return found
 
 
 def _longer(have: Int32, size: int, rest: int) -> Int32:

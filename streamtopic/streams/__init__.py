@@ -3,6 +3,7 @@
 EventLog       the interface of a log
 FileLog        a log in files, for one machine
 KafkaLog       a log in a Kafka cluster, with KafkaOptions: servers and credentials
+LogTopic       a topic of a log: its id and its number of partitions
 Message        a record to append
 PARTITIONERS   names of the hashes that can choose the partition of a key
 Record         a record at its place in the log
@@ -11,7 +12,6 @@ addressed      messages with the partitions of their keys
 open_log       the log at a place
 pages          the records of a partition, one list for each read
 partition_of   the partition of a key
-shortest_lag   how long a delete leaves its document in the log
 """
 
 from streamtopic.streams.event_log import (
@@ -19,13 +19,13 @@ from streamtopic.streams.event_log import (
     PARTITIONERS,
     EventLog,
     Headers,
+    LogTopic,
     Message,
     Record,
     TopicNames,
     addressed,
     pages,
     partition_of,
-    shortest_lag,
 )
 from streamtopic.streams.file_log import FileLog
 from streamtopic.streams.kafka_log import KafkaLog, KafkaOptions
@@ -39,6 +39,7 @@ __all__ = [
     "Headers",
     "KafkaLog",
     "KafkaOptions",
+    "LogTopic",
     "Message",
     "Record",
     "TopicNames",
@@ -46,5 +47,4 @@ __all__ = [
     "open_log",
     "pages",
     "partition_of",
-    "shortest_lag",
 ]

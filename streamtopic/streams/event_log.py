@@ -5,12 +5,15 @@ The partition of a key follows from the hash that the producers of a topic use (
 Every event log makes the checks at the end, so that all refuse the same in the same words.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 from zlib import crc32
+
+import msgpack
 
 from streamtopic.errors import StateMismatch, UsageError
 
@@ -23,6 +26,7 @@ __all__ = [
     "Closing",
     "EventLog",
     "Headers",
+    "LogTopic",
     "Message",
     "Record",
     "TopicNames",
@@ -36,7 +40,6 @@ __all__ = [
     "pages",
     "partition_of",
     "placed",
-    "shortest_lag",
 ]
 
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
@@ -83,9 +86,9 @@ class TopicNames:
         return f"{self.model}.releases"
 
     @property
-    def receipts(self) -> str:
-        """Receipts of deletions, keyed by receipt id. It has one partition."""
-        return f"{self.model}.receipts"
+    def ledger(self) -> str:
+        """The ledger: versions, receipts and all else that is signed. It has one partition."""
+        return f"{self.model}.ledger"
 
     @property
     def rejected(self) -> str:
@@ -96,15 +99,12 @@ class TopicNames:
         self,
         max_compaction_lag_ms: int = DAY_MS,
         delete_retention_ms: int = 30 * DAY_MS,
-        min_compaction_lag_ms: int = DAY_MS // 2,
     ) -> dict[str, dict[str, str]]:
         """Return the Kafka settings of each topic by its name. All times are milliseconds.
 
         max_compaction_lag_ms: time within which a delete erases its add from the log.
         delete_retention_ms: life of a delete after it was compacted.
-        min_compaction_lag_ms: time for which a delete leaves its add in the log; at most half of the longest time.
         """
-        least = shortest_lag(min_compaction_lag_ms, max_compaction_lag_ms)
         common = {
             # The time of a producer may be anything.
             "message.timestamp.type": "LogAppendTime",
@@ -118,28 +118,18 @@ class TopicNames:
         documents = {
             "delete.retention.ms": str(delete_retention_ms),
             "max.message.bytes": str(4 << 20),
-            "min.compaction.lag.ms": str(least),
             # Kafka compacts whole segments, each once its newest record is old enough. Segments must be short, or the
             # oldest record of one would stay for longer than it may.
-            "segment.ms": str(max((max_compaction_lag_ms - least) // 2, 1)),
+            "segment.ms": str(max(max_compaction_lag_ms // 2, 1)),
         }
         return {
             self.documents: compacted | documents,
             # Withdrawn versions hold words of deleted documents, so their chunks must go in time as well.
             self.releases: compacted,
-            # A compacted topic keeps the last record of a key, so a stray or a tombstone would take a receipt's place.
-            self.receipts: kept | {"retention.ms": "-1", "retention.bytes": "-1"},
+            # Its entries are proved by all that stand before them, so it keeps every record for ever.
+            self.ledger: kept | {"retention.ms": "-1", "retention.bytes": "-1"},
             self.rejected: kept | {"retention.ms": str(_REJECTED_MS)},
         }
-
-
-def shortest_lag(wanted_ms: int, max_compaction_lag_ms: int) -> int:
-    """Return the time for which a delete leaves its add in the log, milliseconds.
-
-    wanted_ms: the setting `min_compaction_lag`.
-    max_compaction_lag_ms: time within which the add must be gone.
-    """
-    return min(wanted_ms, max_compaction_lag_ms // 2)
 
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -153,6 +143,19 @@ MAX_READ_RECORDS = 4_000
 
 MAX_READ_BYTES = 16 << 20
 """Bytes of one read, unless the caller asks for another number."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogTopic:
+    """A topic as it is now.
+
+    id: given when the topic was made; a topic that is made again under its name has another one. "" if there is no such
+        topic, or if the brokers give no ids (before Kafka 2.8).
+    partitions: number of partitions, 0 if there is no such topic.
+    """
+
+    id: str
+    partitions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,12 @@ class Record:
         # Most records have no header, and a log asks each for its size.
         return size + sum(len(name) + len(value) for name, value in self.headers) if self.headers else size
 
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits that tell this record from another one at the same offset."""
+        content = msgpack.packb((self.key, self.value, self.headers, self.timestamp_ms))
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
+
     def header(self, name: str) -> bytes | None:
         """Return the value of the last header called `name`, None without one."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
@@ -229,6 +238,10 @@ class EventLog(Protocol):
 
     def partitions(self, topic: str) -> int:
         """Return the number of partitions of a topic; 0 if there is no such topic."""
+        ...
+
+    def describe(self, topic: str) -> LogTopic:
+        """Return id and number of partitions of a topic. The log is asked at each call; nothing is remembered."""
         ...
 
     def settings(self, topic: str) -> Mapping[str, str]:
@@ -380,7 +393,8 @@ def check_offset(topic: str, partition: int, offset: int, begin: int, end: int) 
     if not begin <= offset <= end:
         raise StateMismatch(
             f"{topic}/{partition} holds offsets {begin} to {end}, so offset {offset} cannot be read: its records "
-            "have left the log, or this is another log; run `streamtopic rebuild`"
+            "have left the log, or this is another log; run `streamtopic rebuild` if it is the documents topic, and "
+            "start the process again, which reads any other topic from its beginning"
         )
 
 

@@ -1,7 +1,7 @@
 """The event log in files, for one machine without a broker.
 
     DIR/compacted               empty file whose age is that of the last compaction
-    DIR/TOPIC/partitions        number of partitions
+    DIR/TOPIC/partitions        number of partitions, and the id of the topic
     DIR/TOPIC/settings          Kafka's topic settings, JSON
     DIR/TOPIC/P/lock            locked while a process appends
     DIR/TOPIC/P/OFFSET.log      records from OFFSET on
@@ -18,6 +18,7 @@ disk.
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import struct
 import threading
@@ -38,6 +39,7 @@ from streamtopic.streams.event_log import (
     MAX_READ_RECORDS,
     Closing,
     Headers,
+    LogTopic,
     Message,
     Record,
     check_count,
@@ -99,12 +101,19 @@ class FileLog(Closing):
 
     def partitions(self, topic: str) -> int:
         """See EventLog.partitions."""
+        return self.describe(topic).partitions
+
+    def describe(self, topic: str) -> LogTopic:
+        """See EventLog.describe. Raises StateCorrupt for a file that cannot be read."""
         path = self._directory / topic / "partitions"
         with self._guard():
             try:
-                return int(path.read_text())
+                partitions, name = path.read_text().split()
+                return LogTopic(name, int(partitions))
             except FileNotFoundError:
-                return 0
+                return LogTopic("", 0)
+            except ValueError as error:
+                raise StateCorrupt(f"{path} is damaged ({error}): restore it from a copy of the log") from error
 
     def settings(self, topic: str) -> Mapping[str, str]:
         """See EventLog.settings."""
@@ -215,28 +224,24 @@ class FileLog(Closing):
         found = self.read(topic, partition, held, 1)
         return found[0].timestamp_ms if found else None
 
-    def compact(self, topic: str, *, tombstones_ms: int = 30 * 24 * 3600 * 1000, younger_ms: int = 0) -> int:
+    def compact(self, topic: str, *, tombstones_ms: int = 30 * 24 * 3600 * 1000) -> int:
         """Erase records that later ones of the same key supersede; return how many went.
 
         tombstones_ms: age after which tombstones go as well, milliseconds.
-        younger_ms: age below which a record supersedes nothing, milliseconds; 0: each record does at once.
 
         This erases the text of a deleted document from the log. Readers and writers may go on meanwhile; offsets do
         not change. A topic with the setting `cleanup.policy=delete` keeps everything.
         """
         if self.settings(topic).get("cleanup.policy") == "delete":
             return 0
-        now_ms = int(self._clock() * 1000)
-        expired = now_ms - tombstones_ms
-        settled = now_ms - younger_ms if younger_ms else None
+        expired = int(self._clock() * 1000) - tombstones_ms
         count = self._partitions(topic)
         with self._guard():
-            return sum(self._files(topic, partition).compact(expired, settled) for partition in range(count))
+            return sum(self._files(topic, partition).compact(expired) for partition in range(count))
 
-    def compact_when_due(self, topics: Mapping[str, int], *, longest_ms: int, tombstones_ms: int) -> bool:
+    def compact_when_due(self, topics: Sequence[str], *, longest_ms: int, tombstones_ms: int) -> bool:
         """Compact topics where that is due, as Kafka does by itself; return whether it was done.
 
-        topics: name of each topic to its `younger_ms`, as `compact` takes it.
         longest_ms: time within which a record that is superseded must be gone, milliseconds.
         tombstones_ms: as `compact` takes it, milliseconds.
         """
@@ -247,13 +252,11 @@ class FileLog(Closing):
             if not done.exists():
                 done.touch(mode=0o600)
                 os.utime(done, (now, now))
-            # A delete that is too young for one compaction must not be too old at the next.
-            due_ms = longest_ms - max(topics.values())
             age_ms = (now - done.stat().st_mtime) * 1000
-            if age_ms < due_ms:
+            if age_ms < longest_ms:
                 return False
-            for topic, younger_ms in topics.items():
-                self.compact(topic, tombstones_ms=tombstones_ms, younger_ms=younger_ms)
+            for topic in topics:
+                self.compact(topic, tombstones_ms=tombstones_ms)
             os.utime(done, (now, now))
         return True
 
@@ -288,7 +291,7 @@ class FileLog(Closing):
             for partition in range(partitions):
                 self._files(topic, partition).create()
             path = self._directory / topic / "partitions"
-            written = self._aside(path, str(partitions))
+            written = self._aside(path, f"{partitions} {secrets.token_hex(16)}")
             # A link fails if the name exists: of several processes that create a topic, one decides.
             with suppress(FileExistsError):
                 path.hardlink_to(written)
@@ -367,8 +370,7 @@ def frames(descriptor: int, start: int, name: str) -> Iterator[Frame]:
     start: the first byte of a frame.
     name: of the file, for errors.
 
-    Stops before a torn tail: bytes that are not a whole frame, with no frame behind them. Raises StateCorrupt where a
-    frame follows damaged bytes.
+    Stops before a torn tail (`_check_torn`). Raises StateCorrupt for other bytes that are not a whole frame.
     """
     block, base, at = b"", start, 0
     while True:
@@ -421,20 +423,24 @@ def _frame(block: bytes, at: int, base: int) -> Frame | None:
 
 
 def _check_torn(descriptor: int, start: int, name: str) -> None:
-    """Raise StateCorrupt for damage in the middle of a file. A torn tail is left to the next writer."""
+    """Raise StateCorrupt unless the bytes from `start` on are a torn tail, which is left to the next writer.
+
+    A torn tail is the beginning of one frame, with nothing after it but zeros, which a power cut may leave. Contents of
+    records are not looked at: whole frames may be among them.
+    """
     unread = os.fstat(descriptor).st_size - start
     rest = os.pread(descriptor, max(unread, 0), start)
     if _frame(rest, 0, start) is not None:
         # A writer has finished the frame since it was read.
         return
-    at = rest.find(MAGIC, 1)
-    while at >= 0:
-        if _frame(rest, at, start) is not None:
-            raise StateCorrupt(
-                f"{name} is damaged at byte {start}: whole records follow at byte {start + at}; restore the file from "
-                "a copy, or produce its documents again into a new log"
-            )
-        at = rest.find(MAGIC, at + 1)
+    written = len(rest.rstrip(b"\0"))
+    fields = _fields(rest, 0)
+    torn = written < HEADER_SIZE if fields is None else written <= HEADER_SIZE + fields[0]
+    if not torn:
+        raise StateCorrupt(
+            f"{name} is damaged at byte {start}, and {written} bytes follow there: restore the file from a copy, or "
+            "produce its documents again into a new log"
+        )
 
 
 @dataclass(slots=True)
@@ -459,10 +465,11 @@ class _Segment:
     def open(self) -> int:
         """Return a descriptor to read with."""
         descriptor = os.open(self.path, os.O_RDONLY)
-        inode = os.fstat(descriptor).st_ino
-        # Compaction puts another file in the place of this one, in which frames have other positions.
-        if inode != self.inode:
-            self.inode, self.scanned, self.next_offset = inode, 0, -1
+        found = os.fstat(descriptor)
+        # Compaction puts another file in the place of this one, in which frames have other positions. A file that has
+        # become shorter was cut by somebody else.
+        if found.st_ino != self.inode or found.st_size < self.scanned:
+            self.inode, self.scanned, self.next_offset = found.st_ino, 0, -1
             self.offsets, self.positions = [], []
         return descriptor
 
@@ -539,7 +546,7 @@ class PartitionFiles:
         """Return the offset of the next record, behind all that other processes have appended."""
         self._refresh()
         segment = self._segments[-1]
-        if segment.path.stat().st_size > segment.scanned:
+        if segment.path.stat().st_size != segment.scanned:
             descriptor = segment.open()
             try:
                 for frame in frames(descriptor, segment.scanned, str(segment.path)):
@@ -548,11 +555,10 @@ class PartitionFiles:
                 os.close(descriptor)
         return max(segment.next_offset, segment.base)
 
-    def compact(self, expired_ms: int, settled_ms: int | None = None) -> int:
+    def compact(self, expired_ms: int) -> int:
         """Erase records that a later one of the same key supersedes, and old tombstones; return how many went.
 
         expired_ms: tombstones from before this time go, milliseconds since 1970.
-        settled_ms: records from after this time supersede nothing yet, milliseconds since 1970; None for all do.
 
         Offsets stay as they are. Records without a key stay, and so does the very last record.
         """
@@ -564,9 +570,7 @@ class PartitionFiles:
             last: dict[bytes | None, int] = {}
             for frame in self.read(self._segments[0].base):
                 key, _, _ = frame.decode()
-                # A newer record supersedes nothing yet, and is not superseded either.
-                if settled_ms is None or frame.timestamp_ms <= settled_ms:
-                    last[key] = frame.offset
+                last[key] = frame.offset
             # The last record stays, so that a reader before the end always finds one.
             return sum(self._rewrite(segment, last, expired_ms, end - 1) for segment in self._segments[:-1])
 

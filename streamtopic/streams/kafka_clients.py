@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
+from uuid import UUID
 
 from kafka import KafkaAdminClient, KafkaProducer, errors
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -25,7 +26,7 @@ from streamtopic.errors import (
     UsageError,
 )
 from streamtopic.security.tls_faults import tls_fault
-from streamtopic.streams.event_log import Message
+from streamtopic.streams.event_log import LogTopic, Message
 from streamtopic.streams.kafka_compat import REFUSED, NetClient, TlsRefused, give_up
 from streamtopic.streams.kafka_options import KafkaOptions
 
@@ -168,6 +169,7 @@ def retried(
 
 
 _NO_TOPIC = errors.UnknownTopicOrPartitionError.errno
+_NO_ID = UUID(int=0)
 
 
 class Admin:
@@ -198,22 +200,23 @@ class Admin:
         except UsageError as error:
             raise UsageError(f"topic {topic} cannot be made: {error}") from error
 
-    def partitions(self, topic: str, *, made: bool = False) -> int:
-        """Return the number of partitions, 0 without such a topic.
+    def describe(self, topic: str, *, made: bool = False) -> LogTopic:
+        """Return id and number of partitions, 0 without such a topic.
 
         made: whether the topic was made just now; then a broker that has not heard of it yet is asked again.
         """
 
-        def count(client: Any) -> int:  # noqa: ANN401 - as above
+        def describe(client: Any) -> LogTopic:  # noqa: ANN401 - as above
             (found,) = client.describe_topics([topic])
             if found["error_code"] == _NO_TOPIC and not made:
-                return 0
+                return LogTopic("", 0)
             failure = errors.for_code(found["error_code"])
             if failure is not errors.NoError:
                 raise failure(topic)
-            return len(found["partitions"])
+            known = UUID(str(found.get("topic_id") or _NO_ID))
+            return LogTopic("" if known == _NO_ID else known.hex, len(found["partitions"]))
 
-        return self._ask(count, f"Describe of topic {topic}")
+        return self._ask(describe, f"Describe of topic {topic}")
 
     def settings(self, topic: str) -> dict[str, str]:
         """Return the settings in effect: the topic's own, else the cluster's."""

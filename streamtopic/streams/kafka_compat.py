@@ -4,19 +4,21 @@ tests/streams/test_kafka_compat.py shows each fault in the installed version, an
 more.
 """
 
+import socket
 import ssl
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from kafka import errors
 from kafka.net.compat import KafkaNetClient
-from kafka.net.inet import create_connection
-from kafka.net.transport import KafkaSSLTransport
+from kafka.net.inet import KafkaNetSocket, create_connection
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from streamtopic.security.tls_faults import tls_fault
 
-__all__ = ["REFUSED", "NetClient", "TlsRefused", "data_before_end", "give_up"]
+__all__ = ["REFUSED", "NetClient", "TlsRefused", "connect_or_close", "data_before_end", "give_up", "let_go"]
 
 
 class TlsRefused(errors.KafkaConnectionError):  # type: ignore[misc]  # kafka-python is untyped
@@ -32,6 +34,34 @@ REFUSED = (
 """Errors with which a broker refuses a user."""
 
 
+async def connect_or_close(
+    factory: KafkaNetSocket,
+    network: Any,  # noqa: ANN401 - kafka-python's
+    address: tuple[Any, ...],
+    options: Sequence[tuple[Any, ...]] = (),
+    timeout_at: float | None = None,
+) -> socket.socket:
+    """Return a socket that is connected. 3.0.12 leaves it open if the broker refuses, or a client is closed meanwhile.
+
+    address: as getaddrinfo returns it. options: of the socket.
+    """
+    family, kind, protocol, _, place = address
+    plain: socket.socket = factory.socket(family, kind, protocol)
+    try:
+        plain.setblocking(False)  # noqa: FBT003 - no keyword
+        for option in options:
+            plain.setsockopt(*option)
+        await factory.sock_connect(network, plain, place, timeout_at=timeout_at)
+    except BaseException:
+        plain.close()
+        raise
+    return plain
+
+
+# The class itself, since kafka-python makes its factories by name.
+KafkaNetSocket.connect = connect_or_close
+
+
 class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untyped
     """The network of one client.
 
@@ -41,6 +71,7 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
     def __init__(self, **configuration: Any) -> None:  # noqa: ANN401 - kafka-python's arguments
         super().__init__(**configuration)
         self.refused: Exception | None = None
+        self._transports: weakref.WeakSet[KafkaTCPTransport] = weakref.WeakSet()
         self._open = self._manager.get_connection
         self._manager.get_connection = self._watched
         self._build = self._manager._build_transport
@@ -49,6 +80,14 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
     def connection_delay(self, node_id: object) -> float:
         """Return milliseconds, as a producer expects: 3.0.12 gives seconds, and the producer spins."""
         return 1000.0 * float(super().connection_delay(node_id))
+
+    def close(self, node_id: object = None) -> None:
+        """Close the connection to a node, or all. 3.0.12 leaves a socket open that has a request yet to send."""
+        super().close(node_id)
+        if node_id is None:
+            for transport in self._transports:
+                if transport._sock is not None:
+                    transport._sock.close()
 
     def _watched(self, *place: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
         connection = self._open(*place, **options)
@@ -70,6 +109,7 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
         """Return a transport that keeps the last answer of a broker: 3.0.12 drops it if the end follows at once."""
         secured = self._manager.ssl_enabled
         transport = await (self._secured(*place, **options) if secured else self._build(*place, **options))
+        self._transports.add(transport)
         transport._sock_recv = data_before_end(transport._sock_recv)
         if not secured:
             transport._sock_recv = _without_tls(transport._sock_recv)
@@ -123,6 +163,17 @@ def give_up(client: Any, **limits: Any) -> None:  # noqa: ANN401 - a client of k
     # A producer's network is closed by its own thread, once that is told to end.
     with suppress(Exception):
         client._sender.force_close()
+
+
+def let_go(consumer: Any) -> None:  # noqa: ANN401 - a consumer of kafka-python
+    """Let go of an answer whose records are all taken.
+
+    3.0.12 keeps it, and then never goes back to the records of a partition that was paused behind it and resumed since:
+    they are held for ever, and nothing more of that partition is fetched.
+    """
+    fetcher = consumer._fetcher
+    if not fetcher._next_partition_records:
+        fetcher._next_partition_records = None
 
 
 Receive = Callable[[], tuple[bytes, Exception | None]]

@@ -12,6 +12,7 @@ from streamtopic.streams.event_log import (
     MAX_READ_RECORDS,
     Closing,
     Headers,
+    LogTopic,
     Message,
     Record,
     check_count,
@@ -57,10 +58,10 @@ class KafkaLog(Closing):
         """See EventLog.create; the brokers' default decides on replicas."""
         check_new_topic(topic, partitions)
         self._counts.pop(topic, None)
-        existing = self._admin.partitions(topic)
+        existing = self._admin.describe(topic).partitions
         if not existing:
             self._admin.create(topic, partitions, settings or {})
-            existing = self._admin.partitions(topic, made=True)
+            existing = self._admin.describe(topic, made=True).partitions
             self._counts[topic] = (existing, self._clock() + _REMEMBER_SECONDS)
         check_count(topic, existing, partitions)
 
@@ -68,9 +69,14 @@ class KafkaLog(Closing):
         """See EventLog.partitions; a count is remembered for a minute."""
         count, until = self._counts.get(topic, (0, 0.0))
         if not count or self._clock() > until:
-            count = self._admin.partitions(topic)
-            self._counts[topic] = (count, self._clock() + _REMEMBER_SECONDS)
+            count = self.describe(topic).partitions
         return count
+
+    def describe(self, topic: str) -> LogTopic:
+        """See EventLog.describe."""
+        found = self._admin.describe(topic)
+        self._counts[topic] = (found.partitions, self._clock() + _REMEMBER_SECONDS)
+        return found
 
     def settings(self, topic: str) -> Mapping[str, str]:
         """See EventLog.settings."""

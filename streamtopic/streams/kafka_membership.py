@@ -24,6 +24,8 @@ _PAUSE_SECONDS = 1.0
 _BUSY_SECONDS = 300.0
 _LOOK_MS = 250
 _REBALANCE_MS = 120_000
+# The longest time until a member notices that the group shares out anew.
+_HEARTBEAT_MS = 3_000
 _LEAVE_SECONDS = 2.0
 # Joining again takes a member that works about a second.
 _FOLLOW_UP_SECONDS = 5.0
@@ -186,7 +188,7 @@ class KafkaMembership:
             self._options,
             group_id=self._group,
             session_timeout_ms=self._session_ms,
-            heartbeat_interval_ms=min(self._session_ms // 3, 3_000),
+            heartbeat_interval_ms=min(self._session_ms // 3, _HEARTBEAT_MS),
             max_poll_interval_ms=max(_REBALANCE_MS, self._session_ms),
             partition_assignment_strategy=(CooperativeStickyAssignor,),
             enable_auto_commit=False,

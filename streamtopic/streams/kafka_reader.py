@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ from kafka import KafkaConsumer, TopicPartition, errors
 
 from streamtopic.streams.event_log import Headers, Record, check_offset
 from streamtopic.streams.kafka_clients import connect, retried
-from streamtopic.streams.kafka_compat import give_up
+from streamtopic.streams.kafka_compat import give_up, let_go
 from streamtopic.streams.kafka_options import KafkaOptions
 from streamtopic.streams.kafka_records import RECORD_BYTES, cut_record, read_all_records
 
@@ -211,7 +211,7 @@ class PartitionReader:
             self._check(topic, partition, offset)
         buffer = self._at(place, offset)
         if not buffer.records:
-            self._poll(_HOLD_MS / 1000 if self._goes_on(place, buffer) else 0)
+            self._poll(place, _HOLD_MS / 1000 if self._goes_on(place, buffer) else 0)
         if not buffer.records:
             # Only where nothing has come: the end takes a request on another connection.
             end = self._offsets.end(topic, partition)
@@ -230,7 +230,7 @@ class PartitionReader:
                 remaining = deadline - self._clock()
                 if remaining <= 0:
                     return
-                self._poll(min(remaining, 1.0))
+                self._poll(None, min(remaining, 1.0))
 
     def close(self) -> None:
         """Give connection and memory back."""
@@ -250,7 +250,7 @@ class PartitionReader:
         doubted = False
         while not buffer.records and buffer.position < end:
             before = buffer.position
-            self._poll(_HOLD_MS / 1000)
+            self._poll(place, _HOLD_MS / 1000)
             if before < buffer.position:
                 # A batch from which compaction took all records says nothing about the records behind it.
                 start = self._clock()
@@ -304,10 +304,15 @@ class PartitionReader:
             self._consumer.assign([*assigned, place])
         self._consumer.seek(place, offset)
 
-    def _poll(self, seconds: float) -> None:
-        """Move records that have come into the buffers. seconds: how long to wait for the first of them."""
+    def _poll(self, reading: TopicPartition | None, seconds: float) -> None:
+        """Move records that have come into the buffers.
+
+        reading: the partition that is read now; None if it may be any.
+        seconds: how long to wait for the first records.
+        """
         try:
             self._tend()
+            let_go(self._consumer)
             found = self._consumer.poll(timeout_ms=int(seconds * 1000))
             for place, buffer in self._buffers.items():
                 if place in found:
@@ -315,20 +320,32 @@ class PartitionReader:
                 elif not buffer.records:
                     # Where compaction or a transaction took records out, the position moves on without a record.
                     buffer.position = max(buffer.position, self._consumer.position(place, timeout_ms=0) or 0)
+        except errors.OffsetOutOfRangeError as error:
+            # The log may have lost the records at the position of a partition that was read before. That is no fault of
+            # the partition that is read now.
+            lost = set(error.args[0])
+            if reading in lost:
+                self.close()
+                raise
+            self._leave(lost)
         except Exception:
             # A consumer that failed is not used again: nobody knows which records it holds.
             self.close()
             raise
+
+    def _leave(self, places: Collection[TopicPartition]) -> None:
+        """Read some partitions no more."""
+        stay = [place for place in self._consumer.assignment() if place not in places]
+        self._consumer.assign(stay)
+        for place in places:
+            self._buffers.pop(place, None)
 
     def _tend(self) -> None:
         """Pause partitions with full buffers, and give up those that nobody reads any more."""
         now = self._clock()
         left = {place for place, buffer in self._buffers.items() if now - buffer.used > _IDLE_SECONDS}
         if left:
-            stay = [place for place in self._consumer.assignment() if place not in left]
-            self._consumer.assign(stay)
-            for place in left:
-                del self._buffers[place]
+            self._leave(left)
         paused = self._consumer.paused()
         for place, buffer in self._buffers.items():
             if buffer.full and place not in paused:

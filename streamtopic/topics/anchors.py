@@ -1,7 +1,7 @@
 """Chooses anchor words: each has a row of counts that stands for a topic, and all other rows are mixtures of such rows.
 
 This is the search of the default learner, with the words that join an anchor (its super-anchor). It is greedy, as that
-of the published learner (`paper_anchors`). Both return an AnchorChoice.
+of the published learner (`paper_anchors`). Both return positions, ascending.
 
     scaled       S = diag(p)^-1/2 Q diag(p)^-1/2 of the candidates, without its diagonal, as integers of 26 bits
     directions   its r leading directions, by a fixed number of block power steps from a start that the words give
@@ -9,13 +9,8 @@ of the published learner (`paper_anchors`). Both return an AnchorChoice.
     anchors      the row farthest from the origin, then r - 1 times the row farthest from the span of those chosen
     sets         every candidate as a mixture of the anchors; it joins the topic that has .6 or more of it
 
-Guided topics are those that seed words stand for, chosen by people in place of the search (`tandem_rows`). The row of
-such a topic is the harmonic mean of its seeds' rows of Qbar, entry by entry, brought to sum 1. A word has a share in it
-only if all seeds meet it. Source: Lund et al. 2017, "Tandem Anchoring: a Multiword Anchor Approach for Interactive
-Topic Modeling". There the mean is not brought to sum 1. The row is made of integers, so the certificate of the model
-treats it as exact, as it treats rows of found anchors.
-Rows of guided topics stand beside the anchors that are found. Their directions are taken out of E first, so no anchor
-is spent on what they explain already. For sets they are rows like those of anchors, but no word joins them.
+Rows of guided topics (`guided`) stand beside the anchors that are found. Their directions are taken out of E first, so
+no anchor is spent on what they explain already. For sets they are rows like those of anchors, but no word joins them.
 
 All of it is a function of the retained counts. It has the same bits from a cold start or after any number of updates,
 on any machine, by any number of threads. So a near tie cannot fall two ways, and needs no rule.
@@ -25,9 +20,7 @@ through `reproducible`. docs/proof.md, "Decisions", has the consequences; docs/d
 """
 
 import hashlib
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,9 +28,7 @@ from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int32, Int64, Mask, Positions, places
 from streamtopic.counts.compact import Compact, read
-from streamtopic.errors import CannotLearn
-from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
-from streamtopic.topics.products import dense_rows
+from streamtopic.topics.learner_options import too_much_alike
 from streamtopic.topics.reproducible import (
     check_arithmetic,
     cholesky,
@@ -52,15 +43,13 @@ from streamtopic.topics.simplex import holders
 
 __all__ = [
     "MEMBER",
-    "AnchorChoice",
-    "GuidedRows",
     "beside",
     "changed_anchors",
     "choose_anchors",
     "coordinates",
     "guided_coordinates",
+    "independent_rows",
     "super_anchors",
-    "tandem_rows",
 ]
 
 MEMBER = 0.6
@@ -77,22 +66,6 @@ _GUARDS = 16
 _LEAST_PIVOT = 2.0**-20
 _LEAST_VALUE = 2.0**-16
 _LEAST_DISTANCE = 2.0**-30
-
-
-# Parts of 1 in which entries of a guided row are counted: entries and sums of them are exact in a double.
-_PARTS = 2.0**40
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AnchorChoice:
-    """The outcome of either search.
-
-    rows: (r,) the chosen rows, ascending.
-    margin: the least lead of a chosen row over the next best one, relative to the largest squared distance.
-    """
-
-    rows: Positions
-    margin: float
 
 
 def changed_anchors(before: Iterable[str], after: Iterable[str]) -> str:
@@ -137,47 +110,51 @@ def guided_coordinates(
         if len(values) == topics and values[-1] > _LEAST_VALUE * values[0]:
             p = _shares(mass, candidates)
             return _rows(moved, rotation, p), _placed(rows, Y, rotation, p)
-    raise CannotLearn(
-        "rank",
-        f"the counts of {len(candidates)} candidate words span fewer than {topics} directions: "
-        "add documents or ask fewer topics",
-    )
+    raise too_much_alike(topics)
 
 
-def choose_anchors(E: Float) -> AnchorChoice:
-    """Choose r rows of E (c, r), greedily. They are positions in E. Ties go to the first word.
+def choose_anchors(E: Float) -> Positions:
+    """Choose r rows of E (c, r), greedily. Return their positions, ascending. Ties go to the first word.
 
     Raises CannotLearn where the rows span fewer than r directions.
     """
     c, r = E.shape
     chosen = np.empty(r, np.intp)
-    found, margin = _greedy(E.copy(order="C"), np.zeros(c), np.empty(r), chosen)
+    found = _greedy(E.copy(order="C"), np.zeros(c), np.empty(r), chosen)
     if found < r:
-        raise CannotLearn("rank", f"the rows span only {found} directions: add documents or ask fewer topics")
-    return AnchorChoice(np.sort(chosen), float(margin))
+        raise too_much_alike(r)
+    return np.asarray(np.sort(chosen))
 
 
 def beside(E: Float, guided: Float) -> Float:
     """Return E without the directions of guided rows, (c, r - g). Inner products are those of the rest of each row.
 
     E: (c, r) rows of the candidates.
-    guided: (g, r) other rows in the same directions.
-    Raises CannotLearn where the guided rows depend on each other.
+    guided: (g, r) other rows in the same directions, independent of each other as `independent_rows` says.
     """
     g, r = guided.shape
     if not g:
         return E
-    columns = np.ascontiguousarray(guided.T)
-    unit = np.ascontiguousarray(_normalised(columns).T)
-    gram = product(unit, np.ascontiguousarray(unit.T))
-    if not _pivots(gram).all():
-        raise CannotLearn("rank", "the guided topics depend on each other: give them seeds that differ more")
+    unit, gram = _unit_rows(guided)
     L, _ = cholesky(gram)
     basis = solve_lower(L, unit)
     guided_part = product(np.ascontiguousarray(basis.T), basis)
     rest = np.eye(r) - guided_part
     _, directions = leading_pairs(rest, r - g)
     return product(np.ascontiguousarray(E), directions)
+
+
+def independent_rows(rows: Float) -> Mask:
+    """Return which of some rows are independent of those before them, (g,). rows: (g, r)."""
+    _, gram = _unit_rows(rows)
+    return _pivots(gram)
+
+
+def _unit_rows(rows: Float) -> tuple[Float, Float]:
+    """Return rows of length 1, (g, r), and their inner products, (g, g)."""
+    columns = np.ascontiguousarray(rows.T)
+    unit = np.ascontiguousarray(_normalised(columns).T)
+    return unit, product(unit, np.ascontiguousarray(unit.T))
 
 
 def super_anchors(E: Float, anchors: Positions, guided: Float | None = None) -> Int64:
@@ -419,8 +396,8 @@ def _by_inverse(Z: Float, U: Float) -> None:
 
 
 @kernel
-def _greedy(residual: Float, distances: Float, direction: Float, chosen: Positions) -> tuple[int, float]:
-    """Return how many rows were chosen, and the least lead over the largest squared distance.
+def _greedy(residual: Float, distances: Float, direction: Float, chosen: Positions) -> int:
+    """Return how many rows were chosen.
 
     residual: (c, r) the rows; what the chosen ones span is taken off them.
     distances: (c,) zeros.
@@ -428,10 +405,9 @@ def _greedy(residual: Float, distances: Float, direction: Float, chosen: Positio
     chosen: (r,) filled with the chosen rows in the order of choice, fewer than r where no row is left outside the span.
     """
     c, r = residual.shape
-    margin = np.inf
     largest = 0.0
     for t in range(r):
-        best, second = -1, 0.0
+        best = -1
         for i in range(c):
             row = residual[i]
             total = 0.0
@@ -441,16 +417,12 @@ def _greedy(residual: Float, distances: Float, direction: Float, chosen: Positio
             if not taken:
                 distances[i] = total
                 if best < 0 or total > distances[best]:
-                    second = 0.0 if best < 0 else max(second, distances[best])
                     best = i
-                else:
-                    second = max(second, total)
         farthest = distances[best]
         if t == 0:
             largest = farthest
         if best < 0 or not farthest > _LEAST_DISTANCE * largest:
-            return t, margin
-        margin = min(margin, (farthest - second) / largest)
+            return t
         chosen[t] = best
         length = np.sqrt(farthest)
         for k in range(r):
@@ -464,88 +436,4 @@ def _greedy(residual: Float, distances: Float, direction: Float, chosen: Positio
                 part += row[k] * direction[k]
             for k in range(r):
                 row[k] -= part * direction[k]
-    return r, margin
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GuidedRows:
-    """The guided topics of a model.
-
-    topics: those that go on, each with the seeds that are words of the model.
-    rows: (g, n) integers, one row a topic, none of them empty.
-    notes: a sentence for each topic that has ended or lacks a seed.
-    """
-
-    topics: tuple[GuidedTopic, ...]
-    rows: Int64
-    notes: tuple[str, ...] = ()
-
-
-def tandem_rows(q: SymmetricCounts, mass: Int64, words: Sequence[str], options: LearnerOptions) -> GuidedRows:
-    """Return the guided topics and their rows.
-
-    q: Q, in which words without mass may be left of earlier counts.
-    mass: (n,) row sums.
-    words: (n,) the words of Q, ascending by code point.
-    options: they name the guided topics.
-
-    A topic goes on with the seeds that are left. It ends where no seed is left, where no word meets all of them, or
-    where an earlier topic has the same ones.
-    Cost: the entries of the seeds' rows, and n for each seed.
-    """
-    topics = []
-    rows = []
-    notes = []
-    taken: dict[tuple[int, ...], str] = {}
-    for topic in options.guided:
-        places = _places(words, mass, topic.seeds)
-        row = _tandem(q, mass, np.array(places, np.intp))
-        ended = _why_ended(places, row, taken)
-        if ended:
-            notes.append(f"guided topic {topic.name} has ended: {ended}")
-            continue
-        declared = len(topic.seeds)
-        if len(places) < declared:
-            notes.append(f"guided topic {topic.name} goes on with {len(places)} of {declared} seeds")
-        taken[tuple(places)] = topic.name
-        left = tuple(words[k] for k in places)
-        topics.append(replace(topic, seeds=left))
-        rows.append(row)
-    stacked = np.array(rows, np.int64).reshape(len(rows), q.n)
-    return GuidedRows(tuple(topics), stacked, tuple(notes))
-
-
-def _places(words: Sequence[str], mass: Int64, seeds: Sequence[str]) -> list[int]:
-    """Return the ascending positions of the seeds that are words of the model."""
-    found = set()
-    for seed in seeds:
-        at = bisect_left(words, seed)
-        if at < len(words) and words[at] == seed and mass[at] > 0:
-            found.add(at)
-    return sorted(found)
-
-
-def _tandem(q: SymmetricCounts, mass: Int64, seeds: Positions) -> Int64:
-    """Return the harmonic mean of the seeds' rows of Qbar in parts of 2^-40, (n,)."""
-    rows = dense_rows(q, seeds)
-    met = (rows > 0).all(axis=0)
-    inverse = np.zeros(q.n)
-    # Seed after seed, since a library may add up several of them in another order.
-    for row, own in zip(rows, mass[seeds], strict=True):
-        inverse[met] += float(own) / row[met]
-    mean = np.zeros(q.n)
-    if len(seeds):
-        mean[met] = len(seeds) / inverse[met]
-    return np.rint(mean * _PARTS).astype(np.int64)
-
-
-def _why_ended(places: Sequence[int], row: Int64, taken: dict[tuple[int, ...], str]) -> str:
-    """Say why a topic has ended; "" where it goes on. taken: the seeds of earlier topics, and their names."""
-    if not places:
-        return "none of its seeds is a word of the model"
-    if not row.any():
-        return "no word meets all of its seeds"
-    same = taken.get(tuple(places))
-    if same is not None:
-        return f"the seeds that are left are those of {same}"
-    return ""
+    return len(chosen)

@@ -3,7 +3,7 @@
     TopicTree      which topics are alike, from single topics to one; groups and split: an arrangement of it
     merge_topics   an arrangement as a smaller matrix of topics
     search_topics  the topics that a word stands in
-    pyldavis_data  what pyLDAvis draws, without a document
+    pyldavis_data  what pyLDAvis draws, as MapData, without a document
 
 Everything follows from A and the shares of topics, so it reveals nothing beyond a model that was released. Merged
 topics are for display: the model keeps its own, and an update or a deletion changes those.
@@ -11,7 +11,8 @@ topics are for display: the model keeps its own, and an update or a deletion cha
 Notation: A (n, r) columns on the simplex, z (r,) shares with sum 1, W = A diag(z) their joint distribution.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -24,7 +25,7 @@ from scipy.special import xlogy
 from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.errors import UsageError
 
-__all__ = ["TopicHit", "TopicTree", "merge_topics", "pyldavis_data", "search_topics"]
+__all__ = ["MapData", "TopicHit", "TopicTree", "merge_topics", "pyldavis_data", "search_topics"]
 
 # The weights of probability against lift that a picture offers.
 _STEP = 0.01
@@ -225,8 +226,20 @@ def search_topics(A: Float, shares: Float, words: Sequence[str], word: str) -> t
     return tuple(hits)
 
 
-def pyldavis_data(A: Float, shares: Float, words: Sequence[str], tokens: float, terms: int = 30) -> Mapping[str, Any]:
-    """Return what pyLDAvis draws, as its `PreparedData.to_dict` has it: `json.dumps` of it is the data of its page.
+class MapData(dict[str, Any]):
+    """What pyLDAvis draws: its `save_html(data, "map.html")` and `display` take it in place of their `PreparedData`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the data in lists."""
+        return dict(self)
+
+    def to_json(self) -> str:
+        """Return the data as the text that stands in a page."""
+        return json.dumps(self)
+
+
+def pyldavis_data(A: Float, shares: Float, words: Sequence[str], tokens: float, terms: int = 30) -> MapData:
+    """Return what pyLDAvis draws, in place of its `PreparedData`.
 
     A: (n, r). shares: (r,), not negative, sum 1. words: (n,) the words of A's rows.
     tokens: word occurrences in all; frequencies are shares of it.
@@ -237,22 +250,24 @@ def pyldavis_data(A: Float, shares: Float, words: Sequence[str], tokens: float, 
     if r < 2:
         raise UsageError("a map of topics needs two of them: fit more topics")
     order = np.argsort(-shares, kind="stable")
-    joint = A[:, order] * shares[order]
+    columns = A[:, order]
+    joint = columns * shares[order]
     p = joint.sum(axis=1)
     live = np.flatnonzero(p)
+    columns = columns[live]
     joint = joint[live]
     p = p[live]
     shown = [words[k] for k in live.tolist()]
     terms = min(terms, len(live))
-    info, chosen = _term_table(joint, p, shown, tokens, terms)
-    x, y = _map(joint).T.tolist()
+    info, chosen = _term_table(columns, joint, p, shown, tokens, terms)
+    x, y = _map(columns).T.tolist()
     numbers = list(range(1, r + 1))
     percent = (100 * shares[order]).tolist()
     options = {"xlab": "PC1", "ylab": "PC2"}
     token_table = _token_table(joint, p, shown, tokens, chosen)
     topics = (order + 1).tolist()
     places = {"x": x, "y": y, "topics": numbers, "cluster": [1] * r, "Freq": percent}
-    return {
+    data = {
         "mdsDat": places,
         "tinfo": info,
         "token.table": token_table,
@@ -261,11 +276,11 @@ def pyldavis_data(A: Float, shares: Float, words: Sequence[str], tokens: float, 
         "plot.opts": options,
         "topic.order": topics,
     }
+    return MapData(data)
 
 
-def _map(joint: Float) -> Float:
+def _map(columns: Float) -> Float:
     """Return places of topics in the plane, (r, 2), by classical scaling of their Jensen-Shannon distances."""
-    columns = joint / joint.sum(axis=0)
     # Twice the loss of a merge of equal shares is the divergence itself.
     half = columns / 2
     r = columns.shape[1]
@@ -282,12 +297,12 @@ def _map(joint: Float) -> Float:
 
 
 def _term_table(
-    joint: Float, p: Float, words: Sequence[str], tokens: float, terms: int
+    columns: Float, joint: Float, p: Float, words: Sequence[str], tokens: float, terms: int
 ) -> tuple[dict[str, list[Any]], Positions]:
     """Return the bars of all topics and of each, and the words that stand in any of them, ascending."""
     z = joint.sum(axis=0)
     with np.errstate(divide="ignore"):
-        logprob = np.log(joint / z)
+        logprob = np.log(columns)
         loglift = logprob - np.log(p)[:, None]
     given = joint / p[:, None]
     information = xlogy(given, given) - xlogy(given, z)

@@ -12,8 +12,12 @@ The bounds do not ask how C was found: they cover any nonnegative row, also one 
 All bounds rest on IEEE 754 double precision, round to nearest. One operation gives the exact result times 1 + delta,
 |delta| <= u = 2^-53. After k operations on the way of a term its factor is 1 + theta, |theta| <= gamma(k) =
 k u / (1 - k u), whatever the order of a sum (Higham 2002, lemma 3.1). A fused multiply-add only leaves one of them out.
+
+The bound decides whether a model may be published, so it has the same bits on every machine: sums are made in the order
+of the program text or rounded once (math.fsum), never by a library for linear algebra.
 """
 
+import math
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,7 +25,7 @@ import numpy as np
 
 from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Float, Mask
-from streamtopic.topics.reproducible import chunks, each_span
+from streamtopic.topics.reproducible import chunks, each_span, product
 
 __all__ = ["UNIT", "Certificate", "Known", "RowBounds", "certify", "gamma", "outward", "row_bounds", "topic_columns"]
 
@@ -131,8 +135,8 @@ def row_bounds(C: Float, B: Float, G: Float, known: Known, p: Float) -> RowBound
     # Sums of its own for each chunk, so that they do not depend on the threads.
     parts = [(firsts[j], seconds[j], *span, *_memory(r)) for j, span in enumerate(spans)]
     each_span(_row_bounds, same, parts)
-    first = outward(firsts.sum(axis=0), n + 8)
-    second = outward(seconds.sum(axis=0), n + 16)
+    first = outward(_column_sums(firsts), n + 8)
+    second = outward(_column_sums(seconds), n + 16)
     return RowBounds(errors, own, first, second)
 
 
@@ -149,11 +153,24 @@ def _reach(G: Float, relative: float) -> Float:
     relative: bound on the relative error of the entries of G.
     """
     # Entries of such a difference sum to 0, so the row's mean does not count.
-    means = G.mean(axis=1, keepdims=True)
-    centred = np.linalg.norm(G - means, axis=1)
-    lengths = np.linalg.norm(G, axis=1)
+    # G is symmetric to the bit, so its columns are its rows.
+    means = _column_sums(G) / len(G)
+    apart = G - means
+    centred = np.sqrt(_column_sums(apart * apart))
+    lengths = np.sqrt(_column_sums(G * G))
     lost = (relative + 8 * UNIT) * lengths
     return np.asarray(outward(centred + lost, len(G) + 16))
+
+
+def _column_sums(values: Float) -> Float:
+    """Return the sums of columns (n, k), (k,), in the order of rows."""
+    ones = np.ones((1, len(values)))
+    return np.asarray(product(ones, np.ascontiguousarray(values))[0])
+
+
+def _length(values: Float) -> float:
+    """Return the Euclidean length of a vector, whose sum of squares is rounded once."""
+    return math.sqrt(math.fsum(values * values))
 
 
 def certify(rows: RowBounds, p: Float, A: Float, z: Float) -> Certificate:
@@ -170,13 +187,13 @@ def certify(rows: RowBounds, p: Float, A: Float, z: Float) -> Certificate:
     if not np.isfinite(A).all() or not np.isfinite(rows.errors).all():
         return Certificate(float("inf"), float("inf"))
     # Two matrices with columns on the simplex are never farther apart than sqrt(2 r).
-    worst = outward(float(np.sqrt(2.0 * r)), n + 8)
-    lengths = outward(np.linalg.norm(A, axis=0), n + _COLUMN_ROUNDINGS)
+    worst = outward(math.sqrt(2.0 * r), n + 8)
+    lengths = outward(np.sqrt(_column_sums(A * A)), n + _COLUMN_ROUNDINGS)
     masses = z * (1.0 - 2 * _SUM_ROUNDINGS * UNIT)
     columns_apart = _columns_apart(rows, lengths, masses)
-    column_by_column = float(np.linalg.norm(columns_apart))
+    column_by_column = _length(columns_apart)
     all_at_once = _all_apart(rows.errors, p, lengths, masses)
-    own_rounding = gamma(_COLUMN_ROUNDINGS) * float(np.linalg.norm(lengths))
+    own_rounding = gamma(_COLUMN_ROUNDINGS) * _length(lengths)
     # Both are bounds. The first knows which words have a part in a topic, the second does not add up columns.
     apart = min(column_by_column, all_at_once)
     bound = outward(apart + own_rounding, r + 16)
@@ -196,10 +213,9 @@ def _columns_apart(rows: RowBounds, lengths: Float, masses: Float) -> Float:
 
 def _all_apart(errors: Float, p: Float, lengths: Float, masses: Float) -> float:
     """Bound ||A - A*||_F from bounds of rows: infinite where a topic may have lost all its mass."""
-    n = len(p)
-    first = outward(float(p @ errors), n + 8)
-    squares = (p**2) @ (errors**2)
-    second = outward(float(np.sqrt(squares)), n + 16)
+    weighted = p * errors
+    first = outward(math.fsum(weighted), 8)
+    second = outward(_length(weighted), 16)
     left = float(masses.min()) - first
     # Also where it is not a number.
     if not left > 0:

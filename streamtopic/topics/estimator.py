@@ -1,8 +1,9 @@
 """AnchorTopics: the library alone, by scikit-learn's estimator contract."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import product
 from math import inf
 from numbers import Real
 from pathlib import Path
@@ -10,17 +11,20 @@ from typing import Any, Self
 from unicodedata import normalize
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from streamtopic.compiled import compiling_is_said
 from streamtopic.counts import Counts, DocumentBatch, KeptCounts, SignedPassages, TextMatrix, count, narrowed
 from streamtopic.counts.arrays import Float, Positions
 from streamtopic.counts.matrices import TextColumns, as_documents, canonical
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
-from streamtopic.topics.arrange import TopicHit, TopicTree, pyldavis_data, search_topics
+from streamtopic.topics.arrange import MapData, TopicHit, TopicTree, pyldavis_data, search_topics
 from streamtopic.topics.display import WordEvidence, top_words
 from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.fitted import Fitted, Inside, steady
 from streamtopic.topics.inference import fold_in
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
@@ -30,8 +34,21 @@ from streamtopic.topics.update import NeedsRetrain, update
 
 __all__ = ["AnchorTopics"]
 
-# Steps of a probability that is shown: of rounding there are thousands in one of them.
-_GRID = 2.0**40
+# Without a number of their own: topics, and the share of the documents that may hold a word.
+_TOPICS = 10
+_MAX_DF = 0.1
+
+
+def _of_model(name: str) -> Any:
+    """Return an attribute that is read from the model; there is none before the first fit."""
+
+    def read(estimator: "AnchorTopics") -> Any:
+        value = getattr(estimator.__dict__.get("_model"), name, None)
+        if value is None:
+            raise AttributeError(f"this {type(estimator).__name__} has no such attribute: fit it first")
+        return value
+
+    return property(read)
 
 
 class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -47,15 +64,18 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     long as its row says: words that a vectoriser left out do not count. From `TextCounts`, in a pipeline or not, it is
     as long as its text, and longer texts are passages: the model is then the one that a service learns of these texts.
 
+    Readers in other threads see the model before a change or the one after it. Changes come from one thread at a time.
+
     A model holds its documents as word counts, without order, names or texts, since words that are too rare today may
     be frequent enough later. Its pickle holds them too. Neither holds a document that was unlearned.
 
     Parameters
     ----------
-    n_topics : r.
+    n_topics : r. None for 10, or for as many as the documents can make if these are fewer.
     learner : "default" or "paper"; see LearnerOptions.
     min_df, min_share, max_df, anchor_min_df, max_words : the working vocabulary; see LearnerOptions. With min_df=1,
-        min_share=0, max_df=1.0 all words stay that a vectoriser has chosen.
+        min_share=0, max_df=1.0 all words stay that a vectoriser has chosen. None for max_df is 0.1, or 1.0 if no model
+        can be made without the words of more documents.
     alpha : prior of `transform`.
     tolerance : bound on the relative error of each proportion of `transform`.
     guided : topics of seed words, by name: {"cars": ["car", "engine"]}. They count among the n_topics, and all others
@@ -80,12 +100,12 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def __init__(
         self,
-        n_topics: int = 10,
+        n_topics: int | None = None,
         *,
         learner: str = "default",
         min_df: int = 5,
         min_share: float = 0.0005,
-        max_df: float = 0.1,
+        max_df: float | None = None,
         anchor_min_df: float = 0.01,
         max_words: int = 20_000,
         alpha: float = 0.1,
@@ -103,24 +123,31 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.tolerance = tolerance
         self.guided = guided
 
+    # Read from one value, which a change replaces at once: see `Fitted`.
+    components_ = _of_model("components")
+    topic_shares_ = _of_model("shares")
+    anchors_ = _of_model("anchors")
+    topic_names_ = _of_model("topic_names")
+    guided_notes_ = _of_model("notes")
+    certificate_ = _of_model("certificate")
+    n_documents_ = _of_model("documents")
+    n_features_in_ = _of_model("n_features")
+    feature_names_in_ = _of_model("names")
+    counts_ = _of_model("counts")
+    fit_ = _of_model("fit")
+
+    @property
+    def retrain_reason_(self) -> str | None:
+        """Why the last change needed a cold start from counts; None if it did not."""
+        return self._now().retrain_reason
+
     def fit(self, X: Any, y: object = None) -> Self:
         """Learn from documents X (documents, words) and forget those of an earlier fit.
 
-        Raises ValueError where these documents make no model.
+        Raises ValueError where these documents make no model. An earlier model then stays as it was.
         """
         del y
-        batch = self._first_documents(X)
-        self._check_inference()
-        with _as_value_error():
-            options = self._options()
-        # The arrays of an earlier fit go first: there may be memory for one model, but not for two.
-        for name in ("counts_", "fit_", "components_", "_looked_up"):
-            self.__dict__.pop(name, None)
-        with _as_value_error():
-            self.counts_ = KeptCounts.counted(self._columns.words, batch, options.weighting)
-            del batch
-            self.retrain_reason_: str | None = None
-            self._publish(learn(self.counts_, options))
+        self._model = self._learned(X)
         return self
 
     def partial_fit(self, X: Any, y: object = None) -> Self:
@@ -130,20 +157,10 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises ValueError where these documents make no model or X has other columns. The model then stays as it was.
         """
         del y
-        if not hasattr(self, "counts_"):
+        if not self.__sklearn_is_fitted__():
             return self.fit(X)
-        counts = self.counts_
-        columns = self._columns
-        if isinstance(X, TextMatrix):
-            columns = columns.grown(X.texts)
-            batch = columns.placed(X.texts)
-            if columns is not self._columns:
-                places = columns.moved(self._columns)
-                counts = counts.over(columns.words, places)
-        else:
-            batch = self._documents(X)
-        with _as_value_error():
-            return self._change(counts.plus(batch), columns, batch, 1)
+        self._model = self._with(self._model, X)
+        return self
 
     def unlearn(self, X: Any) -> Self:
         """Take away documents that were fitted before: the exact inverse of having fitted them.
@@ -152,14 +169,8 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises ValueError where not all rows of X are documents of the model, or where the documents left cannot make
         n_topics topics. The model then stays as it was.
         """
-        check_is_fitted(self, "counts_")
-        batch = self._documents(X)
-        try:
-            counts = self.counts_.minus(batch)
-        except NegativeCounts as error:
-            raise ValueError(f"these documents are not all in the model: {error}") from error
-        with _as_value_error():
-            return self._change(counts, self._columns, batch, -1)
+        self._model = self._without(self._now(), X)
+        return self
 
     def transform(self, X: Any) -> Float:
         """Return topic proportions of documents, (documents, n_topics). Rows sum to 1.
@@ -167,10 +178,13 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises ValueError for another number of columns, amounts that are negative or not finite, and an `alpha` or
         `tolerance` that is not a number above 0.
         """
-        check_is_fitted(self, "components_")
+        return self._proportions(self._now(), X)
+
+    def _proportions(self, model: Fitted, X: Any) -> Float:
+        """Return topic proportions of documents by a model."""
         self._check_inference()
-        rows = self._rows_of(X)
-        A = self.components_.T
+        rows = self._rows_of(model, X)
+        A = model.components.T
         indptr = rows.indptr.astype(np.int64)
         return fold_in(
             np.ascontiguousarray(A),
@@ -182,11 +196,8 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         )
 
     def word_places(self) -> tuple[Positions, Positions]:
-        """Return where the model's words stand, in the order of words: their columns, and their places in `counts_`."""
-        check_is_fitted(self, "components_")
-        order = self._columns.order
-        positions = np.flatnonzero(self.components_[:, order].any(axis=0))
-        return order[positions], positions
+        """Return where the model's words are, in the order of words: their columns, and their places in `counts_`."""
+        return self._now().word_places()
 
     def topics(self, feature_names: Sequence[str] | None = None, top: int = 10) -> list[list[str]]:
         """Return the top words of each topic as they are shown: see `streamtopic.topics.top_words`.
@@ -197,25 +208,17 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         top: how many words of each topic.
         Raises ValueError where there is not one name for each column, and for a negative number of words.
         """
-        check_is_fitted(self, "components_")
+        model = self._now()
         if top < 0:
             raise ValueError(f"top is {top}: ask for 0 words of a topic or more")
         names = feature_names
         if names is None:
-            names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
-        if len(names) != self.n_features_in_:
-            raise ValueError(f"there are {len(names)} names for {self.n_features_in_} columns: give one for each")
-        columns, positions = self.word_places()
-        A = _steady(self.components_.T[columns])
-        frequency = self.counts_.frequency[positions]
-        fit = getattr(self, "fit_", None)
-        if fit is None:
-            # A change that was refused has used up the fit. The counts say the same of these words.
-            q = self.counts_.symmetric(positions)
-            places = np.arange(len(columns))
-            evidence = WordEvidence.over(q, places, frequency, self.counts_.documents)
-        else:
-            evidence = WordEvidence.of(fit, frequency)
+            names = [model.name(column) for column in range(model.n_features)]
+        if len(names) != model.n_features:
+            raise ValueError(f"there are {len(names)} names for {model.n_features} columns: give one for each")
+        columns, positions = model.word_places()
+        A = steady(model.components.T[columns])
+        evidence = WordEvidence.of(model.fit, model.counts.frequency[positions])
         own = [str(names[k]) for k in columns.tolist()]
         labels = np.array(own, object)
         shown = []
@@ -230,8 +233,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Raises OSError where the file cannot be written; a file that was there before stays then.
         """
-        check_is_fitted(self, "counts_")
-        write_model(Path(path), self)
+        write_model(Path(path), self.get_params(deep=False), self._now())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -239,15 +241,14 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Raises UsageError where the file does not hold a whole model.
         """
-        params, attributes = read_model(Path(path))
+        params, fitted = read_model(Path(path))
         model = cls(**params)
-        for name, value in attributes.items():
-            setattr(model, name, value)
+        model._model = fitted
         return model
 
     def tree(self) -> TopicTree:
         """Return the tree of topics, in which those that are alike stand together."""
-        A, shares, _ = self._shown()
+        A, shares, _ = self._now().shown()
         return TopicTree.of(A, shares)
 
     def search(self, word: str) -> tuple[TopicHit, ...]:
@@ -256,14 +257,20 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         word: the name of a column; "x3" for column 3 without a name.
         Raises UsageError for a word that the model does not have.
         """
-        A, shares, words = self._shown()
+        A, shares, words = self._now().shown()
         return search_topics(A, shares, words, word)
 
-    def pyldavis_data(self, terms: int = 30) -> Mapping[str, Any]:
-        """Return what pyLDAvis draws, made of the model and of exact counts of words. terms: bars of a topic."""
-        A, shares, words = self._shown()
-        _, positions = self.word_places()
-        tokens = float(self.counts_.tokens[positions].sum())
+    def pyldavis_data(self, terms: int = 30) -> MapData:
+        """Return what pyLDAvis draws, made of the model and of exact counts of words.
+
+        `pyLDAvis.save_html(model.pyldavis_data(), "map.html")` writes a page, and `pyLDAvis.display` shows it.
+        terms: bars of a topic.
+        Raises UsageError for fewer than two topics.
+        """
+        model = self._now()
+        A, shares, words = model.shown()
+        _, positions = model.word_places()
+        tokens = float(model.counts.tokens[positions].sum())
         return pyldavis_data(A, shares, words, tokens, terms)
 
     def topics_over(
@@ -287,32 +294,36 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Raises UsageError for times that cannot be read, and where times or classes are not one for each document.
         """
-        check_is_fitted(self, "components_")
-        columns, _ = self.word_places()
-        rows = self._rows_of(X)[:, columns]
+        return self._slices(self._now(), X, times=times, classes=classes, unit=unit, floor=floor, top=top)
+
+    def _slices(
+        self, model: Fitted, X: Any, *, times: Any, classes: Iterable[object] | None, unit: Unit, floor: int, top: int
+    ) -> TopicSlices:
+        """Return topics over time and by class by a model: see `topics_over`."""
+        columns, _ = model.word_places()
+        rows = self._rows_of(model, X)[:, columns]
         moments = None if times is None else periods(read_days(times), unit)
         keys = SliceKeys.made(moments, None if classes is None else _class_names(classes))
         if len(keys.of) != rows.shape[0]:
             raise UsageError(f"there are {rows.shape[0]} documents, but {len(keys.of)} times or classes")
-        A, shares, _ = self._shown()
+        A, shares, _ = model.shown()
         estimator = ShareEstimator.of(np.ascontiguousarray(A), shares)
         sums = estimator.sums(rows, keys.of, len(keys.times))
         found = estimator.slices(keys, sums, floor=floor, top=top)
         names = np.append(columns, -1)
         return replace(found, words=names[found.words])
 
-    def _shown(self) -> tuple[Float, Float, list[str]]:
-        """Return A over the words of the model, (n', r), shares of topics, (r,), and the names of the words.
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in self.__dict__
 
-        Views of a model that forgot are made of these, so that they are those of a model that never saw the documents.
-        """
-        columns, _ = self.word_places()
-        words = [self._name(column) for column in columns.tolist()]
-        return _steady(self.components_.T[columns]), _steady(self.topic_shares_), words
+    def _now(self) -> Fitted:
+        """Return the model as it is now. A method asks once, so that all of its answer is of one model."""
+        check_is_fitted(self)
+        return self._model
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
+        return len(self._now().components)
 
     def _check_inference(self) -> None:
         """Raise ValueError unless both parameters of `transform` are numbers above 0."""
@@ -321,25 +332,33 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             if not (isinstance(value, Real) and 0 < float(value) < inf):
                 raise ValueError(f"{name} is {value!r}: use a number above 0")
 
-    def _options(self) -> LearnerOptions:
-        return LearnerOptions(
-            n_topics=self.n_topics,
-            learner=self.learner,  # type: ignore[arg-type]  # LearnerOptions refuses other values itself
-            min_df=self.min_df,
-            min_share=self.min_share,
-            max_df=self.max_df,
-            anchor_min_df=self.anchor_min_df,
-            max_words=self.max_words,
-            guided=self._guided(),
-        )
+    def _options(self, columns: TextColumns, names: Iterable[object] | None) -> Iterator[LearnerOptions]:
+        """Yield the options to learn with: later ones are taken if no model can be made with those before.
 
-    def _guided(self) -> tuple[GuidedTopic, ...]:
+        columns, names: as of `Fitted`.
+        """
+        guided = self._guided(columns, names)
+        # Python's own ranges: a number that was given may be of any type, and LearnerOptions refuses other values.
+        fewest = max(1, len(guided))
+        topics = [*range(max(_TOPICS, fewest), fewest - 1, -1)] if self.n_topics is None else [self.n_topics]
+        shares = [_MAX_DF, 1.0] if self.max_df is None else [self.max_df]
+        for max_df, n_topics in product(shares, topics):
+            yield LearnerOptions(
+                n_topics=n_topics,
+                learner=self.learner,  # type: ignore[arg-type]  # LearnerOptions refuses other values itself
+                min_df=self.min_df,
+                min_share=self.min_share,
+                max_df=max_df,
+                anchor_min_df=self.anchor_min_df,
+                max_words=self.max_words,
+                guided=guided,
+            )
+
+    def _guided(self, columns: TextColumns, names: Iterable[object] | None) -> tuple[GuidedTopic, ...]:
         """Return the guided topics by the words of the counts."""
         if not self.guided:
             return ()
-        columns = self._columns
-        seen = getattr(self, "feature_names_in_", ())
-        names = {str(name): k for k, name in enumerate(seen)}
+        places = {str(name): k for k, name in enumerate(() if names is None else names)}
         words = dict(zip(columns.order.tolist(), columns.words, strict=True))
         topics = []
         if not isinstance(self.guided, Mapping):
@@ -349,131 +368,103 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 raise UsageError(f"the seeds of guided topic {name} are one text: give a list of words")
             if not isinstance(seeds, Iterable):
                 raise UsageError(f"the seeds of guided topic {name} are a {type(seeds).__name__}: give a list of words")
-            chosen = [_column(name, seed, names, len(words)) for seed in seeds]
+            chosen = [_column(name, seed, places, len(words)) for seed in seeds]
             own = tuple(words[k] for k in chosen)
             topics.append(GuidedTopic(str(name), own))
         return tuple(topics)
 
-    def _rows_of(self, X: Any) -> csr_array:
-        """Return documents over the columns of the model, (documents, words)."""
+    def _rows_of(self, model: Fitted, X: Any) -> csr_array:
+        """Return documents over the columns of a model, (documents, words)."""
         if not isinstance(X, TextMatrix):
-            return self._rows(X, reset=False)
+            return _checked(_Columns.of(model), X, type(self).__name__)
         # The vectoriser may have grown since the fit, or not have grown as far as the model: later words are left out.
-        shared = self._columns.shared(X.texts)
+        shared = model.columns.shared(X.texts)
         rows = csr_array(X)[:, :shared]
-        rows.resize((rows.shape[0], self.n_features_in_))
+        rows.resize((rows.shape[0], model.n_features))
         return rows
 
-    def _rows(self, X: Any, *, reset: bool) -> csr_array:
-        """Check a matrix as scikit-learn does; reset: whether it says from here on how many columns there are."""
-        _refuse_texts(X)
-        X = validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32, np.int64, np.int32],
-            ensure_non_negative=True, ensure_min_features=2 if reset else 1, ensure_min_samples=2 if reset else 1,
-        )  # fmt: skip
-        return canonical(csr_array(X))
+    def _learned(self, X: Any) -> Fitted:
+        """Return the model of documents alone."""
+        columns, names, batch = self._first_documents(X)
+        self._check_inference()
+        with _as_value_error(), compiling_is_said():
+            all_options = [*self._options(columns, names)]
+            counts = KeptCounts.counted(columns.words, batch, all_options[0].weighting)
+            del batch
+            fit = _first_learned(counts, all_options)
+            return Fitted.of(counts, columns, names, len(columns.order), fit)
 
-    def _first_documents(self, X: Any) -> DocumentBatch:
-        """Return the documents of a fit. Their columns are the model's from here on."""
+    def _first_documents(self, X: Any) -> tuple[TextColumns, npt.NDArray[np.object_] | None, DocumentBatch]:
+        """Return the columns of a matrix, their names, and its documents over them."""
         if isinstance(X, TextMatrix):
-            self._columns = TextColumns.of(X.texts.words)
-            batch = self._columns.placed(X.texts)
-            # validate_data sets the same two attributes for a frame.
-            self.n_features_in_ = len(X.texts.words)
-            self.feature_names_in_ = np.array(X.texts.words, dtype=object)
-            return batch
-        rows = self._rows(X, reset=True)
-        self._columns = TextColumns.numbered(self.n_features_in_)
+            columns = TextColumns.of(X.texts.words)
+            return columns, np.array(X.texts.words, dtype=object), columns.placed(X.texts)
+        seen = _Columns()
+        rows = _checked(seen, X, type(self).__name__, reset=True)
         with _as_value_error():
-            return as_documents(rows)
+            batch = as_documents(rows)
+        return TextColumns.numbered(seen.n_features_in_), getattr(seen, "feature_names_in_", None), batch
 
-    def _documents(self, X: Any) -> DocumentBatch:
-        """Return the documents of a matrix, which may know its texts or not, over the model's columns."""
+    def _with(self, model: Fitted, X: Any) -> Fitted:
+        """Return a model with more documents."""
+        counts = model.counts
+        columns = model.columns
         if isinstance(X, TextMatrix):
-            return self._columns.placed(X.texts)
+            columns = columns.grown(X.texts)
+            batch = columns.placed(X.texts)
+            if columns is not model.columns:
+                places = columns.moved(model.columns)
+                counts = counts.over(columns.words, places)
+        else:
+            batch = self._documents(model, X)
+        with _as_value_error(), compiling_is_said():
+            return self._changed(model, counts.plus(batch), columns, batch, 1)
+
+    def _without(self, model: Fitted, X: Any) -> Fitted:
+        """Return a model without some of its documents."""
+        batch = self._documents(model, X)
+        try:
+            counts = model.counts.minus(batch)
+        except NegativeCounts as error:
+            raise ValueError(f"these documents are not all in the model: {error}") from error
+        with _as_value_error(), compiling_is_said():
+            return self._changed(model, counts, model.columns, batch, -1)
+
+    def _documents(self, model: Fitted, X: Any) -> DocumentBatch:
+        """Return the documents of a matrix, which may know its texts or not, over the columns of a model."""
+        if isinstance(X, TextMatrix):
+            return model.columns.placed(X.texts)
         # A text is as long as all its tokens. A row of such a matrix may be shorter: it would be another document.
-        if self._columns.named:
+        if model.columns.named:
             raise ValueError(
                 "the model was fitted on texts that TextCounts had counted, and this matrix does not know its texts: "
                 "give the result of TextCounts.transform, or rows of it"
             )
-        rows = self._rows(X, reset=False)
+        rows = self._rows_of(model, X)
         with _as_value_error():
             return as_documents(rows)
 
-    def _change(self, counts: KeptCounts, columns: TextColumns, batch: DocumentBatch, sign: int) -> Self:
-        """Take over changed counts, with the model that follows from them.
+    def _changed(
+        self, model: Fitted, counts: KeptCounts, columns: TextColumns, batch: DocumentBatch, sign: int
+    ) -> Fitted:
+        """Return the model of changed counts.
 
         batch: the documents that were added (sign 1) or taken away (-1).
         """
-        # Counts and columns are set once there is a model, so that a refused change leaves those of the last one.
-        fit = self._updated(counts, batch, sign) or learn(counts, self._options())
-        self.counts_ = counts
-        self._columns = columns
+        names = model.names
+        n_features = model.n_features
         if columns.named:
-            self.n_features_in_ = len(columns.names)
-            self.feature_names_in_ = np.array(columns.names, dtype=object)
-        self._publish(fit)
-        return self
-
-    def _updated(self, counts: KeptCounts, batch: DocumentBatch, sign: int) -> TopicFit | None:
-        """Return the model carried over to changed counts; None where it has to be learned again."""
-        self.retrain_reason_ = None
-        # An update changes its arrays in place, so no later call may meet a model that it left half-way.
-        fit: TopicFit | None = self.__dict__.pop("fit_", None)
-        if fit is None or fit.options != self._options():
-            self.retrain_reason_ = "no model of these settings to start from"
-            return None
-        # Pairs of other words change nothing that the model has. Those of words that enter are counted anew.
-        inside = self._inside(counts, fit)
-        n = len(fit.names)
-        ids = np.full(len(counts.words), -1, np.int32)
-        ids[inside] = np.arange(n)
-        known = narrowed(batch, ids)
-        signs = np.full(batch.documents, sign, np.int64)
-        changed = count(known, n, counts.weighting, signs)
-        delta = Counts(fit.names, changed)
-        passages = SignedPassages.of(known, counts.weighting, signs)
-        outcome = update(fit, counts, delta, passages)
-        if isinstance(outcome, NeedsRetrain):
-            self.retrain_reason_ = outcome.reason
-            return None
-        return outcome.fit
-
-    def _inside(self, counts: KeptCounts, fit: TopicFit) -> Positions:
-        """Return where the fit's internal words stand among those of the counts."""
-        # Looked up once for the same words.
-        found: tuple[Sequence[str], Sequence[str], Positions] | None = self.__dict__.get("_looked_up")
-        if found is None or found[0] is not fit.names or found[1] is not counts.words:
-            places = counts.positions(fit.names)
-            found = (fit.names, counts.words, places)
-            self._looked_up = found
-        return found[2]
-
-    def _publish(self, fit: TopicFit) -> None:
-        """Set the attributes that scikit-learn's users read."""
-        live = self._inside(self.counts_, fit)[fit.live]
-        places = self._columns.order[live]
-        self.fit_ = fit
-        self.n_documents_ = self.counts_.documents
-        shape = len(fit.topic_names), self.n_features_in_
-        self.components_ = np.zeros(shape)
-        self.components_[:, places] = fit.A.T
-        self.topic_shares_ = fit.topic_masses
-        positions = self.counts_.positions(fit.anchors)
-        anchors = self._columns.order[positions]
-        no_anchor = np.full(len(fit.guided), -1)
-        self.anchors_ = np.append(anchors, no_anchor)
-        guided = [topic.name for topic in fit.guided]
-        by_anchor = (self._name(column) for column in anchors.tolist())
-        self.topic_names_ = (*by_anchor, *guided)
-        self.guided_notes_ = fit.notes
-        self.certificate_ = fit.certificate.bound
-
-    def _name(self, column: int) -> str:
-        """Return the name of a column."""
-        names = getattr(self, "feature_names_in_", None)
-        return f"x{column}" if names is None else str(names[column])
+            names = np.array(columns.names, dtype=object)
+            n_features = len(columns.names)
+        all_options = [*self._options(columns, names)]
+        inside = Inside.of(model.fit, counts, model.inside)
+        outcome: TopicFit | NeedsRetrain = NeedsRetrain("no model of these settings to start from")
+        if model.fit.options == all_options[0]:
+            outcome = _updated(model.fit, counts, inside.places, batch, sign)
+        if isinstance(outcome, TopicFit):
+            return Fitted.of(counts, columns, names, n_features, outcome, inside=inside)
+        fit = _first_learned(counts, all_options)
+        return Fitted.of(counts, columns, names, n_features, fit, reason=outcome.reason)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -482,10 +473,62 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return tags
 
 
-def _steady(probabilities: Float) -> Float:
-    """Return probabilities on a grid: words that are equally likely by the counts tie, whatever came and went."""
-    # Updates and cold starts end at different last bits, which would decide which of the words is shown first.
-    return np.asarray(np.rint(probabilities * _GRID) / _GRID)
+class _Columns(BaseEstimator):  # type: ignore[misc]
+    """Holds what scikit-learn notes and asks about columns, so that a fit that fails has changed no estimator."""
+
+    @classmethod
+    def of(cls, model: Fitted) -> "_Columns":
+        """Return the columns of a model."""
+        seen = cls()
+        seen.n_features_in_ = model.n_features
+        if model.names is not None:
+            seen.feature_names_in_ = model.names
+        return seen
+
+
+def _checked(seen: _Columns, X: Any, estimator: str, *, reset: bool = False) -> csr_array:
+    """Check a matrix as scikit-learn does.
+
+    seen: the columns to hold it against; with `reset` they are taken from the matrix.
+    estimator: the name in errors.
+    """
+    _refuse_texts(X)
+    least = 2 if reset else 1
+    X = validate_data(
+        seen, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32, np.int64, np.int32],
+        ensure_non_negative=True, ensure_min_features=least, ensure_min_samples=least, estimator=estimator,
+    )  # fmt: skip
+    return canonical(csr_array(X))
+
+
+def _first_learned(counts: KeptCounts, all_options: Sequence[LearnerOptions]) -> TopicFit:
+    """Return the model by the first options that make one. Raises CannotLearn where none do."""
+    for options in all_options[:-1]:
+        with suppress(CannotLearn):
+            return learn(counts, options)
+    return learn(counts, all_options[-1])
+
+
+def _updated(
+    fit: TopicFit, counts: KeptCounts, inside: Positions, batch: DocumentBatch, sign: int
+) -> TopicFit | NeedsRetrain:
+    """Return a fit carried over to changed counts, or why it has to be learned again.
+
+    inside: where the fit's words are in the counts.
+    batch: the documents that were added (sign 1) or taken away (-1).
+    """
+    # Pairs of other words change nothing that the model has. Those of words that enter are counted anew.
+    n = len(fit.names)
+    ids = np.full(len(counts.words), -1, np.int32)
+    ids[inside] = np.arange(n)
+    known = narrowed(batch, ids)
+    signs = np.full(batch.documents, sign, np.int64)
+    changed = count(known, n, counts.weighting, signs)
+    delta = Counts(fit.names, changed)
+    passages = SignedPassages.of(known, counts.weighting, signs)
+    # An update changes arrays in place, and readers and copies of the estimator have those of the model before.
+    outcome = update(fit.copied(), counts, delta, passages)
+    return outcome if isinstance(outcome, NeedsRetrain) else outcome.fit
 
 
 def _class_names(classes: Iterable[object]) -> list[str]:

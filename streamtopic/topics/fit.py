@@ -20,7 +20,6 @@ from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Positions, UInt64
 from streamtopic.counts.compact import Compact, read
-from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.certificate import Certificate, topic_columns
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 from streamtopic.topics.mixtures import Mixtures
@@ -64,7 +63,7 @@ class TopicFit:
     mass: (n,) row sums, 0 for a word that an update has dropped.
     squares: (n,) D^2.
     candidates: positions of words that may be anchors.
-    choice: the anchors.
+    choice: positions of the anchor words, ascending.
     group: (n,) the topic that each word stands for, -1 for most.
     mixtures: every word as a mixture of topics. Those of anchors come first, then the guided ones.
     guided: topics of seed words that the counts still hold, each with the seeds that are left.
@@ -78,7 +77,7 @@ class TopicFit:
     mass: Int64
     squares: Float
     candidates: Positions
-    choice: AnchorChoice
+    choice: Positions
     group: Int64
     mixtures: Mixtures
     guided: tuple[GuidedTopic, ...] = ()
@@ -99,7 +98,7 @@ class TopicFit:
     @property
     def anchors(self) -> tuple[str, ...]:
         """The anchor word of each topic that was found, ascending."""
-        return tuple(self.names[k] for k in self.choice.rows)
+        return tuple(self.names[k] for k in self.choice)
 
     @property
     def topic_names(self) -> tuple[str, ...]:
@@ -145,7 +144,11 @@ class TopicFit:
     @cached_property
     def _columns(self) -> tuple[Float, Float]:
         """A and z of the published words: A and the certificate need the same sums."""
-        return topic_columns(self.C[self.live], self.p[self.live])
+        with np.errstate(invalid="ignore"):
+            A, z = topic_columns(self.C[self.live], self.p[self.live])
+        # By definition a topic without mass has each word alike. Its certificate says that this may be far off.
+        A[:, z == 0] = 1.0 / len(A)
+        return A, z
 
     def restricted_product(self, thin: Float) -> Float:
         """Return Q V for the published words, (n', r), for V (n', r). The entries of Q sum to 1."""
@@ -161,6 +164,10 @@ class TopicFit:
         live = (found >= 0) & (self.mass[found] > 0)
         return np.where(live, found, -1)
 
+    def copied(self) -> "TopicFit":
+        """Return the fit with copies of the arrays that an update changes in place."""
+        return replace(self, q=self.q.copy(), mixtures=self.mixtures.copied())
+
     def over(self, names: Words, q: SymmetricCounts) -> "TopicFit":
         """Return the same model over other internal words. A word that is new has counts in `q` and is 0 elsewhere.
 
@@ -175,7 +182,6 @@ class TopicFit:
         # Compiled loops read the rows of N, so they lie together again.
         mixtures = replace(part, anchor_counts=anchor_counts.copy(), **spread)
         squares = _spread(self.squares, ids, n, fill=1)
-        choice = replace(self.choice, rows=ids[self.choice.rows])
         group = _spread(self.group, ids, n, fill=-1)
         return replace(
             self,
@@ -184,7 +190,7 @@ class TopicFit:
             mass=_spread(self.mass, ids, n),
             squares=squares,
             candidates=ids[self.candidates],
-            choice=choice,
+            choice=ids[self.choice],
             group=group,
             mixtures=mixtures,
         )

@@ -3,7 +3,7 @@
     words      choose_words            which words, from document frequencies; column_squares: weights of their columns
     anchors    choose_sets             r words that stand for one topic each, and the words that stand beside them
     X          sums of Q's rows        one row a topic, over its anchor (paper) or its super-anchor (default);
-               tandem_rows             for guided topics the harmonic mean of their seeds' rows
+               tandem_rows             for guided topics the harmonic mean of their seeds' rows; some have ended
     C          least squares           every word as a mixture of those rows
     A          columns p_i C_ik / z_k, with a certificate of ||A - A*||_F
 
@@ -31,23 +31,23 @@ from streamtopic.counts import CountSource, SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Mask, Positions
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import (
-    AnchorChoice,
-    GuidedRows,
     beside,
     choose_anchors,
     coordinates,
     guided_coordinates,
+    independent_rows,
     super_anchors,
-    tandem_rows,
 )
 from streamtopic.topics.fit import TopicFit, Words
-from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.guided import GuidedRows, ended_topics, tandem_rows
+from streamtopic.topics.learner_options import LearnerOptions, too_few_words
 from streamtopic.topics.mixtures import Mixtures
 from streamtopic.topics.paper_anchors import farthest_rows
 from streamtopic.topics.products import grouped_rows
 
 __all__ = [
     "Prepared",
+    "Sets",
     "Thresholds",
     "candidate_positions",
     "choose_sets",
@@ -55,11 +55,9 @@ __all__ = [
     "column_squares",
     "learn",
     "learn_prepared",
-    "only_anchors",
     "prepare",
     "reachable_words",
     "thresholds",
-    "topic_rows",
     "working_counts",
 ]
 
@@ -133,10 +131,8 @@ def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
     """
     q = prepared.q
     mass = prepared.mass
-    guided = tandem_rows(q, mass, prepared.words, options)
-    choice, group = choose_sets(q, mass, prepared.candidates, prepared.words, options, guided)
-    anchor_counts = topic_rows(q, group, len(choice.rows), guided.rows)
-    mixtures = Mixtures.cold(q, mass, prepared.squares, anchor_counts, None)
+    sets = choose_sets(q, mass, prepared.squares, prepared.candidates, prepared.words, options)
+    mixtures = Mixtures.cold(q, mass, prepared.squares, sets.rows(q), None)
     return TopicFit(
         options=options,
         names=Words(prepared.words),
@@ -145,70 +141,114 @@ def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
         mass=mass,
         squares=prepared.squares,
         candidates=prepared.candidates,
-        choice=choice,
-        group=group,
+        choice=sets.choice,
+        group=sets.group,
         mixtures=mixtures,
-        guided=guided.topics,
-        notes=guided.notes,
+        guided=sets.guided.topics,
+        notes=tuple(sets.guided.remarks.values()),
     )
 
 
-def topic_rows(q: SymmetricCounts, group: Int64, found: int, guided: Int64) -> Int64:
-    """Return the rows that stand for topics, N (found + g, n): sums over the sets of anchors, then guided rows."""
-    return np.concatenate([grouped_rows(q, group, found), guided])
+@dataclass(frozen=True, slots=True, eq=False)
+class Sets:
+    """The words and rows that stand for topics.
+
+    choice: the anchors, positions in Q.
+    group: (n,) the topic that each word stands for, -1 for most.
+    guided: the guided topics that go on.
+    """
+
+    choice: Positions
+    group: Int64
+    guided: GuidedRows
+
+    @classmethod
+    def of_anchors(cls, choice: Positions, n: int) -> "Sets":
+        """Return the sets of the paper's learner: every anchor alone, and no guided topic."""
+        group = np.full(n, -1, np.int64)
+        group[choice] = np.arange(len(choice))
+        return cls(choice, group, _no_guides(n))
+
+    def rows(self, q: SymmetricCounts) -> Int64:
+        """Return the rows that stand for topics, N (found + g, n): sums over the sets of anchors, then guided rows."""
+        found = grouped_rows(q, self.group, len(self.choice))
+        return np.concatenate([found, self.guided.rows])
+
+
+def _no_guides(n: int) -> GuidedRows:
+    return GuidedRows((), np.zeros((0, n), np.int64))
 
 
 def choose_sets(
     q: SymmetricCounts,
     mass: Int64,
+    squares: Float,
     candidates: Positions,
     words: Sequence[str],
     options: LearnerOptions,
-    guided: GuidedRows | None = None,
-) -> tuple[AnchorChoice, Int64]:
-    """Choose the anchors, positions in Q, and the topic that each word stands for, (n,), -1 for most.
+) -> Sets:
+    """Choose what stands for each topic.
 
     q: Q, in which words without mass may be left of earlier counts.
     mass: (n,) row sums.
+    squares: (n,) D^2.
     candidates: (c,) ascending positions of words that may be anchors.
     words: (n,) the words of Q.
     options: the choices of the learner.
-    guided: rows of guided topics; anchors are chosen outside their span.
     The choice is a function of the words that have mass and of their counts alone, to the bit.
-    Raises CannotLearn where candidates or directions are too few.
+    Raises CannotLearn where candidates or directions are too few, or all topics are guided and have ended.
     """
     r = options.n_topics - len(options.guided)
     if len(candidates) < r:
-        raise CannotLearn(
-            "candidates",
-            f"{len(candidates)} words may be anchors, and {r} topics need {r} of them: "
-            "add documents, ask fewer topics or lower anchor_min_df",
-        )
+        raise too_few_words(len(candidates), r)
     if options.learner == "paper":
         choice = farthest_rows(q, candidates, mass, r)
-        return choice, only_anchors(choice, q.n)
-    group = np.full(q.n, -1, np.int64)
-    if not r:
-        return AnchorChoice(np.zeros(0, np.intp), float("inf")), group
+        return Sets.of_anchors(choice, q.n)
     candidate_words = [words[k] for k in candidates]
-    if guided is None or not guided.topics:
-        E = coordinates(q, mass, candidates, candidate_words, r)
-        found = choose_anchors(E)
-        group[candidates] = super_anchors(E, found.rows)
-    else:
-        shares = guided.rows / guided.rows.sum(axis=1)[:, None]
-        topics = r + len(guided.topics)
-        E, own = guided_coordinates(q, mass, candidates, candidate_words, topics, shares[:, candidates])
-        found = choose_anchors(beside(E, own))
-        group[candidates] = super_anchors(E, found.rows, own)
-    return AnchorChoice(candidates[found.rows], found.margin), group
+    guided = tandem_rows(q, mass, words, options) if options.guided else _no_guides(q.n)
+    # Anchors are chosen beside guided topics. Where one of these ends, they are chosen once more without it.
+    while guided.topics:
+        choice, group, independent = _beside_guides(q, mass, candidates, candidate_words, r, guided)
+        if not independent.all():
+            guided = guided.without(~independent, "its words are those of earlier guided topics")
+            continue
+        sets = Sets(choice, group, guided)
+        ended = ended_topics(q, mass, squares, words, sets.rows(q), guided)
+        if not ended.any():
+            return sets
+        guided = guided.without(ended, "no word stands for it beside the other topics")
+    if not r:
+        reasons = "; ".join(guided.remarks.values())
+        raise CannotLearn(
+            "guided", f"no topic is left ({reasons}): ask for more topics than guided ones, or give other seeds"
+        )
+    E = coordinates(q, mass, candidates, candidate_words, r)
+    found = choose_anchors(E)
+    group = np.full(q.n, -1, np.int64)
+    group[candidates] = super_anchors(E, found)
+    return Sets(candidates[found], group, guided)
 
 
-def only_anchors(choice: AnchorChoice, n: int) -> Int64:
-    """Return the sets in which every anchor stands alone, (n,): the paper's learner has no super-anchors."""
-    group = np.full(n, -1, np.int64)
-    group[choice.rows] = np.arange(len(choice.rows))
-    return group
+def _beside_guides(
+    q: SymmetricCounts, mass: Int64, candidates: Positions, words: Sequence[str], found: int, guided: GuidedRows
+) -> tuple[Positions, Int64, Mask]:
+    """Return `found` anchors beside guided topics, the topic of each word, and which guided rows are independent.
+
+    words: (c,) the words of the candidates.
+    Where some rows are not independent, the anchors and topics are empty.
+    """
+    none = np.zeros(0, np.intp)
+    group = np.full(q.n, -1, np.int64)
+    if not found:
+        return none, group, np.ones(len(guided.topics), np.bool_)
+    topics = found + len(guided.topics)
+    E, own = guided_coordinates(q, mass, candidates, words, topics, guided.shares[:, candidates])
+    independent = independent_rows(own)
+    if not independent.all():
+        return none, group, independent
+    chosen = choose_anchors(beside(E, own))
+    group[candidates] = super_anchors(E, chosen, own)
+    return candidates[chosen], group, independent
 
 
 def working_counts(

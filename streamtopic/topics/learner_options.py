@@ -5,9 +5,9 @@ from numbers import Integral, Real
 from typing import Any, Literal
 
 from streamtopic.counts import Weighting
-from streamtopic.errors import UsageError
+from streamtopic.errors import CannotLearn, UsageError
 
-__all__ = ["LEAST_TOLERANCE", "GuidedTopic", "LearnerOptions"]
+__all__ = ["LEAST_TOLERANCE", "GuidedTopic", "LearnerOptions", "too_few_words", "too_much_alike"]
 
 LEAST_TOLERANCE = 1e-9
 """A lower tolerance would ask the certificate to be sharper than the rounding of its own inputs."""
@@ -109,6 +109,26 @@ class LearnerOptions:
     def weighting(self) -> Weighting:
         """The document mass that this learner's counts must have been made with."""
         return Weighting(256 if self.learner == "default" else 1)
+
+
+def too_much_alike(topics: int) -> CannotLearn:
+    """Return the error for documents that do not hold as many topics as are asked for."""
+    return CannotLearn(
+        "rank", f"the documents are too few or too much alike for {_topics(topics)}: add documents or ask fewer topics"
+    )
+
+
+def too_few_words(words: int, topics: int) -> CannotLearn:
+    """Return the error for fewer words that may stand for a topic than there are topics."""
+    return CannotLearn(
+        "candidates",
+        f"the documents are too few for {_topics(topics)}, since only {words} words are in enough of them to stand for "
+        "one: add documents, ask fewer topics or lower anchor_min_df",
+    )
+
+
+def _topics(topics: int) -> str:
+    return "one topic" if topics == 1 else f"{topics} topics"
 
 
 def _require(holds: bool, name: str, value: object, remedy: str) -> None:  # noqa: FBT001  the sentence reads in this order

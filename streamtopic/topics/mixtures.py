@@ -1,5 +1,6 @@
 """Every word as a mixture of the rows that stand for topics."""
 
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -10,11 +11,21 @@ from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.errors import CannotLearn, CountsOverflow
 from streamtopic.topics.certificate import UNIT, Certificate, Known, RowBounds, certify, gamma, outward, row_bounds
+from streamtopic.topics.learner_options import too_much_alike
 from streamtopic.topics.products import product_roundings, times
 from streamtopic.topics.reproducible import each_span, workers
 from streamtopic.topics.simplex import solve_rows
 
-__all__ = ["Mixtures", "carried_errors", "gram", "gram_roundings", "largest_errors", "least_eigenvalue"]
+__all__ = [
+    "Mixtures",
+    "carried_errors",
+    "gram",
+    "gram_roundings",
+    "independent",
+    "inner_products",
+    "largest_errors",
+    "least_eigenvalue",
+]
 
 # Words whose terms are summed by themselves, so that rounding grows with 128 + n / 128 and not with n.
 _BLOCK = 128
@@ -190,6 +201,15 @@ def gram(anchor_counts: Int64, thin: Float) -> tuple[Float, float]:
     Raises CannotLearn where an anchor has no mass, or where rows depend on each other as far as the sums can tell,
     CountsOverflow where a sum of N leaves 62 bits.
     """
+    G = inner_products(anchor_counts, thin)
+    if not independent(G):
+        raise too_much_alike(len(G))
+    least = least_eigenvalue(G, gamma(gram_roundings(len(thin))))
+    return G, float(np.sqrt(least) * (1.0 - 4 * UNIT))
+
+
+def inner_products(anchor_counts: Int64, thin: Float) -> Float:
+    """Return G = X D^2 X^T (r, r) as `gram` does, of rows that may depend on each other."""
     mass = _masses(anchor_counts)
     if not mass.all():
         raise CannotLearn("anchor mass", "an anchor word has no co-occurrence left: retrain from counts")
@@ -207,11 +227,13 @@ def gram(anchor_counts: Int64, thin: Float) -> tuple[Float, float]:
     each_span(_lower_gram, (anchor_counts, thin, used, lower), parts)
     lower = lower / mass[:, None] / mass
     above = np.tril(lower, -1).T
-    G = np.tril(lower) + above
-    if not _factors(G, 0.0, 4.0 * r * UNIT, np.empty((r, r))):
-        raise CannotLearn("rank", "the anchor rows depend on each other: ask fewer topics")
-    least = least_eigenvalue(G, gamma(gram_roundings(len(thin))))
-    return G, float(np.sqrt(least) * (1.0 - 4 * UNIT))
+    return np.asarray(np.tril(lower) + above)
+
+
+def independent(G: Float) -> bool:
+    """Return whether rows with the inner products G (r, r) are independent as far as sums in doubles can tell."""
+    r = len(G)
+    return bool(_factors(np.ascontiguousarray(G), 0.0, 4.0 * r * UNIT, np.empty((r, r))))
 
 
 def _masses(anchor_counts: Int64) -> Int64:
@@ -246,11 +268,11 @@ def least_eigenvalue(G: Float, relative: float) -> float:
     diagonal = G.diagonal()
     factor = gamma(r + 1.0)
     share = factor / (1.0 - factor)
-    trace = float(diagonal.sum())
+    trace = math.fsum(diagonal)
     largest = float(diagonal.max())
     lost = share * trace + UNIT * largest
     # G is not negative, so |G* - G| has at most `relative` times its norm, which its row sums bound.
-    norm = float(G.sum(axis=1).max())
+    norm = max(math.fsum(row) for row in G)
     slack = outward(lost + relative * norm, 2 * r + 16)
     memory = np.empty((r, r))
     high = float(diagonal.min())

@@ -237,7 +237,6 @@ class SliceReport:
     unit: length of a period, None for slices of classes alone.
     task: the label whose classes make slices, None for periods alone.
     found: shares, errors and words of each slice.
-    whole: whether all documents were read at one point; if not, some came or went meanwhile.
     """
 
     version: int
@@ -245,7 +244,6 @@ class SliceReport:
     unit: Unit | None
     task: str | None
     found: TopicSlices
-    whole: bool
 
     def words(self, row: int, topic: int) -> list[str]:
         """Return the words of a topic in a slice. row: of the slice."""
@@ -273,7 +271,6 @@ class SliceReport:
             "slices": slices,
             "hidden": hidden,
             "outside": found.outside,
-            "whole": self.whole,
         }
 
     def _slice(self, row: int) -> dict[str, Any]:

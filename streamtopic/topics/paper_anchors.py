@@ -22,8 +22,7 @@ from streamtopic.compiled import allocating, kernel
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.counts.compact import Compact, read
-from streamtopic.errors import CannotLearn
-from streamtopic.topics.anchors import AnchorChoice
+from streamtopic.topics.learner_options import too_few_words, too_much_alike
 from streamtopic.topics.products import times
 from streamtopic.topics.reproducible import check_arithmetic, cholesky, chunks, each_span, solve_lower
 
@@ -56,7 +55,6 @@ class LazyGreedy:
     norms: (c,) squared norms of the candidates' scaled rows.
     anchors: (n, r) the chosen scaled rows, as columns.
     chosen: their positions among the candidates.
-    margin: the least lead so far, in units of the largest squared norm.
     """
 
     def __init__(self, q: SymmetricCounts, candidates: Positions, mass: Int64, r: int) -> None:
@@ -65,11 +63,9 @@ class LazyGreedy:
         own_mass = np.maximum(mass[candidates], 1)
         self.scale = 1.0 / own_mass.astype(float)
         self.norms = row_norms(q, candidates, self.scale)
-        self.largest = float(self.norms.max())
         live = int(np.count_nonzero(mass))
-        self.floor = distance_floor(live, r) * self.largest
+        self.floor = distance_floor(live, r) * float(self.norms.max())
         self.chosen: list[int] = []
-        self.margin = float("inf")
         # One column for each chosen row. Fixed strides keep the products of a row in the cache.
         self.anchors = np.zeros((q.n, r))
         self._distances = self.norms.copy()
@@ -83,13 +79,8 @@ class LazyGreedy:
         row = self._front()
         distance = float(self._distances[row])
         if not distance > self.floor:
-            raise CannotLearn("rank", f"the rows span only {t} directions: add documents or ask fewer topics")
+            raise too_much_alike(len(self._upper))
         self._distances[row] = -1.0
-        if len(self.norms) > t + 1:
-            # Before this row joins the anchors, so that both distances are to the same span.
-            second = float(self._distances[self._front()])
-            lead = (distance - second) / self.largest
-            self.margin = min(self.margin, lead)
         self._upper[:t, t] = self._parts[row, :t]
         self._upper[t, t] = np.sqrt(distance)
         self.set_anchor(t, row)
@@ -190,21 +181,19 @@ def _front(
         fresh[row] = found
 
 
-def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: Int64, r: int) -> AnchorChoice:
+def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: Int64, r: int) -> Positions:
     """Choose r rows of Qbar among the candidates: greedy, then the swap pass of the paper (RecoverAnchors).
 
     candidates: ascending positions in Q.
     mass: (n,) row sums, 0 for an internal word that has left.
     r: topics.
-    Returns positions in Q.
+    Returns positions in Q, ascending.
     Raises CannotLearn where candidates or directions are too few, UnreliableArithmetic where this machine does not
     compute as others do.
     """
     check_arithmetic()
     if len(candidates) < r:
-        raise CannotLearn(
-            "candidates", f"{len(candidates)} words may be anchors, and {r} topics need {r} of them: ask fewer topics"
-        )
+        raise too_few_words(len(candidates), r)
     # Without the paper's random projection: a lazy search visits few rows, so exact distances cost less.
     search = LazyGreedy(q, candidates, mass, r)
     for _ in range(r):
@@ -212,7 +201,7 @@ def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: Int64, r: int
     swaps = _SwapPass(search, np.flatnonzero(mass))
     for k in range(r):
         swaps.step(k)
-    return AnchorChoice(np.sort(candidates[swaps.chosen]), swaps.margin)
+    return np.asarray(np.sort(candidates[swaps.chosen]))
 
 
 class _SwapPass:
@@ -223,14 +212,12 @@ class _SwapPass:
         distance^2 of row i to the span of all anchors but k = |q_i|^2 - |y_i|^2 + (m_k . y_i)^2 / |m_k|^2
 
     chosen: (r,) positions among the candidates.
-    margin: the least lead of search and swaps so far.
     """
 
     def __init__(self, search: LazyGreedy, live: Positions) -> None:
         self.search = search
         self.live = live
         self.chosen = np.array(search.chosen, np.intp)
-        self.margin = search.margin
         # A row for each anchor u: b_iu and y_iu of all candidates i side by side, so that each is summed in order.
         self.inner = np.empty((len(self.chosen), len(search.norms)))
         self.parts = np.empty_like(self.inner)
@@ -245,12 +232,11 @@ class _SwapPass:
         # The other anchors stay, so they cannot take its place.
         others = np.delete(self.chosen, k)
         distances[others] = -1.0
-        row, lead = _farthest(distances)
-        relative_lead = lead / self.search.largest
-        self.margin = min(self.margin, relative_lead)
+        # Of equal rows the first.
+        row = int(np.argmax(distances))
         if row != self.chosen[k]:
             self.chosen[k] = row
-            self.search.set_anchor(k, int(row))
+            self.search.set_anchor(k, row)
             self._multiply(slice(k, k + 1))
             self._factor(k)
 
@@ -267,7 +253,7 @@ class _SwapPass:
         gram = self.inner[:, self.chosen].T
         L, pivots = cholesky(np.ascontiguousarray(gram))
         if pivots < r:
-            raise CannotLearn("rank", f"the rows span only {pivots} directions: add documents or ask fewer topics")
+            raise too_much_alike(r)
         self.directions = solve_lower(L, np.eye(r))
         norms = self.search.norms
         arrays = self.inner, L, first, norms, self.parts, self.rest
@@ -327,17 +313,3 @@ def _leave_one_out(parts: Float, rest: Float, directions: Float, k: int, out: Fl
     for i in range(len(out)):
         along = out[i]
         out[i] = rest[i] + along * along / square
-
-
-@kernel
-def _farthest(distances: Float) -> tuple[int, float]:
-    """Return the first of the farthest rows and its lead over the next. A single row's lead is its distance."""
-    row = 0
-    for i in range(1, len(distances)):
-        if distances[i] > distances[row]:
-            row = i
-    next_to_it = 0.0
-    for i in range(len(distances)):
-        if i != row:
-            next_to_it = max(next_to_it, distances[i])
-    return row, distances[row] - next_to_it

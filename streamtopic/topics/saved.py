@@ -5,7 +5,7 @@ in it is checked before compiled loops use it. Documents are in it as word count
 documents that were unlearned are not.
 
     write_model   a model to a file
-    read_model    a file to the parameters and attributes of a model, bit for bit
+    read_model    a file to the parameters of an estimator and its model, bit for bit
 """
 
 import hashlib
@@ -22,49 +22,47 @@ from streamtopic.counts.arrays import entry_rows
 from streamtopic.counts.compact import MARK, Compact
 from streamtopic.counts.matrices import TextColumns
 from streamtopic.errors import UsageError
-from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.fit import TopicFit, Words
+from streamtopic.topics.fitted import Fitted
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 from streamtopic.topics.mixtures import Mixtures
 
 __all__ = ["read_model", "write_model"]
 
-_FORMAT = "streamtopic AnchorTopics 1"
+_FORMAT = "streamtopic AnchorTopics 2"
 _Arrays = dict[str, npt.NDArray[Any]]
 
-# Attributes that are written as they are: arrays, and values that JSON has.
-_SHOWN_ARRAYS = ("components_", "topic_shares_", "anchors_")
-_SHOWN_VALUES = ("certificate_", "n_documents_", "n_features_in_", "retrain_reason_", "topic_names_", "guided_notes_")
 _BATCH = ("indptr", "words", "counts", "lengths", "owners")
 _FIT = ("mass", "squares", "candidates", "group")
 _MIXTURES = ("anchor_counts", "thin", "product", "relative", "error", "G", "C")
 
 
-def write_model(path: Path, model: Any) -> None:
+def write_model(path: Path, params: Mapping[str, Any], model: Fitted) -> None:
     """Write a fitted model. The file appears at once, when it is whole.
 
+    params: the parameters of its estimator.
     Raises OSError where it cannot be written, and UsageError for a parameter that is no number, text or list.
     """
     # Only those who save a model load the library.
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    state = _fields(model, _SHOWN_VALUES)
-    arrays = _fields(model, _SHOWN_ARRAYS)
-    counts: KeptCounts = model.counts_
-    columns: TextColumns = model._columns  # noqa: SLF001  the model's own file
+    counts = model.counts
     batch = DocumentBatch.stacked(counts.blocks)
-    arrays |= _fields(batch, _BATCH, "batch.")
-    arrays["order"] = columns.order
-    state["params"] = model.get_params(deep=False)
-    state |= {"documents": batch.documents, "cap": counts.weighting.cap}
-    state |= {"words": list(counts.words), "names": list(columns.names)}
-    if hasattr(model, "feature_names_in_"):
-        state["feature_names"] = [str(name) for name in model.feature_names_in_]
-    fit = getattr(model, "fit_", None)
-    if fit is not None:
-        state["fit"] = _fit_state(fit)
-        arrays |= _fit_arrays(fit)
+    arrays = _fields(batch, _BATCH, "batch.")
+    arrays["order"] = model.columns.order
+    arrays |= _fit_arrays(model.fit)
+    feature_names = None if model.names is None else [str(name) for name in model.names]
+    state = {
+        "params": params,
+        "documents": batch.documents,
+        "cap": counts.weighting.cap,
+        "words": list(counts.words),
+        "names": list(model.columns.names),
+        "feature_names": feature_names,
+        "retrain_reason": model.retrain_reason,
+        "fit": _fit_state(model.fit),
+    }
     text = json.dumps(state, default=_plain).encode()
     arrays["state"] = np.frombuffer(text, np.uint8)
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -89,8 +87,8 @@ def _digest(arrays: _Arrays) -> str:
 
 
 def _check_digest(arrays: _Arrays, saved: str | None) -> None:
-    """Raise ValueError for other arrays than those that were saved. saved: None for a file from before digests."""
-    if saved not in (None, _digest(arrays)):
+    """Raise ValueError for other arrays than those that were saved. saved: their digest, None for a file without."""
+    if saved != _digest(arrays):
         raise ValueError("its bytes are not those that were saved")
 
 
@@ -113,7 +111,6 @@ def _fit_state(fit: TopicFit) -> dict[str, Any]:
     options = _fields(fit.options, LearnerOptions.__slots__)
     declared = _topics(options.pop("guided"))
     guided = _topics(fit.guided)
-    margin = fit.choice.margin.hex()
     sigma = fit.mixtures.sigma_min.hex()
     return {
         "options": options,
@@ -122,7 +119,6 @@ def _fit_state(fit: TopicFit) -> dict[str, Any]:
         "notes": fit.notes,
         "names": list(fit.names),
         "documents": fit.documents,
-        "margin": margin,
         "sigma": sigma,
     }
 
@@ -136,12 +132,12 @@ def _fit_arrays(fit: TopicFit) -> _Arrays:
     arrays = _fields(fit.q.rows, Compact._fields, "q.")
     arrays |= _fields(fit, _FIT, "fit.")
     arrays |= _fields(fit.mixtures, _MIXTURES, "mixtures.")
-    arrays["choice"] = fit.choice.rows
+    arrays["choice"] = fit.choice
     return arrays
 
 
-def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parameters and the attributes of a model that `write_model` wrote.
+def read_model(path: Path) -> tuple[dict[str, Any], Fitted]:
+    """Return the parameters of the estimator and the model that `write_model` wrote.
 
     Raises UsageError where the file does not hold a whole model.
     """
@@ -160,25 +156,17 @@ def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise UsageError(f"{path} does not hold a whole model ({error}): save the model again") from error
 
 
-def _model(arrays: _Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return parameters and attributes. Raises KeyError, TypeError or ValueError where something is wrong."""
+def _model(arrays: _Arrays) -> tuple[dict[str, Any], Fitted]:
+    """Return parameters and model. Raises KeyError, TypeError or ValueError where something is wrong."""
     state = json.loads(arrays["state"].tobytes())
     n = len(state["words"])
     order = _integers(arrays["order"], (n,), 0, n - 1)
-    attributes: dict[str, Any] = {name: arrays[name] for name in _SHOWN_ARRAYS}
-    attributes |= {name: state[name] for name in _SHOWN_VALUES}
-    for name in ("topic_names_", "guided_notes_"):
-        attributes[name] = tuple(state[name])
-    names = tuple(state["names"])
-    attributes["_columns"] = TextColumns(names, state["words"], order)
-    if "feature_names" in state:
-        attributes["feature_names_in_"] = np.array(state["feature_names"], object)
+    columns = TextColumns(tuple(state["names"]), state["words"], order)
+    names = None if state["feature_names"] is None else np.array(state["feature_names"], object)
     batch = _batch(arrays, n, state["documents"])
-    weighting = Weighting(state["cap"])
-    attributes["counts_"] = KeptCounts.counted(state["words"], batch, weighting)
-    if "fit" in state:
-        attributes["fit_"] = _fit(arrays, state["fit"])
-    return state["params"], attributes
+    counts = KeptCounts.counted(state["words"], batch, Weighting(state["cap"]))
+    fit = _fit(arrays, state["fit"])
+    return state["params"], Fitted.of(counts, columns, names, n, fit, reason=state["retrain_reason"])
 
 
 def _batch(arrays: _Arrays, n: int, documents: int) -> DocumentBatch:
@@ -210,10 +198,8 @@ def _fit(arrays: _Arrays, state: Mapping[str, Any]) -> TopicFit:
     counts = SymmetricCounts(n, _compact(arrays, n))
     mass = _integers(arrays["fit.mass"], (n,), 0)
     squares = _numbers(arrays["fit.squares"], (n,))
-    margin = float.fromhex(state["margin"])
     group = _integers(arrays["fit.group"], (n,), -1, found - 1)
     candidates = _positions(arrays["fit.candidates"], n)
-    choice = AnchorChoice(rows, margin)
     notes = tuple(state["notes"])
     return TopicFit(
         options=options,
@@ -223,7 +209,7 @@ def _fit(arrays: _Arrays, state: Mapping[str, Any]) -> TopicFit:
         mass=mass,
         squares=squares,
         candidates=candidates,
-        choice=choice,
+        choice=rows,
         group=group,
         mixtures=mixtures,
         guided=guided,

@@ -21,9 +21,14 @@ from scipy.sparse import coo_array
 from streamtopic.counts import Cooccurrence, CountSource, SignedPassages, SymmetricCounts
 from streamtopic.counts.arrays import Int64, Mask, Positions
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.anchors import AnchorChoice, GuidedRows, tandem_rows
 from streamtopic.topics.fit import TopicFit, Words
-from streamtopic.topics.learner import candidate_positions, choose_sets, choose_words, column_squares, only_anchors
+from streamtopic.topics.learner import (
+    Sets,
+    candidate_positions,
+    choose_sets,
+    choose_words,
+    column_squares,
+)
 from streamtopic.topics.mixtures import Mixtures
 from streamtopic.topics.products import column_sums
 from streamtopic.topics.update_anchors import confirmed_anchors
@@ -83,9 +88,8 @@ def update(
         fit, change, frequency, may_anchor = _changed(fit, now, delta, passages)
         candidates = candidate_positions(frequency, may_anchor, fit.options)
         mixtures = carried(fit.mixtures, fit.q, change, fit.group)
-        guided = tandem_rows(fit.q, change.mass, fit.names, fit.options)
-        choice, group = _sets(fit, change, candidates, mixtures, guided)
-        mixtures = regrouped(mixtures, fit.q, change, fit.group, group, guided.rows)
+        sets = _sets(fit, change, candidates, mixtures)
+        mixtures = regrouped(mixtures, fit.q, change, fit.group, sets.group, sets.guided.rows)
         updated = TopicFit(
             options=fit.options,
             names=fit.names,
@@ -94,11 +98,11 @@ def update(
             mass=change.mass,
             squares=change.squares,
             candidates=candidates,
-            choice=choice,
-            group=group,
+            choice=sets.choice,
+            group=sets.group,
             mixtures=mixtures,
-            guided=guided.topics,
-            notes=guided.notes,
+            guided=sets.guided.topics,
+            notes=tuple(sets.guided.remarks.values()),
         )
         if updated.certificate.from_products > _SHARE_OF_TOLERANCE * fit.options.tolerance:
             anew = Mixtures.cold(fit.q, change.mass, change.squares, mixtures.anchor_counts, mixtures.C)
@@ -109,16 +113,14 @@ def update(
         return NeedsRetrain(str(error))
 
 
-def _sets(
-    fit: TopicFit, change: Change, candidates: Positions, mixtures: Mixtures, guided: GuidedRows
-) -> tuple[AnchorChoice, Int64]:
-    """Return the anchors and sets of the changed counts."""
+def _sets(fit: TopicFit, change: Change, candidates: Positions, mixtures: Mixtures) -> Sets:
+    """Return the anchors, sets and guided topics of the changed counts."""
     # The paper's search reads many rows of Q, so a proof that the anchors stay is tried first.
     if fit.options.learner == "paper":
         choice = confirmed_anchors(fit, change, candidates, mixtures)
         if choice is not None:
-            return choice, only_anchors(choice, fit.q.n)
-    return choose_sets(fit.q, change.mass, candidates, fit.names, fit.options, guided)
+            return Sets.of_anchors(choice, fit.q.n)
+    return choose_sets(fit.q, change.mass, change.squares, candidates, fit.names, fit.options)
 
 
 def _changed(

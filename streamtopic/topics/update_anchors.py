@@ -26,7 +26,6 @@ import numpy as np
 from streamtopic.compiled import allocating
 from streamtopic.counts.arrays import Float, Positions
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.mixtures import Mixtures, gram
 from streamtopic.topics.paper_anchors import distance_floor, eliminate, row_norms
@@ -41,7 +40,7 @@ _CHUNK = 256
 _OUTWARD = 1.1
 
 
-def confirmed_anchors(fit: TopicFit, change: Change, candidates: Positions, mixtures: Mixtures) -> AnchorChoice | None:
+def confirmed_anchors(fit: TopicFit, change: Change, candidates: Positions, mixtures: Mixtures) -> Positions | None:
     """Confirm the published learner's anchors after a change, or return None where carried products prove nothing.
 
     fit: the model before.
@@ -49,7 +48,7 @@ def confirmed_anchors(fit: TopicFit, change: Change, candidates: Positions, mixt
     candidates: ascending positions of words that may be anchors now.
     mixtures: those carried over to the changed counts, with the anchors of before.
     """
-    rows = fit.choice.rows
+    rows = fit.choice
     # An anchor that may not be one any more has surely changed.
     if not np.isin(rows, candidates).all() or not mixtures.anchor_mass.all():
         return None
@@ -68,15 +67,13 @@ def confirmed_anchors(fit: TopicFit, change: Change, candidates: Positions, mixt
     error = mixtures.product_errors()[candidates] * scale / least
     chosen = np.searchsorted(candidates, rows)
     live = int(np.count_nonzero(change.mass))
-    choice = replay_rows(norms, B, G, chosen, terms=int(lengths.max()), error=error, live=live)
-    if choice is None:
-        return None
-    return AnchorChoice(candidates[choice.rows], choice.margin)
+    found = replay_rows(norms, B, G, chosen, terms=int(lengths.max()), error=error, live=live)
+    return None if found is None else np.asarray(candidates[found])
 
 
 def replay_rows(
     norms: Float, B: Float, G: Float, chosen: Positions, *, terms: int, error: Float, live: int
-) -> AnchorChoice | None:
+) -> Positions | None:
     """Prove that `farthest_rows` would choose the same candidates again, or return None: then only a search can tell.
 
     norms: (c,) squared norms of the candidates' rows of Qbar.
@@ -109,10 +106,8 @@ def replay_rows(
     if not (bounds.pivots - bounds.pivot_errors > floor).all():
         return None
     inner = np.ascontiguousarray(B.T[order])
-    slack, lead = _least_leads(bounds, norms, inner)
-    if not slack > 0:
-        return None
-    return AnchorChoice(np.sort(chosen), lead / largest)
+    # Written so that a slack of nan confirms nothing.
+    return np.sort(chosen) if _least_slack(bounds, norms, inner) > 0 else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,10 +196,8 @@ class _Bounds:
         )
 
 
-def _least_leads(bounds: _Bounds, norms: Float, inner: Float) -> tuple[float, float]:
-    """Return the least amount by which a lead exceeds its bound, and the least lead.
-
-    The first is minus infinity where an error is too large for its bound to hold.
+def _least_slack(bounds: _Bounds, norms: Float, inner: Float) -> float:
+    """Return the least amount by which a lead exceeds its bound; minus infinity if an error is too large for its bound.
 
     norms: (c,) squared norms of the candidates' rows.
     inner: (r, c) B^T, in the order of the anchors.
@@ -218,23 +211,20 @@ def _least_leads(bounds: _Bounds, norms: Float, inner: Float) -> tuple[float, fl
     spans = chunks(c, _CHUNK)
     each_span(eliminate, (inner, bounds.L, 0, norms, parts, rest), spans)
     most = 0.01 * bounds.largest
-    # Each span has a place of its own for the least leads that it finds: first of the search, then of the swaps.
-    found = np.full((2, len(spans), 2), np.inf)
-    own_leads, swap_leads = found
-    searched = [(own_leads[k], *span) for k, span in enumerate(spans)]
+    # Each span has a place of its own for the least slack that it finds: first of the search, then of the swaps.
+    found = np.full((2, len(spans), 1), np.inf)
+    of_search, of_swaps = found
+    searched = [(of_search[k], *span) for k, span in enumerate(spans)]
     own = bounds.pivots, bounds.pivot_errors, bounds.weights
     searching = parts, norms, turn, bounds.entry, most, *own, sizes
     each_span(_greedy_leads, searching, searched)
     lengths = np.sqrt((bounds.M * bounds.M).sum(axis=0))
     errors = bounds.M / lengths, bounds.reach, bounds.direction, bounds.forward
-    swapped = [(swap_leads[k], *span) for k, span in enumerate(spans)]
+    swapped = [(of_swaps[k], *span) for k, span in enumerate(spans)]
     alone = bounds.alone, bounds.alone_errors
     swapping = parts, rest, turn, bounds.entry, most, *alone, sizes, *errors
     each_span(_swap_leads, swapping, swapped)
-    slack, lead = found.min(axis=(0, 1))
-    # As in the search, a lead is at most the distance of the anchor itself.
-    least = min(lead, bounds.alone.min())
-    return float(slack), float(least)
+    return float(found.min())
 
 
 @allocating
@@ -278,11 +268,11 @@ def _greedy_leads(
     turn: (c,) the step at which a candidate is chosen, r for never.
     most: the largest error for which the bounds hold.
     sizes: (c,) 1, becomes 1 + |x|_1.
-    found: (2,) becomes the least lead less its bound, and the least lead.
+    found: (1,) becomes the least lead less its bound.
     Other arrays are those of `_Bounds`.
     """
     left = norms[start:stop].copy()
-    slack, least = found
+    slack = found[0]
     for t in range(len(pivots)):
         own = parts[t]
         of_pivot = pivot_errors[t]
@@ -293,14 +283,13 @@ def _greedy_leads(
                 size = sizes[i]
                 error = 2.0 * entry[i] * size * size
                 lead = pivots[t] - left[here]
-                least = min(least, lead)
                 slack = min(slack, lead - error - of_pivot)
                 if not (error <= most and of_pivot <= most and left[here] >= -5.0 * most):
                     slack = -np.inf
             part = own[i]
             left[here] -= part * part
             sizes[i] += abs(part) * weights[t]
-    found[0], found[1] = slack, least
+    found[0] = slack
 
 
 @allocating
@@ -316,7 +305,7 @@ def _swap_leads(
     Other arrays are those of `_greedy_leads`.
     """
     r = len(alone)
-    slack, least = found
+    slack = found[0]
     along = np.empty(stop - start)
     for k in range(r):
         of_anchor = alone_errors[k]
@@ -334,8 +323,7 @@ def _swap_leads(
                 size = sizes[i] + length * reach[k]
                 error = 2.0 * entry[i] * size * size + forward
                 lead = alone[k] - rest[i] - here * here
-                least = min(least, lead)
                 slack = min(slack, lead - error - of_anchor)
                 if not (error <= most and of_anchor <= most and rest[i] >= -5.0 * most):
                     slack = -np.inf
-    found[0], found[1] = slack, least
+    found[0] = slack

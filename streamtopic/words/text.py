@@ -32,7 +32,6 @@ __all__ = [
     "MAX_WORDS",
     "pairs",
     "passages",
-    "spaced",
     "tokenize",
 ]
 
@@ -64,7 +63,6 @@ PAIRED = (
     "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9d"  # kana and Han
 )
 PAIRED_ASTRAL = "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
-_OVERLAPPING = re.compile(f"[{PAIRED}{PAIRED_ASTRAL}]")
 
 
 def tokenize(text: str) -> list[str]:
@@ -88,11 +86,6 @@ def passages(text: str) -> list[tuple[int, Counter[str]]]:
         most //= 2
     cuts = _cuts(len(words), most)
     return [(stop - start, _count(words[start:stop])) for start, stop in pairwise(cuts)]
-
-
-def spaced(words: Iterable[str]) -> list[str]:
-    """Return the words of scripts with spaces. Words of other scripts overlap, so neighbours of them say nothing."""
-    return [word for word in words if word.isascii() or _OVERLAPPING.search(word) is None]
 
 
 def pairs(words: int) -> int:

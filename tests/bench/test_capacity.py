@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from streamtopic.lab.bench.cases import capacity
+from streamtopic.bench.cases import capacity
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from streamtopic.lab.bench.cases import difference
+from streamtopic.bench.cases import difference
 
 
 def _corpus(path):

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from streamtopic.bench.cases import fit
+from streamtopic.bench.drawn import SavedCounts, drawn, forget_sets, post_lengths
+from streamtopic.bench.runner import measure
+from streamtopic.bench.synthetic import counted, planted
 from streamtopic.counts import Weighting, count
-from streamtopic.lab.bench.cases import fit
-from streamtopic.lab.bench.drawn import SavedCounts, drawn, forget_sets, post_lengths
-from streamtopic.lab.bench.runner import measure
-from streamtopic.lab.bench.synthetic import counted, planted
 
 
 @pytest.fixture(scope="module")

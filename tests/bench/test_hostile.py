@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from streamtopic.bench import CaseResult, Figure, Result
+from streamtopic.bench.cases import hostile
+from streamtopic.bench.peers.material import load_material
 from streamtopic.counts import DocumentBatch, Weighting
-from streamtopic.lab.bench import CaseResult, Figure, Result
-from streamtopic.lab.bench.cases import hostile
-from streamtopic.lab.bench.peers.material import load_material
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 

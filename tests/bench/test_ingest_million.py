@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from streamtopic.lab.bench.cases import ingest_million
-from streamtopic.lab.bench.heaps import BETA, append, draw
+from streamtopic.bench.cases import ingest_million
+from streamtopic.bench.heaps import BETA, append, draw
 from streamtopic.streams import FileLog, TopicNames
 from streamtopic.words.text import tokenize
 
@@ -41,7 +41,9 @@ def test_it_measures_every_step_deletions_and_learning(monkeypatch):
         assert figures[f"{step}: words"] > 0
         assert figures[f"{step}: Redis, documents"] > 0
     assert figures["a deletion"] > 0
-    assert figures["snapshot: peak memory"] > 0
+    for kind in ("documents", "changes", "words"):
+        assert figures[f"4,000: Redis, {kind}"] > 0
+    assert figures["reading: peak memory"] > 0
     drawn = ingest_million.picture({"million": figures}, {"largest": 4_000})
     assert drawn.count("<circle") == 4
     assert "ingest process" in drawn

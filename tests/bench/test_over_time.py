@@ -1,6 +1,6 @@
 """The benchmark of topics over time: what it measures, on a small case."""
 
-from streamtopic.lab.bench.cases import over_time
+from streamtopic.bench.cases import over_time
 
 
 def test_coverage_is_measured_for_each_size():

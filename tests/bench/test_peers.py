@@ -11,14 +11,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from streamtopic.lab import bench
-from streamtopic.lab.bench import runner
-from streamtopic.lab.bench.cases import peers
-from streamtopic.lab.bench.figures import Figure
-from streamtopic.lab.bench.peers import cost, models
-from streamtopic.lab.bench.peers.material import halvings, load_material, made_up, samples
-from streamtopic.lab.bench.peers.models import MODELS, OWN, Change
-from streamtopic.lab.bench.peers.score import Lists, accuracy, mean_score
+from streamtopic import bench
+from streamtopic.bench import runner
+from streamtopic.bench.cases import peers
+from streamtopic.bench.figures import Figure
+from streamtopic.bench.peers import cost, models
+from streamtopic.bench.peers.material import halvings, load_material, made_up, samples
+from streamtopic.bench.peers.models import MODELS, OWN, Change
+from streamtopic.bench.peers.score import Lists, accuracy, mean_score
 
 WORDS = (("goal", "match", "team", "coach"), ("vote", "party", "law", "court"))
 OURS_ALONE = partial(peers.CASES["streamtopic"], halves=0, samples=0)
@@ -74,7 +74,7 @@ def test_the_scorer_is_the_definition(documents):
 def test_every_model_finds_two_topics(documents, name):
     """Each library learns, infers and says whether it can add and forget; ours can do both."""
     if name in NEEDS:
-        pytest.importorskip(NEEDS[name], reason="it comes with the extra `bench`", exc_type=ImportError)
+        pytest.importorskip(NEEDS[name], reason=f"peers: needs {NEEDS[name]}", exc_type=ImportError)
     material = load_material(documents)
     vocabulary = material.vocabulary("all")
     X = material.counts[:, vocabulary]

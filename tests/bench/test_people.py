@@ -1,6 +1,6 @@
 """The benchmark of forgetting a person shows what it claims, on few documents."""
 
-from streamtopic.lab.bench.cases import people
+from streamtopic.bench.cases import people
 
 
 def test_one_version_and_one_receipt_whatever_the_number():

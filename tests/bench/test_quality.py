@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from streamtopic.lab.bench.cases import quality
-from streamtopic.lab.bench.peers.material import load_material
+from streamtopic.bench.cases import quality
+from streamtopic.bench.peers.material import load_material
 from streamtopic.topics.learner_options import LearnerOptions
 
 

@@ -6,12 +6,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from streamtopic import bench
+from streamtopic.bench import runner
+from streamtopic.bench.cases import peers
+from streamtopic.bench.figures import Figure
 from streamtopic.cli import main
 from streamtopic.errors import UsageError
-from streamtopic.lab import bench
-from streamtopic.lab.bench import runner
-from streamtopic.lab.bench.cases import peers
-from streamtopic.lab.bench.figures import Figure
 
 
 def test_a_run_shares_a_folder_that_goes_with_it(monkeypatch):

@@ -2,16 +2,16 @@
 
 import pytest
 
+from streamtopic.bench.cases import scale
+from streamtopic.bench.feed import corpus, feed
+from streamtopic.bench.ingest_processes import ANY_CORE, IngestProcesses, processor_seconds
 from streamtopic.errors import CheckFailed
-from streamtopic.lab.bench.cases import scale
-from streamtopic.lab.bench.feed import corpus, feed
-from streamtopic.lab.bench.ingest_processes import ANY_CORE, IngestProcesses, processor_seconds
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 
 COSTS = {
     "documents",
     "documents a processor second of ingest",
-    "ingest, counting",
+    "ingest",
     "Kafka, on disk",
     "Redis received",
     "Redis sent",
@@ -32,20 +32,18 @@ def test_every_number_of_processes_has_every_cost(monkeypatch):
     assert found["2 processes: efficiency of each"] > 0
 
 
-def test_processes_share_the_documents_and_merge_their_partitions(kafka_server, redis_server):
-    """Two processes count each document once, their processor time is seen, and a merge leaves one segment each."""
+def test_processes_share_the_documents(kafka_server, redis_server):
+    """Two processes count each document once, each its own partition, and their processor time is seen."""
     with feed(kafka_server.servers, redis_server.url, "benchshare", 2) as found:
         found.send(corpus(50, scale.TOKENS), "first")
         with IngestProcesses(found, [(0, [0]), (ANY_CORE, [1])]) as ingests:
             found.send(corpus(300, scale.TOKENS), "then")
             assert ingests.count() == 300
-            ingests.merge()
             assert processor_seconds(ingests.pids) > 0
         keys = [ModelKeys("benchshare").partition(number) for number in range(2)]
         held = [sum(found.connection.call("HLEN", own.documents(bucket)) for bucket in range(BUCKETS)) for own in keys]
         assert sum(held) == 350
         assert min(held) > 0
-        assert [found.connection.call("HLEN", own.manifest) for own in keys] == [1, 1]
 
 
 def test_a_process_that_ends_early_is_an_error(kafka_server, redis_server):

@@ -5,14 +5,14 @@ import time
 import numpy as np
 import pytest
 
+from streamtopic.bench import stages
+from streamtopic.bench.cases import stages as case
+from streamtopic.bench.figures import Figure
+from streamtopic.bench.profile import Stage, clocked_stages, found
+from streamtopic.bench.rates import Rates, Work, measured_rates
+from streamtopic.bench.runner import CaseResult, Result
+from streamtopic.bench.synthetic import counted, planted
 from streamtopic.counts import SymmetricCounts
-from streamtopic.lab.bench import stages
-from streamtopic.lab.bench.cases import stages as case
-from streamtopic.lab.bench.figures import Figure
-from streamtopic.lab.bench.profile import Stage, clocked_stages, found
-from streamtopic.lab.bench.rates import Rates, Work, measured_rates
-from streamtopic.lab.bench.runner import CaseResult, Result
-from streamtopic.lab.bench.synthetic import counted, planted
 from streamtopic.topics import learner
 from streamtopic.topics.learner_options import LearnerOptions
 

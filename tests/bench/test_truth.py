@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from streamtopic.lab.bench.cases import paper
-from streamtopic.lab.bench.truth import Deletions, borne, recovered, recovery, whole_vocabulary
+from streamtopic.bench.cases import paper
+from streamtopic.bench.truth import Deletions, borne, recovered, recovery, whole_vocabulary
 from streamtopic.synthetic import SyntheticTopics
 
 

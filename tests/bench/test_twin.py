@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from streamtopic.bench import run, twins
+from streamtopic.bench.cases import twin
 from streamtopic.cli import main
 from streamtopic.documents.corpus import load_corpus
 from streamtopic.errors import CheckFailed, UsageError
-from streamtopic.lab.bench import run, twins
-from streamtopic.lab.bench.cases import twin
 from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.update import NeedsRetrain, Updated
 

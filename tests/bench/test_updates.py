@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
+from streamtopic.bench import forgetting, runner, synthetic
+from streamtopic.bench.cases import updates
+from streamtopic.bench.figures import Figure
+from streamtopic.bench.forgetting import Cost, Point, power, tried
+from streamtopic.bench.material import Material
 from streamtopic.counts import Weighting, count
 from streamtopic.errors import UsageError
-from streamtopic.lab.bench import forgetting, runner, synthetic
-from streamtopic.lab.bench.cases import updates
-from streamtopic.lab.bench.figures import Figure
-from streamtopic.lab.bench.forgetting import Cost, Point, power, tried
-from streamtopic.lab.bench.material import Material
 from streamtopic.topics.update import NeedsRetrain
 
 SMALL = {"draws": 2, "seed": 3, "largest": 1_200}
@@ -53,7 +53,7 @@ def test_every_number_of_documents_is_measured(case, folder):
         assert found.get(f"m = {m}: largest certificate", 0.0) <= 1e-7
     assert "update, exponent in m" in found
     if case == "redis":
-        assert found["m = 400: of it snapshot and delta"] > 0
+        assert found["m = 400: of it reading the change"] > 0
         same = _values("documents-default", folder)
         for name in ("m = 1,200: pairs forgotten", "m = 1,200: entries of Q", "m = 400: retrains needed"):
             assert found[name] == same[name]
@@ -71,8 +71,8 @@ def test_state_is_built_once(folder, monkeypatch):
     """The second case reads what the first one drew and counted, bit for bit."""
     first = Material(folder, (400, 1_200), 200, 4, 40, 3)
     made = first.counts(1_200, Weighting(1)).cooccurrence
-    monkeypatch.setattr("streamtopic.lab.bench.material.planted", lambda *_: pytest.fail("drawn again"))
-    monkeypatch.setattr("streamtopic.lab.bench.material.count", lambda *_: pytest.fail("counted again"))
+    monkeypatch.setattr("streamtopic.bench.material.planted", lambda *_: pytest.fail("drawn again"))
+    monkeypatch.setattr("streamtopic.bench.material.count", lambda *_: pytest.fail("counted again"))
     second = Material(folder, (400, 1_200), 200, 4, 40, 3)
     read = second.counts(1_200, Weighting(1)).cooccurrence
     assert _same(read, made)

@@ -9,6 +9,7 @@ import pytest
 
 from streamtopic import errors
 from streamtopic.cli import build_parser, main
+from streamtopic.signed import PublicKey, SigningKey
 
 
 def _run(*arguments):
@@ -20,7 +21,7 @@ def test_help_lists_every_command(capsys):
     """What a newcomer types first."""
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    names = "demo run ingest schedule publish add delete status versions topics verify export keys bench"
+    names = "demo run ingest schedule add delete status versions topics verify export keys bench"
     assert [name for name in names.split() if f"\n    {name} " not in shown] == []
 
 
@@ -76,10 +77,10 @@ def test_wrong_usage_ends_with_status_2(arguments, capsys):
         (["dashboard", "--port", "70000", "--dir", "."], "from 0 to 65535"),
         (["demo", "--set", "epsilon=-1"], "`epsilon` (command line)"),
         (["demo", "--set", "=3"], "NAME=VALUE"),
-        (["bench", "faults", "--faults", "-3"], "whole number from 0"),
+        (["bench", "ingest-million", "--largest", "-3"], "whole number from"),
         (["demo", "--delete", "200%"], "more than all documents"),
         (["demo", "--documents", "/nowhere.jsonl", "--keep", "."], "is not empty"),
-        (["receipts", "verify", "/nowhere", "--public-key", "nowhere.pub"], "give signing.pub"),
+        (["receipts", "verify", "/nowhere", "--key", "nowhere.pub"], "give signing.pub"),
     ],
 )
 def test_errors_are_one_line_that_names_the_thing(arguments, named, capsys):
@@ -149,7 +150,7 @@ def test_keys_are_made_once_and_never_overwritten(tmp_path, capsys):
     folder = tmp_path / "keys"
     assert main(["keys", "new", "--to", str(folder), "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
-    private = folder / "signing.pem"
+    private = folder / "signing.key"
     assert made["private"] == str(private)
     assert private.stat().st_mode & 0o077 == 0
     before = private.read_bytes()
@@ -157,16 +158,34 @@ def test_keys_are_made_once_and_never_overwritten(tmp_path, capsys):
     assert private.read_bytes() == before
 
 
+def test_keys_bear_the_name_of_their_ledger(tmp_path, program):
+    """The default follows the model of the settings, the root key has a name of its own, and no name has blanks."""
+    for number, (arguments, name) in enumerate((
+        ([], "streamtopic/default"),
+        (["--set", "model=news"], "streamtopic/news"),
+        (["--name", "example.org/news"], "example.org/news"),
+        (["--name", "example.org/news", "--root"], "example.org/news/root"),
+    )):  # fmt: skip
+        folder = tmp_path / str(number)
+        made = json.loads(program("keys", "new", *arguments, "--to", folder, "--json")[1])
+        public = PublicKey.load(Path(made["public"]))
+        assert (made["name"], public.name, public.key_id) == (name, name, made["key_id"])
+        assert SigningKey.load(Path(made["private"])).public == public
+    status, _, err = program("keys", "new", "--name", "the news", "--to", tmp_path / "wrong")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "without spaces" in err
+
+
 def test_bench_lists_and_runs_a_case(capsys):
     """Figures come with units, the machine and the peak memory of the case's own process."""
     assert main(["bench", "--list", "--json"]) == 0
-    assert "docstrings" in json.loads(capsys.readouterr().out)
-    assert main(["bench", "docstrings", "--case", "jsonl", "--json"]) == 0
+    assert "noise" in json.loads(capsys.readouterr().out)
+    assert main(["bench", "noise", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert "Python" in found["machine"]
     (case,) = found["cases"]
     assert case["peak_memory"] > 1e6
-    assert case["figures"][0]["unit"] == "documents/s"
+    assert case["figures"][0]["unit"] == "numbers/s"
 
 
 def test_once_is_for_an_instance_in_a_folder(program):

@@ -1,14 +1,13 @@
 """`streamtopic deletions`: a person lists, approves and cancels requests, and brings back what went by mistake."""
 
 import json
+import re
 import shutil
-from contextlib import closing
 
 import pytest
 
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
-from streamtopic.streams import Message, open_log
 
 HELD = ["--set", "hold_seconds=600"]
 BRAKED = ["--set", "brake_share=0.01"]
@@ -48,7 +47,7 @@ def test_a_held_delete_can_be_cancelled(on):
     asked = on("delete", "doc-1", "doc-2", "doc-1", *HELD)
     assert (asked["sent"], asked["asked"], len(asked["requests"])) == (0, 2, 1)
     assert asked["ingested"].get("deleted", 0) == 0
-    (name,) = asked["requests"]
+    name = asked["requests"][0]["id"]
     assert (listed(on)[name]["state"], listed(on)[name]["documents"]) == ("waiting", 2)
     assert on("deletions", "cancel", name)["requests"][0]["state"] == "cancelled"
     assert listed(on) == {}
@@ -59,7 +58,7 @@ def test_a_held_delete_can_be_cancelled(on):
 
 def test_what_was_done_before_an_error_is_told(program, on):
     """Requests are cancelled one after the other, a name that is given twice is one, and people are not documents."""
-    names = on("delete", "doc-1", "--subject", "ann", *HELD)["requests"]
+    names = [one["id"] for one in on("delete", "doc-1", "--subject", "ann", *HELD)["requests"]]
     said = on("deletions", "cancel", names[0], names[0], "no-such", status=2)
     assert "there is no request no-such" in said
     assert f"cancelled before the error: {names[0]}" in said
@@ -85,10 +84,41 @@ def test_the_salt_is_told_to_people_too(program, on):
     for settings in ([], HELD):
         status, out, _ = program("delete", "doc-4", "--dir", on.folder, *settings)
         (line,) = [line for line in out.splitlines() if ", salt " in line]
-        name, _, salt = line.strip().removeprefix("request ").partition(", salt ")
-        assert (status, len(name), len(salt.partition(":")[0])) == (0, 24, 32)
+        name, _, salt = line.strip().removeprefix("document doc-4: request ").partition(", salt ")
+        assert (status, len(name), len(salt)) == (0, 24, 32)
         if not settings:
-            assert len(on("receipt", name, "--salt", salt.partition(":")[0])["receipts"]) == 1
+            assert len(on("receipt", name, "--salt", salt)["receipts"]) == 1
+
+
+@pytest.mark.parametrize("settings", [[], HELD], ids=["sent", "held"])
+def test_each_request_says_whose_it_is(program, on, settings):
+    """To people and to programs, for documents and for people, sent at once or held."""
+    told = on("delete", "doc-1", "doc-2", "--subject", "ann", *settings)["requests"]
+    of = {one["subject"] or tuple(one["documents"]): one["id"] for one in told}
+    assert of.keys() == ({"ann", ("doc-1", "doc-2")} if settings else {"ann", ("doc-1",), ("doc-2",)})
+    _, out, _ = program("delete", "doc-3", "doc-4", "--subject", "bob", "--dir", on.folder, *settings)
+    said = re.findall(r"(\S+ \S+): request [0-9a-f]{24}, salt", out)
+    assert sorted(said) == (
+        ["2 documents", "subject bob"] if settings else ["document doc-3", "document doc-4", "subject bob"]
+    )
+
+
+def test_people_are_named_without_the_command_line(on, tmp_path):
+    """After `--subject` the lines of a file, or of standard input, are subjects: no list of processes shows them."""
+    path = tmp_path / "people"
+    path.write_text("ann\nbob\n", "utf-8")
+    told = on("delete", "doc-1", "--subject", "cal", "--subject", "--from", path)
+    assert [one["subject"] or one["documents"] for one in told["requests"]] == [["doc-1"], "cal", "ann", "bob"]
+    assert "--from FILE" in on("delete", "--subject", status=2)
+
+
+def test_a_receipt_is_asked_for_by_request(on):
+    """Who gives the id of a document is told what is wanted, and where it is found."""
+    on("delete", "doc-1")
+    said = on("receipt", "doc-1", status=1)
+    assert "no receipt for request doc-1" in said
+    assert "not the id of a document" in said
+    assert "streamtopic deletions list" in said
 
 
 def test_a_list_of_ids_is_read_as_other_programs_write_it(on, tmp_path):
@@ -104,7 +134,7 @@ def test_a_list_of_ids_is_read_as_other_programs_write_it(on, tmp_path):
 def test_a_wave_waits_for_approval(on):
     """Over the share a delete is paused; `approve --all` lets it go, and its receipts are found by request and salt."""
     asked = on("delete", *[f"doc-{k}" for k in range(8)], *BRAKED)
-    (name,), (salt,) = asked["requests"], asked["salts"]
+    (name, salt) = (asked["requests"][0][field] for field in ("id", "salt"))
     assert listed(on)[name]["state"] == "paused"
     assert on("deletions", "approve", "--all", *BRAKED)["requests"][0]["approved"] is True
     assert listed(on, "--all")[name]["state"] == "completed"
@@ -116,104 +146,7 @@ def test_a_small_delete_passes_the_brake_at_once(on):
     """Below the share nobody is asked."""
     asked = on("delete", "doc-3", *BRAKED)
     assert asked["ingested"] == {"deleted": 1}
-    assert listed(on, "--all")[asked["requests"][0]]["state"] == "completed"
-
-
-def test_mistaken_deletes_are_undone(on):
-    """Documents come back as they were, unless they were added again, or a request asked for their delete."""
-    with DocumentProducer(on.folder / "log", model="default") as producer:
-        producer.add("doc-9", text="replaced since then")
-    on("run", "--once")
-    before = on("status")["documents"]
-    (wanted,) = on("delete", "doc-20", *BRAKED)["requests"]
-    with DocumentProducer(on.folder / "log", model="default") as producer:
-        producer.delete("doc-5")
-        producer.delete("doc-9")
-        producer.delete("never-there")
-        producer.delete("doc-6")
-        producer.add("doc-6", text="sent again by its producer")
-    on("run", "--once")
-    assert on("status")["documents"] == before - 3
-    looked = on("deletions", "undo", "--offset", "0/0")
-    assert (sorted(looked["restored"]), looked["lost"]) == (["doc-5", "doc-9"], ["never-there"])
-    assert (looked["requested"], looked["appended"]) == (1, False)
-    assert on("status")["documents"] == before - 3
-    assert on("deletions", "undo", "--offset", "0/0", "--yes")["appended"] is True
-    assert on("status")["documents"] == before - 1
-    again = on("deletions", "undo", "--since", "2020-01-31T12:00Z")
-    assert (again["restored"], again["requested"]) == ([], 1)
-    assert on("verify")["passed"] is True
-    assert listed(on, "--all")[wanted]["state"] == "completed"
-
-
-def test_a_forgotten_person_is_not_brought_back(on):
-    """Neither while the request is open nor behind its covering receipt, and a mistaken delete beside it is undone."""
-    with DocumentProducer(on.folder / "log", model="default") as producer:
-        for k in range(3):
-            producer.add(f"letter-{k}", text=f"of somebody, number {k}", subjects=["ann"])
-        producer.delete_subject("ann")
-        producer.delete("doc-3")
-    on("run", "--once")
-    assert on("status")["documents"] == 599
-    found = on("deletions", "undo", "--offset", "0/0")
-    assert (found["restored"], found["lost"], found["requested"]) == (["doc-3"], [], 3)
-
-
-def test_other_deletes_beside_a_request_bring_nothing_back(on):
-    """Neither a delete behind a request, nor one before a person is forgotten, opens a way back."""
-    (wanted,) = on("delete", "doc-20", *BRAKED)["requests"]
-    with DocumentProducer(on.folder / "log", model="default") as producer:
-        producer.delete("doc-20")
-        producer.add("letter-0", text="went before", subjects=["ann", "bob"])
-        producer.delete("letter-0")
-        producer.add("letter-1", text="went twice", subjects=["ann"])
-        producer.add("letter-2", text="was refused", subjects=["ann"])
-    on("run", "--once")
-    end = on("deletions", "undo", "--offset", "0/600")["restored"]
-    assert end == ["letter-0"]
-    with DocumentProducer(on.folder / "log", model="default") as producer:
-        producer.delete_subject("ann")
-    on("run", "--once")
-    with DocumentProducer(on.folder / "log", model="default") as producer:
-        producer.delete("letter-1")
-        producer.add("letter-3", text="came later", subjects=["ann"])
-        producer.delete("letter-3")
-    on("run", "--once")
-    found = on("deletions", "undo", "--offset", "0/600", "--yes")
-    assert (found["restored"], found["requested"]) == (["letter-3"], 4)
-    assert listed(on, "--all")[wanted]["state"] == "completed"
-
-
-def test_nobody_who_is_suppressed_is_brought_back(on):
-    """Its add would only be refused again, and the text would be in the log once more."""
-    assert on("keys", "suppression")
-    on("rebuild", "--yes")
-    with DocumentProducer(on.folder / "log", model="default") as producer:
-        producer.add("letter-0", text="of somebody", subjects=["ann"])
-        producer.delete("letter-0")
-        producer.delete("doc-3")
-        producer.delete("doc-5")
-    on("suppress", "--subject", "ann", "--id", "doc-3")
-    found = on("deletions", "undo", "--offset", "0/600", "--yes")
-    assert (found["restored"], found["requested"]) == (["doc-5"], 2)
-    on("lift", "--subject", "ann", "--id", "doc-3")
-    assert sorted(on("deletions", "undo", "--offset", "0/600")["restored"]) == ["doc-3", "letter-0"]
-
-
-def test_a_person_forgotten_without_a_salt_is_not_brought_back(on):
-    """Other producers may send a request without one: its covering receipt is found by the service's own key."""
-    with DocumentProducer(on.folder / "log", model="default") as producer:
-        for k in range(3):
-            producer.add(f"letter-{k}", text=f"of somebody, number {k}", subjects=["ann"])
-    key = b"st:subject:" + b"0" * 32
-    value = json.dumps({"op": "delete_subject", "subject": "ann"}).encode()
-    log, _ = open_log(on.folder / "log")
-    with closing(log):
-        log.append_many("default.documents", [Message(key, value, (("request", b"r5"),), 0)])
-    on("run", "--once")
-    assert on("status")["documents"] == 600
-    found = on("deletions", "undo", "--offset", "0/0")
-    assert (found["restored"], found["lost"], found["requested"]) == ([], [], 3)
+    assert listed(on, "--all")[asked["requests"][0]["id"]]["state"] == "completed"
 
 
 @pytest.mark.parametrize(
@@ -224,15 +157,6 @@ def test_a_person_forgotten_without_a_salt_is_not_brought_back(on):
         (["cancel"], "which requests"),
         (["cancel", "nobody"], "there is no request nobody"),
         (["list", "x"], "takes no ids"),
-        (["list", "--yes"], "deletions undo"),
-        (["undo"], "from when on"),
-        (["undo", "--since", "yesterday"], "expected a time"),
-        (["undo", "--since", "2026-01-31T12:00"], "time zone"),
-        (["undo", "--since", "2026-01-31"], "for instance 2026-01-31T00:00:00Z"),
-        (["undo", "--offset", "7/0"], "PARTITION/OFFSET"),
-        (["undo", "--offset", "0"], "PARTITION/OFFSET"),
-        (["undo", "--offset", "0/9999999"], "ends at offset"),
-        (["undo", "--offset", "0/5", "--offset", "0/9"], "named twice"),
     ],
 )
 def test_wrong_arguments_are_refused_with_the_remedy(program, made, arguments, said):
@@ -260,7 +184,7 @@ def test_documents_of_a_label_go_once_their_number_is_confirmed(labelled):
     assert labelled("status")["documents"] == 605
     done = labelled("delete", "--label", "section=sport", "--yes")
     assert (done["sent"], len(done["requests"]), done["ingested"]["deleted"]) == (5, 1, 5)
-    found = labelled("receipt", done["requests"][0], "--salt", done["salts"][0])
+    found = labelled("receipt", done["requests"][0]["id"], "--salt", done["requests"][0]["salt"])
     assert len(found["receipts"]) == 5
     assert "no live document" in labelled("delete", "--label", "section=sport", "--yes", status=2)
 
@@ -268,7 +192,7 @@ def test_documents_of_a_label_go_once_their_number_is_confirmed(labelled):
 def test_documents_of_a_label_are_held_like_others(labelled):
     """With a hold one request names all of them, and can be cancelled."""
     asked = labelled("delete", "--label", "section=sport", "--yes", *HELD)
-    (name,) = asked["requests"]
+    name = asked["requests"][0]["id"]
     assert listed(labelled)[name]["documents"] == 5
     labelled("deletions", "cancel", name)
     assert labelled("status")["documents"] == 605

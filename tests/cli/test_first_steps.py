@@ -43,12 +43,15 @@ def newcomer(sample, tmp_path, monkeypatch):
 )
 @pytest.mark.usefixtures("newcomer")
 def test_each_command_of_a_first_page_works_after_the_one_before(program, page, headings):
-    """Typed as they stand, all end with status 0, and the files that they name are there."""
+    """Typed as they are, with the id that `delete` printed, all end with status 0, and leave the files they name."""
     commands = list(_commands(page, headings))
     assert len(commands) >= 8
+    request = "REQUEST"
     for words in commands:
-        status, _, err = program(*words)
+        status, out, err = program(*[request if word == "REQUEST" else word for word in words])
         assert status == 0, (words, err)
+        printed = re.search("request ([0-9a-f]{24})", out)
+        request = printed[1] if printed else request
     written = [words[words.index("--to") + 1] for words in commands if "--to" in words]
     assert len(written) >= 2
     assert all(Path(name).stat().st_size for name in written)

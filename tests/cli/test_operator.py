@@ -1,5 +1,6 @@
 """What an operator does with an instance, one story after the demo: look, ask, take away, check, make anew."""
 
+import base64
 import json
 import shutil
 
@@ -8,11 +9,14 @@ import numpy as np
 import pytest
 
 from streamtopic.cli import main
-from streamtopic.client import DocumentProducer
+from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.local import LocalRedis
+from streamtopic.signed import SigningKey, Witness
 from streamtopic.state import Connection, Reader
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import FileLog, Message
+
+KEY = str(SigningKey.from_seed(bytes(32), "test/default").public)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +44,12 @@ def on(program, instance):
         return json.loads(out) if out else err
 
     return run
+
+
+def receipts(instance):
+    """Return how many receipts the ledger of an instance has."""
+    with Receipts(instance / "log", model="default", public_key=instance / "keys" / "signing.pub") as found:
+        return len(list(found))
 
 
 def meta_of(instance, change):
@@ -73,7 +83,7 @@ def test_a_healthy_instance_passes_the_doctor(on, program, instance):
     assert {finding["level"] for finding in found["findings"]} == {"ok"}
     looked_at = {finding["name"] for finding in found["findings"]}
     assert {"signing_key", "noise_key", "receipt_key", "public_key", "redis", "eviction", "persistence", "clock",
-            "default.documents", "state", "partition 0", "outbox", "receipts"} <= looked_at  # fmt: skip
+            "default.documents", "ledger", "alive", "state", "partition 0", "outbox"} <= looked_at  # fmt: skip
     status, out, _ = program("doctor", "--dir", instance)
     assert status == 0
     assert all(line.startswith("ok ") for line in out.splitlines())
@@ -90,6 +100,24 @@ def _other_public(instance):
     shutil.copy(instance.parent / "other" / "signing.pub", instance / "keys" / "signing.pub")
 
 
+def _other_name(instance):
+    for name in ("signing.key", "signing.pub"):
+        (instance / "keys" / name).unlink()
+    assert main(["keys", "new", "--name", "example.org/news", "--to", str(instance.parent / "news")]) == 0
+    for name in ("signing.key", "signing.pub"):
+        shutil.copy(instance.parent / "news" / name, instance / "keys" / name)
+
+
+def _gap(instance):
+    """Let the ledger lose its first page, whose records are a draft and a checkpoint."""
+    with FileLog(instance / "log") as log:
+        records = log.read("default.ledger", 0, 0)
+        log.remove("default.ledger")
+        log.create("default.ledger", 1, {})
+        log.append_many("default.ledger", [Message(None, record.value, partition=0) for record in records[2:]])
+    shutil.rmtree(instance / "redis")
+
+
 def _ahead(instance):
     meta_of(instance, lambda connection, keys: connection.call("HINCRBY", keys.meta, "next", 1000))
 
@@ -104,6 +132,8 @@ def _other_partitions(instance):
     [
         (_unreadable, "instance", "chmod 600"),
         (_other_public, "public_key", "signing.pub"),
+        (_other_name, "instance", "--name example.org/default"),
+        (_gap, "ledger", "backup"),
         (_ahead, "partition 0", "rebuild"),
         (_other_partitions, "state", "rebuild"),
     ],
@@ -117,6 +147,18 @@ def test_the_doctor_finds_what_is_wrong(on, instance, spoil, name, remedy):
     assert remedy in failed["detail"] + failed["remedy"]
 
 
+@pytest.mark.parametrize(("required", "level"), [("false", "warn"), ("true", "fail")])
+def test_the_doctor_says_which_witnesses_have_signed(on, tmp_path, required, level):
+    """No witness has: that is worth a look, and a fault if pages wait for them."""
+    key = base64.b64encode(b"\x04" + bytes(32)).decode()
+    policy = tmp_path / "policy"
+    policy.write_text(f"witness w w+{Witness('w', bytes(32)).hash.hex()}+{key} http://127.0.0.1:9\nquorum w\n")
+    settings = ["--set", f"witnesses={policy}", "--set", f"require_witnesses={required}"]
+    found = {one["name"]: one for one in on("doctor", *settings, status=int(level == "fail"))["findings"]}
+    assert (found["witnesses"]["level"], "no witness signed" in found["witnesses"]["detail"]) == (level, True)
+    assert on("status", *settings)["ledger"]["witnesses"] == 0
+
+
 def test_the_doctor_goes_on_where_a_component_is_away(on, tmp_path):
     """Redis that does not answer is a finding, and everything else is looked at."""
     away = f"redis_url=unix://{tmp_path / 'nobody.sock'}"
@@ -126,10 +168,10 @@ def test_the_doctor_goes_on_where_a_component_is_away(on, tmp_path):
 
 def test_a_receipt_is_found_by_request_and_by_id(on, program, instance):
     """What `delete` printed leads to the receipt, and so does the receipt's own id."""
-    request = on("delete", "doc-9")["requests"][0]
-    found = on("receipt", request)
+    request = on("delete", "doc-9")["requests"][0]["id"]
+    (found,) = on("receipt", request)["receipts"]
     assert found["found"] is True
-    assert on("receipt", found["id"]) == found
+    assert on("receipt", found["id"])["receipts"] == [found]
     status, out, _ = program("receipt", request, "--dir", instance)
     assert status == 0
     assert found["id"] in out
@@ -147,53 +189,56 @@ def test_a_deletion_that_waits_is_told_from_an_unknown_one(on, instance):
     assert "no receipt" in on("receipt", "default/0/999", status=1)
 
 
-def test_receipts_can_be_checked_elsewhere(on, program, instance, tmp_path):
-    """The exported file verifies offline with the public key alone, and holds each digest that was printed before.
-
-    A missing or changed line does not verify.
-    """
-    file, key = tmp_path / "receipts.jsonl", instance / "keys" / "signing.pub"
-    made = on("receipts", "export", "--to", file)
-    assert (made["receipts"], made["last"]) == (3, 3)
-    shutil.rmtree(instance / "log")
+def test_a_receipt_can_be_checked_elsewhere(on, program, instance, tmp_path):
+    """Its file verifies with the public key alone, and says what it is about to a reader who has the salt."""
+    request = on("delete", "doc-9")["requests"][0]
+    file, key = tmp_path / "doc-9.tlog-proof", instance / "keys" / "signing.pub"
+    (shown,) = on("receipt", request["id"], "--salt", request["salt"], "--proof", file)["receipts"]
+    assert shown["guarantee"]["epsilon"] > 0
+    assert file.stat().st_size < 2_000
+    for folder in ("log", "redis"):
+        shutil.rmtree(instance / folder)
+    salted = ("--document", "doc-9", "--salt", request["salt"])
 
     def verify(*arguments):
-        status, out, err = program("receipts", "verify", file, "--public-key", key, *arguments, "--json")
+        status, out, err = program("receipts", "verify", file, "--key", key, *arguments, "--json")
         return status, json.loads(out) if out else err
 
-    status, found = verify("--head", made["head"])
-    assert (status, found["passed"], found["first"], found["last"]) == (0, True, 1, 3)
-    lines = file.read_text().splitlines()
-    file.write_text("\n".join([lines[2], lines[0], lines[0], lines[1]]))
+    status, found = verify(*salted)
+    assert (status, found["passed"], found["id"]) == (0, True, shown["id"])
     assert verify()[0] == 0
-    file.write_text("\n".join(lines[:2]))
-    assert verify()[0] == 0
-    assert verify("--head", made["head"])[0] == 1
-    # Written down when the file had two receipts, a digest proves these two in every later file.
-    earlier = verify()[1]["head"]
-    file.write_text("\n".join(lines))
-    assert verify("--head", earlier)[0] == 0
-    assert verify("--head", "")[0] == 1
-    file.write_text(lines[0])
-    assert verify("--head", earlier)[0] == 1
-    file.write_text("\n".join([lines[0], lines[2]]))
-    status, found = verify()
-    assert (status, found["problems"]) == (1, [{"line": 0, "problem": "receipts 2 to 2 are missing"}])
-    file.write_text("\n".join([lines[0], lines[1].replace('signed": "h', 'signed": "i'), "{}", "nonsense", "[]"]))
-    assert [problem["line"] for problem in verify()[1]["problems"]] == [2, 3, 4, 5]
-    status, out, err = program("receipts", "verify", file, "--public-key", key)
-    assert (status, err.count("\n")) == (1, 1)
-    assert "FAIL  line 2" in out
+    assert verify("--document", "doc-8", "--salt", request["salt"])[0] == 1
+    assert verify("--document", "doc-9")[0] == 2
+    status, out, _ = program("receipts", "verify", file, "--key", key.read_text().strip())
+    assert (status, out.count("ok ")) == (0, 2)
+    text = file.read_text()
+    for changed in (text.replace("index ", "index 1"), text.replace("extra ", "extra A"), text[:-5], "nonsense"):
+        file.write_text(changed)
+        assert verify()[0] == 1
+    other = tmp_path / "other"
+    assert program("keys", "new", "--to", other)[0] == 0
+    file.write_text(text)
+    assert program("receipts", "verify", file, "--key", other / "signing.pub")[0] == 1
+
+
+def test_a_file_proves_one_receipt(on, tmp_path):
+    """Of several receipts one is to be named, by its id or by its document."""
+    request = on("delete", "doc-9", "doc-10", "--set", "brake_share=1")["requests"][0]
+    name, salt = request["id"], request["salt"]
+    file = tmp_path / "one.tlog-proof"
+    assert "2 receipts, and a file proves one" in on("receipt", name, "--proof", file, status=2)
+    assert not file.exists()
+    (found,) = on("receipt", name, "--salt", salt, "--document", "doc-10", "--proof", file)["receipts"]
+    assert found["id"].encode() not in file.read_bytes()
+    assert on("receipt", found["id"], "--proof", file)["proof"] == str(file)
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["receipts", "export", "--dir", "."], "--to"),
-        (["receipts", "verify"], "which file"),
-        (["receipts", "verify", "/nowhere", "--public-key", "ab" * 32], "/nowhere"),
-        (["receipts", "verify", "/nowhere"], "--public-key"),
-        (["receipts", "verify", "/nowhere", "--public-key", "/no.pub"], "/no.pub"),
+        (["receipts", "verify", "/nowhere", "--key", KEY], "/nowhere"),
+        (["receipts", "verify", "/nowhere"], "--key"),
+        (["receipts", "verify", "/nowhere", "--key", "/no.pub"], "/no.pub"),
         (["doctor", "--dir", "/nowhere/at/all"], "/nowhere/at/all"),
         (["rebuild"], "--dir"),
     ],
@@ -261,8 +306,7 @@ def test_rebuild_makes_the_same_counts_from_the_log(on, instance):
     assert [version["kind"] for version in settled["versions"]] == ["retrain"]
     assert settled["versions"][0]["version"] == before["version"] + 1
     assert on("verify")["passed"] is True
-    exported = on("receipts", "export", "--to", instance / "all.jsonl")
-    assert exported["receipts"] == 4
+    assert receipts(instance) == 4
 
 
 def test_a_rebuild_after_redis_was_lost_knows_what_has_its_receipt(on, instance):
@@ -271,7 +315,7 @@ def test_a_rebuild_after_redis_was_lost_knows_what_has_its_receipt(on, instance)
     made = on("rebuild")
     assert (made["documents"], made["waiting"]) == (597, 0)
     assert [version["version"] for version in on("retrain")["versions"]] == [3]
-    assert on("receipts", "export", "--to", instance / "all.jsonl")["receipts"] == 3
+    assert receipts(instance) == 3
     assert on("verify")["passed"] is True
 
 
@@ -285,7 +329,7 @@ def test_what_waits_for_its_receipt_is_kept_by_a_rebuild_of_a_compacted_log(on, 
         log.compact("default.documents")
     on("rebuild", "--yes")
     on("retrain")
-    assert on("receipt", request)["found"] is True
+    assert on("receipt", request)["receipts"][0]["found"] is True
 
 
 def test_verify_says_what_a_compacted_log_cannot_tell(on, instance):
@@ -306,7 +350,7 @@ def _digest(instance):
     """Digest of all counts in the instance's Redis."""
 
     def digest(connection, _):
-        snapshot = Reader(connection, "default", 1).snapshot()
-        return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+        counts = Reader(connection, "default", 1).counts()
+        return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
 
     return meta_of(instance, digest)

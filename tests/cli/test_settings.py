@@ -25,11 +25,21 @@ def test_flags_win_over_variables_and_variables_over_the_file(tmp_path, monkeypa
     assert (found.topics, found.epsilon, found.delta, found.min_df) == (7, 3.0, 1e-5, Settings().min_df)
 
 
+def test_witnesses_that_are_required_are_named(tmp_path):
+    """Pages would wait for ever for witnesses that are not named; a path in the file is relative to it."""
+    with pytest.raises(SettingsError, match="needs `witnesses`"):
+        load(config=_file(tmp_path, "require_witnesses = true\n"))
+    found = load(config=_file(tmp_path, 'require_witnesses = true\nwitnesses = "policy"\n'))
+    assert (found.witnesses, found.require_witnesses) == (tmp_path / "policy", True)
+    write(found, tmp_path / "again.toml")
+    assert load(config=tmp_path / "again.toml") == found
+
+
 def test_a_directory_stands_for_its_own_file(tmp_path):
     """`--dir` needs no `--config`, and paths in the file are relative to it."""
-    _file(tmp_path, 'topics = 5\nsigning_key = "keys/mine.pem"\n')
+    _file(tmp_path, 'topics = 5\nsigning_key = "keys/mine.key"\n')
     found = load({"dir": tmp_path})
-    assert (found.topics, found.dir, found.signing_key) == (5, tmp_path, tmp_path / "keys/mine.pem")
+    assert (found.topics, found.dir, found.signing_key) == (5, tmp_path, tmp_path / "keys/mine.key")
 
 
 def test_the_variable_for_the_directory_counts_as_well(tmp_path, monkeypatch):
@@ -66,20 +76,9 @@ def test_what_a_setting_looks_like_is_said_in_words():
     """A pattern is for programs: each setting that has one says in words what it asks for."""
     kept = [name for name, field in Settings.model_fields.items() if "pattern=" in repr(field.metadata)]
     assert sorted(tasks._FORMS) == sorted(kept)
-    for field in ("key", "time", "subject"):
+    for field in ("time", "subject"):
         with pytest.raises(SettingsError, match=rf"`input.{field}` .*: should be 1 to 256 characters without blanks"):
             load({"input": json.dumps({"format": "json", field: "a b"})})
-
-
-def test_a_setting_that_was_withdrawn_is_refused_by_name(tmp_path, monkeypatch):
-    """In a file, as a flag and as a variable: nobody shall rely on a limit that is not there."""
-    with pytest.raises(SettingsError, match=r"`max_partition_words` in .*streamtopic.toml was withdrawn: .*0029"):
-        load(config=_file(tmp_path, "max_partition_words = 5000\n"))
-    with pytest.raises(SettingsError, match="was withdrawn"):
-        load({"max_partition_words": 5000})
-    monkeypatch.setenv("STREAMTOPIC_MAX_PARTITION_WORDS", "5000")
-    with pytest.raises(SettingsError, match="variable STREAMTOPIC_MAX_PARTITION_WORDS was withdrawn"):
-        load()
 
 
 def test_a_missing_file_is_an_error_and_a_missing_file_in_a_directory_is_not(tmp_path):
@@ -228,16 +227,3 @@ def test_what_the_theorem_does_not_speak_of_is_refused_with_a_remedy(more, parts
     with pytest.raises(SettingsError) as caught:
         load(proved | more)
     assert all(part in str(caught.value) for part in parts), str(caught.value)
-
-
-def test_settings_of_a_newer_form_are_refused_before_their_names_are(tmp_path, monkeypatch):
-    """A file for a later program says so, and is not taken for one with a mistyped setting."""
-    path = _file(tmp_path, "settings_format = 2\nsomething_new = 5\n")
-    with pytest.raises(SettingsError, match=r"format 2, written by a newer program.*reads 1: use the version"):
-        load(config=path)
-    monkeypatch.setenv("STREAMTOPIC_SETTINGS_FORMAT", "2")
-    with pytest.raises(SettingsError, match=r"variable STREAMTOPIC_SETTINGS_FORMAT.*reads 1"):
-        load()
-    monkeypatch.delenv("STREAMTOPIC_SETTINGS_FORMAT")
-    write(load(config=_file(tmp_path, "settings_format = 1\ntopics = 5\n")), path)
-    assert "settings_format" not in path.read_text()

@@ -33,7 +33,7 @@ def test_ctrl_c_while_the_program_is_loaded_shows_no_traceback():
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
-@pytest.mark.parametrize(("part", "number"), [("run", signal.SIGTERM), ("publish", signal.SIGINT)])
+@pytest.mark.parametrize(("part", "number"), [("run", signal.SIGTERM), ("schedule", signal.SIGINT)])
 def test_a_part_that_is_told_to_leave_before_it_works_leaves_with_status_0(part, number, tmp_path):
     """A supervisor that stops a service in its first seconds finds the status of an orderly end."""
     config = tmp_path / "streamtopic.toml"
@@ -50,7 +50,7 @@ import os, signal
 from streamtopic.dashboard.dashboard_server import dashboard_server, leave_quietly, listening
 async def pages(scope, receive, send): ...
 with listening("127.0.0.1", 0) as listener:
-    server = dashboard_server(pages)
+    server = dashboard_server(pages, listener)
     leave_quietly(server)
     os.kill(os.getpid(), signal.SIGTERM)
     server.run(sockets=[listener])

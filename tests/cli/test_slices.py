@@ -48,7 +48,7 @@ def test_topics_over_time_as_json_and_for_a_person(instance, capsys):
     assert main(["topics", "--over", "time", "--json", *instance]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [one["time"] for one in told["slices"]] == ["2026-01", "2026-02", "2026-03"]
-    assert (told["unit"], told["by"], told["floor"], told["whole"]) == ("month", None, 20, True)
+    assert (told["unit"], told["by"], told["floor"]) == ("month", None, 20)
     for one in told["slices"]:
         assert one["documents"] == 50
         assert sum(topic["share"] for topic in one["topics"]) == pytest.approx(1, abs=1e-5)

@@ -42,7 +42,7 @@ def test_a_person_sees_a_table_and_the_reason(program, sample_file):
     lines = out.splitlines()
     assert lines[0] == "600 documents, sample.jsonl"
     assert any(line.startswith("4 *") for line in lines)
-    assert any(line.strip().startswith("900 topics: ") and "may be anchors" in line for line in lines)
+    assert any(line.strip().startswith("900 topics: ") and "the documents are too few" in line for line in lines)
     assert any(line.startswith("max_df") for line in lines)
     assert lines[-1].startswith("recommended: 4 topics")
     assert "line 301" in err  # the bad line of the file

@@ -1,11 +1,19 @@
-"""A small model, as releases carry it."""
+"""A log with a ledger and releases, and who writes them."""
 
-import sys
-from pathlib import Path
+import pytest
 
-# Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
-sys.path.append(str(Path(__file__).parent.parent / "wire"))
+from ledger_maker import LedgerMaker
+from streamtopic.streams import FileLog
 
-from sample_release import key, make
 
-__all__ = ["key", "make"]
+@pytest.fixture
+def log(tmp_path):
+    """A log in files."""
+    with FileLog(tmp_path / "log") as log:
+        yield log
+
+
+@pytest.fixture
+def maker(log):
+    """The service of model `news`."""
+    return LedgerMaker(log)

@@ -1,112 +1,233 @@
-"""Looking receipts up, in a topic that grows meanwhile, and that others may write to."""
+"""Looking receipts up and proving them, in a ledger that grows meanwhile, and that others may write to."""
 
 import copy
-import dataclasses
 import json
 import pickle
+import shutil
+import subprocess
+import sys
 
 import pytest
 
-from streamtopic.client import Deletion, Receipts
+from ledger_maker import CREATED, SALT, LedgerMaker, key_of
+from streamtopic.client import Deletion, Receipts, verify_receipt
+from streamtopic.errors import InvalidRelease, UnknownKey, UsageError
 from streamtopic.signed import (
-    Receipt,
+    Erased,
+    KeyList,
+    KeyRing,
+    LedgerProof,
     SigningKey,
-    digest_of,
-    pack,
-    plain_request_digest,
+    SubjectReceipt,
+    link_digest,
     request_digest,
-    seal,
-    seal_receipt,
-    to_message,
+    seal_keys,
 )
 from streamtopic.streams import FileLog
 
-SALT = "0123456789abcdef"
-FIRST = Receipt(
-    sequence=1, previous="", model="news", partition=0, offset=0, request=request_digest("r-0", SALT), document="d",
-    received=1, applied=2, found=True, version=1, mode="certified", certificate=1e-9, sigma=1e-7,
-    epsilon=1.0, delta=1e-6, cumulative_epsilon=1.0, capacity_used=1, capacity_left=4,
-)  # fmt: skip
+TOPIC = "news.ledger"
 
 
 @pytest.fixture
-def chain(key):
-    """Five receipts of a chain, with their records."""
-    receipts, messages = [FIRST], []
-    for number in range(5):
-        data = seal_receipt(receipts[-1], key)
-        messages.append(to_message(receipts[-1], data))
-        receipts.append(
-            dataclasses.replace(
-                FIRST,
-                sequence=number + 2,
-                previous=digest_of(data),
-                offset=number + 1,
-                request=request_digest(f"r-{number + 1}", SALT),
-            )
-        )
-    return list(zip(receipts, messages, strict=False))
+def receipts(log, maker):
+    """A reader of receipts who knows the key of the ledger."""
+    return Receipts(log, model="news", public_key=maker.pinned)
 
 
-def test_receipts_are_found_as_they_come(tmp_path, key, chain):
-    """By request and by id, whether they were there at the first look or came later; strays are nobody's receipt."""
-    with FileLog(tmp_path) as log:
-        log.create("news.receipts", 1)
-        receipts = Receipts(log, model="news", public_key=key.public)
-        assert receipts.find("r-0", salt=SALT) == []
-        for receipt, message in chain:
-            log.append_many("news.receipts", [message])
-            assert receipts.find(Deletion(f"r-{receipt.offset}", SALT)) == [receipts.get(receipt.id)] == [receipt]
-        stray = dataclasses.replace(FIRST, offset=77, request=request_digest("stray", SALT))
-        log.append_many("news.receipts", [to_message(stray, seal_receipt(stray, key))])
-        assert receipts.find("stray", salt=SALT) == []
-        assert receipts.get(chain[0][0].id) == FIRST
+def person(request, documents=3):
+    """The receipt of a person."""
+    digest = request_digest(request, SALT)
+    return SubjectReceipt(f"news/subject/{request}", "news", digest, "", "2026-11", CREATED, documents, 1)
 
 
-def test_repeated_records_are_one_receipt(tmp_path, key, chain):
-    """A publisher that was killed sends its bytes again; every receipt is found once."""
-    messages = [message for _, message in chain]
-    with FileLog(tmp_path, segment_bytes=500) as log:
-        log.create("news.receipts", 1)
-        log.append_many("news.receipts", [*messages, *messages[:3]])
-        receipts = Receipts(log, model="news", public_key=key.public)
-        found = [receipts.find(f"r-{number}", salt=SALT) for number in range(5)]
-        assert [[receipt.sequence for receipt in some] for some in found] == [[1], [2], [3], [4], [5]]
-        assert [receipt.sequence for receipt in receipts] == [1, 2, 3, 4, 5]
+def test_receipts_are_found_as_they_come(maker, receipts):
+    """By request and by id, whether they were there at the first look or came later."""
+    assert receipts.find("r-0", salt=SALT) == []
+    for offset in range(5):
+        receipt = maker.receipt(offset)
+        maker.append(maker.receipt(offset + 100), receipt)
+        assert receipts.find(Deletion(f"r-{offset}", SALT)) == [receipts.get(receipt.id)] == [receipt]
+    assert receipts.find("r-3", salt="another salt of it") == []
+    assert receipts.find("r-3") == []
+    assert receipts.get("news/0/77") is None
+    assert [receipt.offset for receipt in receipts] == [100, 0, 101, 1, 102, 2, 103, 3, 104, 4]
 
 
-def test_what_is_not_a_receipt_is_passed_over_and_counted(tmp_path, key, chain):
-    """Tombstones, garbage, other keys and copies hide no receipt and stop no reader."""
-    other = SigningKey.from_bytes(b"o" * 32)
-    with FileLog(tmp_path) as log:
-        log.create("news.receipts", 1)
-        for receipt, message in chain:
-            name = message.key
-            noise = [(name, None), (name, b""), (None, b"x" * 99), (name, seal_receipt(receipt, other))]
-            for record in noise:
-                log.append("news.receipts", *record, partition=0)
-            log.append_many("news.receipts", [message])
-            log.append("news.receipts", b"news/9/9", message.value)
-        receipts = Receipts(log, model="news", public_key=key.public)
-        assert [receipt.sequence for receipt in receipts] == [1, 2, 3, 4, 5]
-        assert receipts.find("r-4", salt=SALT) == [chain[4][0]]
-        assert receipts.skipped == 25
+def test_several_receipts_of_one_request_come_in_their_order(maker, receipts):
+    """A request id that was used again hides nothing."""
+    maker.append(*(maker.receipt(offset, "same") for offset in (5, 2, 9)))
+    assert [receipt.offset for receipt in receipts.find("same", salt=SALT)] == [5, 2, 9]
 
 
-def test_receipts_of_before_have_no_salt(tmp_path, key):
-    """A receipt of format 2 still verifies and is found by its request id alone; one of a later format is not."""
-    old = dataclasses.asdict(FIRST) | {"format": 2, "length": 9, "request": plain_request_digest("r-0")}
-    data = seal("receipt", {"receipt": pack({n: v for n, v in old.items() if n not in {"link", "month"}})}, key)
-    new = dataclasses.replace(
-        FIRST, sequence=2, offset=1, previous=digest_of(data), request=plain_request_digest("r-0")
-    )
-    with FileLog(tmp_path) as log:
-        log.create("news.receipts", 1)
-        log.append("news.receipts", FIRST.id.encode(), data)
-        log.append_many("news.receipts", [to_message(new, seal_receipt(new, key))])
-        receipts = Receipts(log, model="news", public_key=key.public)
-        assert [(receipt.sequence, receipt.format) for receipt in receipts] == [(1, 2), (2, 3)]
-        assert [receipt.sequence for receipt in receipts.find("r-0")] == [1]
+def test_the_service_finds_receipts_without_their_salt(maker, receipts):
+    """By the keys of months that are not destroyed, and by no others."""
+    keys = {"2026-10": b"a" * 32, "2026-11": b"b" * 32}
+    for offset, month in enumerate(("2026-11", "2026-10", "2026-11")):
+        maker.append(maker.receipt(offset, link=link_digest(keys[month], "ticket"), month=month))
+    assert [receipt.offset for receipt in receipts.linked("ticket", keys)] == [0, 1, 2]
+    assert [receipt.offset for receipt in receipts.linked("ticket", {"2026-10": keys["2026-10"]})] == [1]
+    assert receipts.linked("ticket", {}) == receipts.linked("", keys) == []
+
+
+def test_the_receipt_of_a_person_is_found(maker, receipts):
+    """By its request and its salt; a receipt of a document under the same request is another thing."""
+    assert receipts.covering("forget", salt=SALT) is None
+    maker.append(maker.receipt(1, "forget"), person("forget"))
+    assert receipts.covering(Deletion("forget", SALT)) == person("forget")
+    assert receipts.covering("forget") is None
+    assert [receipt.offset for receipt in receipts.find("forget", salt=SALT)] == [1]
+
+
+def test_a_receipt_is_erased_once_an_entry_after_it_says_so(maker, receipts):
+    """Only offsets before the end that it names, in their partition, and no receipt that comes after it."""
+    first, other = maker.receipt(3), maker.receipt(3, partition=1)
+    maker.append(first, other)
+    assert receipts.erased(first) is None
+    said = [Erased(CREATED + n, {0: end}, {0: {"log": CREATED}}) for n, end in enumerate((3, 4, 9))]
+    for entry in said:
+        maker.append(entry)
+    late = maker.receipt(7)
+    maker.append(late)
+    assert receipts.erased(first) == said[1]
+    assert receipts.erased(other) is None
+    assert receipts.erased(late) is None
+    assert receipts.erased(maker.receipt(2)) is None
+    assert LedgerProof.parse(receipts.proof(said[1])).verify(maker.keys()).index == 3
+
+
+def test_every_receipt_is_proved(maker, receipts):
+    """The proof is that of an independent tree, verifies without a log, and says which document it is about."""
+    for page in range(40):
+        maker.append(*(maker.receipt(10 * page + n) for n in range(10)))
+    for offset in (0, 7, 255, 256, 399):
+        receipt = receipts.get(f"news/0/{offset}")
+        text = receipts.proof(receipt)
+        assert text == maker.proof(offset)
+        assert verify_receipt(text, maker.pinned) == receipt
+        assert verify_receipt(text, str(maker.pinned), document=f"d-{offset}", salt=SALT) == receipt
+    maker.append(person("forget"))
+    assert verify_receipt(receipts.proof(person("forget")), maker.pinned) == person("forget")
+
+
+def test_a_proof_proves_nothing_else(maker, receipts, log):
+    """Another document, salt, entry, key, model or index, and a text that was changed, are refused."""
+    maker.publish(1)
+    maker.append(maker.receipt(1), maker.receipt(2), person("forget"))
+    text = receipts.proof(maker.receipt(1))
+    for document, salt in (("d-2", SALT), ("d-1", "another salt of it")):
+        with pytest.raises(InvalidRelease, match="news/0/1 is not about this document"):
+            verify_receipt(text, maker.pinned, document=document, salt=salt)
+    with pytest.raises(InvalidRelease, match="is not about this document"):
+        verify_receipt(receipts.proof(person("forget")), maker.pinned, document="d-1", salt=SALT)
+    with pytest.raises(InvalidRelease, match="another entry than a receipt"):
+        verify_receipt(maker.proof(0), maker.pinned)
+    with pytest.raises(UsageError, match="belong together"):
+        verify_receipt(text, maker.pinned, document="d-1")
+    for key in (key_of(number=1).public, key_of("olds").public):
+        with pytest.raises(UnknownKey):
+            verify_receipt(text, key)
+    for changed in (text.replace("index 1", "index 2"), text.replace("extra e", "extra f"), text[:-9], "", "x" * 999):
+        with pytest.raises(InvalidRelease):
+            verify_receipt(changed, maker.pinned)
+    olds = LedgerMaker(log, "olds", SigningKey.from_seed(bytes(32), "test/news/olds"))
+    olds.append(maker.receipt(1))
+    with pytest.raises(InvalidRelease, match="another entry than a receipt of olds"):
+        verify_receipt(olds.proof(0), olds.pinned)
+
+
+def test_a_proof_is_verified_by_a_list_of_keys(log):
+    """A file that the service's present key has signed verifies by the root key with its list."""
+    root, later = SigningKey.from_seed(b"r" * 32, "test/root"), key_of(number=2)
+    maker = LedgerMaker(log, root=root)
+    first = KeyList("test/news", 1, 1, maker.key.public)
+    maker.list_keys(first)
+    maker.list_keys(first.rotated(later.public, 2), key=later)
+    maker.append(maker.receipt(1), key=later)
+    with Receipts(log, model="news", public_key=root.public) as receipts:
+        text = receipts.proof(maker.receipt(1))
+    ring = KeyRing.load(root.public, "news")
+    with pytest.raises(UnknownKey, match="root key"):
+        verify_receipt(text, ring)
+    ring.take(seal_keys(first.rotated(later.public, 2), root))
+    assert verify_receipt(text, ring) == maker.receipt(1)
+
+
+def test_what_is_not_the_ledger_is_passed_over_and_counted(maker, log, receipts):
+    """Tombstones, garbage, pages of other keys and copies hide no receipt and stop no reader."""
+    stranger = LedgerMaker(log, key=key_of(number=9))
+    for offset in range(5):
+        for value in (None, b"", b"x" * 99, b'{"draft":"x","entries":["y"]}'):
+            log.append(TOPIC, None, value, partition=0)
+        stranger.append(stranger.receipt(offset + 50))
+        records = maker.records([maker.receipt(offset)])
+        maker.send(*records)
+        maker.take(*records)
+        maker.send(*records)
+    assert [receipt.offset for receipt in receipts] == [0, 1, 2, 3, 4]
+    assert receipts.find("r-4", salt=SALT) == [maker.receipt(4)]
+    assert verify_receipt(receipts.proof(maker.receipt(4)), maker.pinned).offset == 4
+    assert receipts.skipped == 5 * (4 + 2 + 2)
+
+
+@pytest.mark.parametrize("longer", [False, True])
+def test_a_ledger_that_was_made_again_is_the_one_that_counts(maker, log, tmp_path, receipts, longer):
+    """A running reader finds the receipts of a topic that was made again, and none of the topic before.
+
+    longer: whether it has more records by now than the topic before.
+    """
+    maker.append(maker.receipt(3))
+    assert receipts.find("r-3", salt=SALT) == [maker.receipt(3)]
+    log.close()
+    shutil.rmtree(tmp_path / "log" / TOPIC)
+    again = LedgerMaker(FileLog(tmp_path / "log"))
+    for offset in (5, 6, 7) if longer else ():
+        again.append(again.receipt(offset))
+    assert receipts.find("r-5", salt=SALT) == ([again.receipt(5)] if longer else [])
+    again.append(again.receipt(9))
+    assert receipts.find("r-3", salt=SALT) == []
+    assert receipts.find("r-9", salt=SALT) == [again.receipt(9)]
+    assert [receipt.offset for receipt in receipts] == ([5, 6, 7, 9] if longer else [9])
+
+
+def test_entries_that_get_lost_while_it_is_read_are_not_waited_for(maker, receipts):
+    """A reader begins again once, and goes on after the gap."""
+    maker.append(maker.receipt(0))
+    assert receipts.get("news/0/0")
+    maker.take(*maker.records([maker.receipt(1)]))
+    maker.append(maker.receipt(2))
+    assert receipts.get("news/0/2") == maker.receipt(2)
+    maker.append(maker.receipt(3))
+    reader = receipts._reader
+    assert receipts.get("news/0/3") == maker.receipt(3)
+    assert receipts._reader is reader
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_topic_that_lacks_entries_proves_nothing(maker, log, receipts, lost):
+    """Receipts after a gap are found, and none is proved: also where the first pages are gone."""
+    for page in range(3):
+        records = maker.records([maker.receipt(page)])
+        maker.take(*records)
+        if page != lost:
+            maker.send(*records)
+    assert [receipt.offset for receipt in receipts] == [page for page in range(3) if page != lost]
+    assert receipts.get("news/0/2") == maker.receipt(2)
+    with pytest.raises(InvalidRelease, match=r"news\.ledger lacks entries"):
+        receipts.proof(maker.receipt(2))
+    with pytest.raises(InvalidRelease, match="is not in"):
+        receipts.proof(maker.receipt(lost))
+
+
+def test_memory_is_bounded(maker, receipts):
+    """About 60 bytes for each receipt: its hash, its three names, and the places of pages."""
+    for page in range(20):
+        maker.append(*(maker.receipt(50 * page + n, link="f" * 64) for n in range(50)))
+    assert receipts.get("news/0/999")
+    places = receipts._places
+    held = [places._names, places._indexes, receipts._firsts, receipts._offsets]
+    held_bytes = sum(one.itemsize * len(one) for one in held)
+    assert held_bytes <= 1000 * 25
+    assert len(receipts._tree._leaves) + len(receipts._tree._tiles) <= 1000 * 33
 
 
 def test_a_deletion_is_its_request_id_wherever_it_goes():
@@ -116,3 +237,20 @@ def test_a_deletion_is_its_request_id_wherever_it_goes():
     assert isinstance(deletion, str)
     for made in (copy.deepcopy(deletion), pickle.loads(pickle.dumps(deletion))):  # noqa: S301 -- our own bytes
         assert (made, made.salt) == ("r-1", SALT)
+
+
+def test_a_file_is_verified_without_the_heavy_packages(maker, tmp_path):
+    """Neither numba nor scipy, scikit-learn, Redis, Kafka or the service is loaded, and no file but the proof."""
+    maker.append(maker.receipt(1))
+    (tmp_path / "proof").write_text(maker.proof(0))
+    program = f"""
+import sys
+from pathlib import Path
+from streamtopic.client import verify_receipt
+text = Path({str(tmp_path / "proof")!r}).read_text()
+assert verify_receipt(text, {str(maker.pinned)!r}, document="d-1", salt={SALT!r}).offset == 1
+heavy = ("numba", "scipy", "sklearn", "redis", "kafka", "streamtopic.service", "streamtopic.state")
+print([name for name in sys.modules if name.startswith(heavy)])
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,56 +1,28 @@
+"""Versions come in order, each once, and only those that the ledger vouches for."""
+
 import dataclasses
 import json
-import shutil
+import logging
 import subprocess
 import sys
 
 import pytest
 
-from streamtopic.client import ModelSubscriber, Receipts
-from streamtopic.errors import InvalidRelease, UsageError
-from streamtopic.signed import (
-    Receipt,
-    SigningKey,
-    digest_of,
-    request_digest,
-    seal_receipt,
-    seal_release,
-    to_message,
-    to_messages,
-    tombstones,
-)
+from ledger_maker import LedgerMaker, key_of, payload_of
+from streamtopic.client import ModelSubscriber
+from streamtopic.errors import ComponentUnreachable, InvalidRelease, UsageError
+from streamtopic.signed import Withdraw, proof_message, to_messages, tombstones
 from streamtopic.streams import FileLog
+from waiting import flipped
 
 TOPIC = "news.releases"
 
 
 @pytest.fixture
-def log(tmp_path):
-    """A log with the topics of releases and receipts."""
-    log = FileLog(tmp_path / "log")
-    log.create(TOPIC, 1)
-    log.create("news.receipts", 1)
-    return log
-
-
-@pytest.fixture
-def publish(log, make, key):
-    """Publish a version as the service does; its records."""
-
-    def send(version, signer=key, **changes):
-        messages = to_messages(version, seal_release(*make(version=version, **changes), signer))
-        log.append_many(TOPIC, messages)
-        return messages
-
-    return send
-
-
-@pytest.fixture
-def subscribe(log, key):
+def subscribe(log, maker):
     """A subscriber that never waits."""
-    return lambda **options: ModelSubscriber(
-        log, **({"model": "news", "public_key": key.public, "idle_seconds": 0} | options)
-    )
+    options = {"model": "news", "public_key": maker.pinned, "idle_seconds": 0}
+    return lambda **changes: ModelSubscriber(log, **options | changes)
 
 
 def versions(subscriber):
@@ -58,128 +30,189 @@ def versions(subscriber):
     return [release.version for release in subscriber]
 
 
-def test_releases_come_in_order_each_once(subscribe, publish):
+def test_releases_come_in_order_each_once(subscribe, maker, log):
     """A subscriber gets every version once, repeated records or not, and goes on with those that come later."""
-    publish(1)
-    publish(2)
-    publish(2)
+    first, second = maker.publish(1), maker.publish(2)
+    log.append_many(TOPIC, second.messages)
     subscriber = subscribe()
     assert versions(subscriber) == [1, 2]
-    publish(1)
-    publish(3)
+    log.append_many(TOPIC, first.messages)
+    maker.publish(3)
     assert versions(subscriber) == [3]
     assert subscriber.poll() is None
     assert subscriber.refused == 0
 
 
-def test_older_versions_that_arrive_late_are_skipped(subscribe, publish):
+def test_older_versions_that_arrive_late_are_skipped(subscribe, maker, log):
     """Order is that of versions: nothing older follows what was given out."""
-    publish(2)
+    first = maker.made(1)
+    (logged,) = maker.append(first[1])
+    maker.publish(2)
     subscriber = subscribe()
     assert versions(subscriber) == [2]
-    publish(1)
+    log.append_many(TOPIC, maker.made_of(1, first[0], logged.index).messages)
     assert versions(subscriber) == []
 
 
-def test_forged_releases_are_refused(subscribe, publish, log, make, key):
-    """Another signer, another model, a renamed version and damage are counted and never given out."""
-    publish(1, signer=SigningKey.generate())
-    publish(2, model="olds")
-    log.append_many(TOPIC, to_messages(9, seal_release(*make(version=3), key)))
-    (message,) = to_messages(4, seal_release(*make(version=4), key))
-    log.append(TOPIC, message.key, message.value[:-1] + b"\0", message.headers)
+def test_forged_releases_are_refused(subscribe, maker, log):
+    """Bytes with the proof of another key, model or version, damaged bytes and damaged proofs are never given out."""
+    LedgerMaker(log, key=key_of(number=9)).publish(1)
+    log.append_many(TOPIC, LedgerMaker(log, "olds").publish(2).messages)
+    third = maker.publish(3)
+    log.append_many(TOPIC, [*to_messages(9, third.data), proof_message(9, third.proof)])
+    (damaged,) = to_messages(4, third.data)
+    log.append(TOPIC, damaged.key, flipped(damaged.value), damaged.headers)
+    log.append_many(TOPIC, [proof_message(4, third.proof)])
+    log.append_many(TOPIC, [*to_messages(6, maker.made(6)[0]), proof_message(6, third.proof.replace("1", "2"))])
     log.append(TOPIC, b"junk", b"junk")
-    publish(5)
+    maker.publish(5)
     subscriber = subscribe()
-    assert versions(subscriber) == [5]
-    assert subscriber.refused == 3
+    assert versions(subscriber) == [3, 5]
+    assert subscriber.refused == 4
+    assert subscriber.skipped == 2
 
 
-def test_a_second_release_of_a_version_is_refused(subscribe, publish):
-    """Two signed releases with one number are not both believed: the first stays."""
-    publish(1)
-    publish(1, seed=5)
+def test_a_second_release_of_a_version_is_refused(subscribe, maker):
+    """Two entries with one number are not both believed: the first stays."""
+    maker.publish(1)
+    maker.publish(1, seed=5)
     subscriber = subscribe()
     assert versions(subscriber) == [1]
-    assert subscriber.refused == 1
+    # With the first proof, and with its own.
+    assert subscriber.refused == 2
 
 
-def test_half_releases_wait_for_their_rest(subscribe, log, make, key):
-    """A release of which a chunk is missing is not seen until the chunk comes."""
-    messages = to_messages(1, seal_release(*make(n=20_000, r=20), key))
-    assert len(messages) > 1
-    log.append_many(TOPIC, messages[:-1])
+@pytest.mark.parametrize("last", ["chunk", "proof"])
+def test_half_releases_wait_for_their_rest(subscribe, maker, log, last):
+    """A release of which a chunk or the proof is missing is not seen until it comes."""
+    data, facts = maker.made(1, n=20_000, r=20)
+    (logged,) = maker.append(facts)
+    made = maker.made_of(1, data, logged.index)
+    assert len(made.chunks) > 1
+    records = made.messages if last == "proof" else made.messages[::-1]
+    log.append_many(TOPIC, records[:-1])
     subscriber = subscribe()
     assert subscriber.poll() is None
-    log.append_many(TOPIC, messages[-1:])
+    log.append_many(TOPIC, records[-1:])
     assert subscriber.poll().version == 1
 
 
-def test_withdrawn_versions_are_left_out(subscribe, publish):
+def test_a_release_is_taken_once_its_own_proof_comes(subscribe, maker, log):
+    """A proof that anybody wrote before keeps a version back only until the service writes the right one."""
+    data, facts = maker.made(1)
+    log.append_many(TOPIC, [*to_messages(1, data), proof_message(1, "this proves nothing")])
+    subscriber = subscribe()
+    assert subscriber.poll() is None
+    (logged,) = maker.append(facts)
+    log.append_many(TOPIC, [proof_message(1, maker.proof(logged.index))])
+    assert subscriber.poll().version == 1
+    assert subscriber.refused == 1
+
+
+def test_what_was_refused_takes_bounded_memory(subscribe, maker, log):
+    """Of releases without a proof, the last eight are kept, until they are erased."""
+    for version in range(1, 20):
+        log.append_many(TOPIC, [*to_messages(version, maker.made(version)[0]), proof_message(version, "no")])
+    subscriber = subscribe()
+    assert subscriber.poll() is None
+    assert subscriber.refused == 19
+    assert [version for version, _ in subscriber._releases._refused] == list(range(12, 20))
+    log.append_many(TOPIC, tombstones(15, 1))
+    assert subscriber.poll() is None
+    assert 15 not in [version for version, _ in subscriber._releases._refused]
+
+
+def test_withdrawn_versions_are_left_out(subscribe, maker):
     """What a later release withdraws is not given out, unless asked for."""
-    publish(1)
-    publish(2)
-    publish(3, withdrawn=(1, 2), kind="unlearn")
+    maker.publish(1)
+    maker.publish(2)
+    maker.publish(3, withdrawn=(1, 2), kind="unlearn")
     subscriber = subscribe()
     assert versions(subscriber) == [3]
     assert subscriber.withdrawn == {1, 2}
     assert versions(subscribe(include_withdrawn=True)) == [1, 2, 3]
 
 
-def test_a_release_refuses_to_serve_once_withdrawn(subscribe, publish):
-    """A version that was given out stops serving when the subscriber learns of its withdrawal."""
-    publish(1)
+@pytest.mark.parametrize("by", ["version", "entry"])
+def test_a_release_refuses_to_serve_once_withdrawn(subscribe, maker, by):
+    """A version that was given out stops serving when the ledger withdraws it, with or without a version after it."""
+    maker.publish(1)
     subscriber = subscribe()
     release = subscriber.poll()
     assert release.topics()
-    publish(2, withdrawn=(1,), kind="unlearn")
-    assert subscriber.poll().version == 2
+    if by == "version":
+        maker.publish(2, withdrawn=(1,), kind="unlearn")
+    else:
+        maker.append(Withdraw((1,), 5))
+    assert versions(subscriber) == ([2] if by == "version" else [])
     assert release.withdrawn
     for serve in (release.topics, lambda: release.transform(["text"])):
         with pytest.raises(InvalidRelease, match="withdrawn"):
             serve()
 
 
-def test_tombstones_alone_withdraw_nothing(subscribe, publish, log):
+def test_tombstones_alone_withdraw_nothing(subscribe, maker, log):
     """Anybody may have written a tombstone: a version that can still be read is given out, since no one signed that."""
-    messages = publish(1)
-    publish(2)
-    log.append_many(TOPIC, tombstones(1, len(messages)))
+    first = maker.publish(1)
+    maker.publish(2)
+    log.append_many(TOPIC, tombstones(1, len(first.chunks)))
     subscriber = subscribe()
     assert versions(subscriber) == [1, 2]
     assert subscriber.withdrawn == frozenset()
 
 
-def test_retired_versions_still_serve(subscribe, publish, log):
+def test_retired_versions_still_serve(subscribe, maker, log):
     """A version that was erased because of its age was not withdrawn: who holds it may go on using it."""
-    messages = publish(1)
+    made = maker.publish(1)
     subscriber = subscribe()
     first = subscriber.poll()
-    publish(2)
-    log.append_many(TOPIC, tombstones(1, len(messages), retired=True))
+    maker.publish(2)
+    log.append_many(TOPIC, tombstones(1, len(made.chunks), retired=True))
     assert versions(subscriber) == [2]
     assert subscriber.withdrawn == frozenset()
     assert first.topics(top=1)
 
 
-def test_a_restart_goes_on_where_it_stopped(subscribe, publish, tmp_path):
-    """What was dealt with does not come again; what was only given out does."""
+def test_a_restart_goes_on_where_it_stopped(subscribe, maker, tmp_path):
+    """What was dealt with does not come again; what was only given out does. Of the ledger only the rest is read."""
     options = {"progress": tmp_path / "progress.json"}
     for version in (1, 2, 3):
-        publish(version)
+        maker.publish(version)
     subscriber = subscribe(**options)
     assert (subscriber.poll().version, subscriber.poll().version) == (1, 2)
     crashed = subscribe(**options)
     assert crashed.poll().version == 2
     crashed.close()
     assert versions(subscribe(**options)) == [3]
-    assert versions(subscribe(**options)) == []
-    assert json.loads((tmp_path / "progress.json").read_text()) == {"model": "news", "version": 3, "statement": 0}
+    written = (tmp_path / "progress.json").stat().st_mtime_ns
+    again = subscribe(**options)
+    assert versions(again) == []
+    assert (tmp_path / "progress.json").stat().st_mtime_ns == written
+    found = json.loads((tmp_path / "progress.json").read_text())
+    assert {name: found[name] for name in ("model", "version", "size", "offset")} == {
+        "model": "news", "version": 3, "size": 3, "offset": 6
+    }  # fmt: skip
+    assert again._ledger.ledger.checkpoint == maker.ledger.checkpoint
 
 
-def test_an_error_in_the_callers_block_brings_the_release_again(subscribe, publish, tmp_path):
+def test_a_draft_that_waits_at_a_restart_is_read_again(subscribe, maker, tmp_path):
+    """A subscriber that stopped between a page and its checkpoint knows the page once that comes."""
+    options = {"progress": tmp_path / "progress"}
+    maker.publish(1)
+    draft, checkpoint = maker.records([Withdraw((1,), 5)])
+    maker.send(draft)
+    subscriber = subscribe(**options)
+    assert versions(subscriber) == [1]
+    subscriber.close()
+    maker.send(checkpoint)
+    restarted = subscribe(**options)
+    assert versions(restarted) == []
+    assert restarted.withdrawn == {1}
+
+
+def test_an_error_in_the_callers_block_brings_the_release_again(subscribe, maker, tmp_path):
     """Leaving the block by an exception does not count the last release as dealt with."""
-    publish(1)
+    maker.publish(1)
 
     def fail():
         with subscribe(progress=tmp_path / "p") as subscriber:
@@ -191,6 +224,28 @@ def test_an_error_in_the_callers_block_brings_the_release_again(subscribe, publi
     assert versions(subscribe(progress=tmp_path / "p")) == [1]
 
 
+def test_a_log_that_fails_in_the_middle_loses_nothing(maker, tmp_path, log):
+    """What was read before the log stopped to answer is given out by the next poll."""
+    for version in (1, 2, 3):
+        maker.publish(version)
+
+    class Failing(FileLog):
+        answers = 3
+
+        def read(self, topic, partition, offset, *_):
+            if topic == TOPIC:
+                self.answers -= 1
+                if not self.answers:
+                    raise ComponentUnreachable("away")
+            return super().read(topic, partition, offset, 1)
+
+    with Failing(tmp_path / "log") as failing:
+        subscriber = ModelSubscriber(failing, model="news", public_key=maker.pinned, idle_seconds=0)
+        with pytest.raises(ComponentUnreachable):
+            subscriber.poll()
+        assert versions(subscriber) == [1, 2, 3]
+
+
 def test_progress_of_another_model_is_refused(subscribe, tmp_path):
     """A file that is no progress, or that of another model, is a usage error."""
     for content in ('{"model": "olds", "version": 1}', "junk", "[]"):
@@ -199,19 +254,21 @@ def test_progress_of_another_model_is_refused(subscribe, tmp_path):
             subscribe(progress=tmp_path / "p")
 
 
-def test_a_file_of_progress_that_cannot_be_used_is_named(subscribe, publish, tmp_path):
+def test_a_file_of_progress_that_cannot_be_used_is_named(subscribe, maker, tmp_path):
     """Damaged progress, and a place where none can be written, are errors that name the file."""
     file = tmp_path / "progress"
-    for damaged in ("", "[]", "{}", '{"model": "news", "version": Infinity}', '{"model": "news", "version": "x"}'):
+    sound = {"model": "news", "version": 1, "size": 0, "offset": 0, "ledger": "gA=="}
+    changed = [sound | {name: "x"} for name in ("version", "size", "offset", "ledger")]
+    damaged_ones = ["", "[]", "{}", '{"model": "news", "version": Infinity}', *map(json.dumps, [sound, *changed])]
+    for damaged in damaged_ones:
         file.write_text(damaged)
         with pytest.raises(UsageError, match=f"{file} is not a file of progress"):
             subscribe(progress=file)
     with pytest.raises(UsageError, match=f"cannot read {tmp_path}"):
         subscribe(progress=tmp_path)
-    publish(1)
+    maker.publish(1)
     nowhere = tmp_path / "missing" / "progress"
     subscriber = subscribe(progress=nowhere)
-    assert subscriber.poll().version == 1
     with pytest.raises(UsageError, match=f"cannot write {nowhere}"):
         subscriber.poll()
 
@@ -223,7 +280,7 @@ def test_an_age_that_refuses_nothing_is_refused(subscribe, max_age):
         subscribe(max_age=max_age)
 
 
-def test_iteration_waits_for_releases(tmp_path, publish, key):
+def test_iteration_waits_for_releases(tmp_path, maker):
     """A subscriber waits at the log, sees what comes meanwhile, and ends after idle_seconds without any."""
     now, naps = [0.0], []
 
@@ -231,18 +288,18 @@ def test_iteration_waits_for_releases(tmp_path, publish, key):
         now[0] += seconds
         naps.append(seconds)
         if len(naps) == 3:
-            publish(1)
+            maker.publish(1)
 
     log = FileLog(tmp_path / "log", monotonic=lambda: now[0], sleep=sleep)
     subscriber = ModelSubscriber(
-        log, model="news", public_key=key.public, idle_seconds=2, clock=lambda: now[0], sleep=sleep
+        log, model="news", public_key=maker.pinned, idle_seconds=2, clock=lambda: now[0], sleep=sleep
     )
     assert versions(subscriber) == [1]
     assert now[0] == pytest.approx(sum(naps[:3]) + 2)
     assert max(naps) <= 0.5
 
 
-def test_a_topic_that_comes_later_is_waited_for(tmp_path, publish, key, log):
+def test_a_topic_that_comes_later_is_waited_for(tmp_path):
     """A subscriber that starts first looks now and then for the topic, by its own clock."""
     now, naps = [0.0], []
 
@@ -250,69 +307,72 @@ def test_a_topic_that_comes_later_is_waited_for(tmp_path, publish, key, log):
         now[0] += seconds
         naps.append(seconds)
 
+    key = key_of().public
     late = ModelSubscriber(
-        tmp_path / "none", model="news", public_key=key.public, idle_seconds=1.2, clock=lambda: now[0], sleep=sleep
+        tmp_path / "none", model="news", public_key=key, idle_seconds=1.2, clock=lambda: now[0], sleep=sleep
     )
     assert versions(late) == []
     assert naps == pytest.approx([0.5, 0.5, 0.2])
 
 
-def test_a_topic_that_is_not_there_yet_is_empty(tmp_path, key):
-    """A subscriber may start before the service has created anything."""
-    with ModelSubscriber(tmp_path / "new", model="news", public_key=key.public, idle_seconds=0) as subscriber:
+def test_topics_that_are_not_there_yet_are_empty(tmp_path):
+    """A subscriber may start before the service has created anything, and goes on once it has."""
+    options = {"model": "news", "public_key": str(key_of().public), "idle_seconds": 0, "progress": tmp_path / "p"}
+    with ModelSubscriber(tmp_path / "new", **options) as subscriber, FileLog(tmp_path / "new") as log:
         assert versions(subscriber) == []
+        LedgerMaker(log).publish(1)
+        assert versions(subscriber) == [1]
 
 
-def test_topics_can_keep_their_numbers(subscribe, log, make, key):
+def test_topics_can_keep_their_numbers(subscribe, maker):
     """With match_topics a release whose topics are permuted is numbered like the one before."""
-    payload, envelope = make(version=1)
-    log.append_many(TOPIC, to_messages(1, seal_release(payload, envelope, key)))
-    turned = dataclasses.replace(payload, A=payload.A[:, ::-1], top_words=payload.top_words[::-1])
+    payload = payload_of()
+    turned = dataclasses.replace(
+        payload, A=payload.A[:, ::-1], top_words=payload.top_words[::-1], anchors=payload.anchors[::-1]
+    )
+    maker.publish(1, payload=payload)
     for version in (2, 3):
-        changed = dataclasses.replace(envelope, version=version)
-        log.append_many(TOPIC, to_messages(version, seal_release(turned, changed, key)))
+        maker.publish(version, payload=turned)
     first, *others = subscribe(match_topics=True)
     assert [release.order for release in others] == [(1, 0), (1, 0)]
     assert all(release.top_words == first.top_words for release in others)
 
 
-def receipt(offset, request, sequence=1, previous=""):
-    """A receipt for the delete at an offset."""
-    return Receipt(
-        sequence=sequence, previous=previous, model="news", partition=0, offset=offset,
-        request=request_digest(request, "s" * 16), document="d", received=1, applied=2, found=True, version=1,
-        mode="certified", certificate=1e-9, sigma=1e-7, epsilon=1.0, delta=1e-6, cumulative_epsilon=1.0,
-        capacity_used=1, capacity_left=4,
-    )  # fmt: skip
+@pytest.mark.parametrize("begin", ["tail", "progress"])
+def test_a_ledger_is_read_at_its_end(subscribe, maker, tmp_path, begin):
+    """A subscriber that starts does not read a long ledger: only back to the last word of the service, or onwards."""
+    options = {"progress": tmp_path / "progress"} if begin == "progress" else {}
+    if begin == "progress":
+        subscribe(**options).close()
+        with subscribe(**options) as early:
+            assert versions(early) == []
+    for page in range(400):
+        maker.append(maker.receipt(page))
+    if begin == "progress":
+        with subscribe(**options) as later:
+            assert versions(later) == []
+    maker.publish(1)
+    maker.alive()
+    subscriber = subscribe(**options)
+    assert versions(subscriber) == [1]
+    ledger = subscriber._ledger.ledger
+    assert ledger.size == 402
+    assert ledger.start == (394 if begin == "tail" else 0)
 
 
-def test_receipts_are_found_and_verified(log, key):
-    """A receipt is found by request or id, repeated records count once, and a copy under another key is passed over."""
-    first = receipt(3, "r-3")
-    second = receipt(5, "r-5", 2, digest_of(seal_receipt(first, key)))
-    for entry in (first, first, second):
-        log.append_many("news.receipts", [to_message(entry, seal_receipt(entry, key))])
-    receipts = Receipts(log, model="news", public_key=key.public)
-    assert [entry.offset for entry in receipts] == [3, 5]
-    assert receipts.find("r-5", salt="s" * 16) == [receipts.get("news/0/5")] == [second]
-    assert receipts.find("r-4", salt="s" * 16) == []
-    log.append("news.receipts", b"news/0/7", seal_receipt(receipt(6, "r"), key))
-    assert receipts.find("r", salt="s" * 16) == []
-    assert receipts.skipped == 1
-
-
-def test_receipts_of_a_log_that_was_made_anew_are_those_that_it_holds(log, key, tmp_path):
-    """A running reader finds the receipts of a topic that was made again, and none of the topic before."""
-    first, second = receipt(3, "r-3"), receipt(5, "r-5")
-    log.append_many("news.receipts", [to_message(first, seal_receipt(first, key))] * 2)
-    receipts = Receipts(log, model="news", public_key=key.public)
-    assert receipts.find("r-3", salt="s" * 16) == [first]
-    log.close()
-    shutil.rmtree(tmp_path / "log" / "news.receipts")
-    log.create("news.receipts", 1)
-    log.append_many("news.receipts", [to_message(second, seal_receipt(second, key))])
-    assert receipts.find("r-3", salt="s" * 16) == []
-    assert receipts.find("r-5", salt="s" * 16) == [second]
+def test_entries_that_the_topic_has_lost_are_said(subscribe, maker, caplog):
+    """A subscriber goes on after a gap, and warns of it once."""
+    maker.publish(1)
+    subscriber = subscribe()
+    assert versions(subscriber) == [1]
+    maker.take(*maker.records([maker.receipt(1)]))
+    maker.publish(2)
+    with caplog.at_level(logging.WARNING):
+        assert versions(subscriber) == [2]
+        assert subscriber.poll() is None
+    assert [record.getMessage() for record in caplog.records].count(
+        "the ledger of news has lost entries, find out who may write to its topic: range(1, 2)"
+    ) == 1
 
 
 def test_the_client_is_light():

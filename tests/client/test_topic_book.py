@@ -16,12 +16,11 @@ WORDS = tuple(f"w{k:03d}" for k in range(120))
 def release(version, A, anchors, **changes):
     """A version with these topics (n, r) and anchor words."""
     r = A.shape[1]
-    payload = Payload(WORDS, A, np.eye(r) / r, np.full(r, 1 / r), (), {})
+    payload = Payload(WORDS, A, np.eye(r) / r, np.full(r, 1 / r), anchors=tuple(anchors))
     envelope = Envelope(
         model="news", version=version, kind="retrain", parent=version - 1, base=1, cut={0: 10}, m=20, n=len(WORDS),
         r=r, guarantee="certified", epsilon=1.0, delta=1e-6, sigma=0.0, tolerance=1e-7, certificate=0.0,
-        anchors=tuple(anchors), margin=0.0, forgotten=0, capacity=5, capacity_rule="fixed", cumulative_epsilon=1.0,
-        withdrawn=(), created=0,
+        forgotten=0, capacity=5, capacity_rule="fixed", cumulative_epsilon=1.0, withdrawn=(), created=0,
     )  # fmt: skip
     return Release(payload, dataclasses.replace(envelope, **changes))
 
@@ -157,7 +156,7 @@ def test_what_cannot_be_followed_is_refused(table, tmp_path):
 
 def test_numbers_stay_while_documents_come_and_go():
     """Over 12 versions with one document in 100 changed each, at least 97 of 100 topics keep their number."""
-    from streamtopic.lab.bench.cases.names_that_stay import as_release
+    from streamtopic.bench.cases.names_that_stay import as_release
     from streamtopic.topics.estimator import AnchorTopics
 
     rng = np.random.default_rng(5)

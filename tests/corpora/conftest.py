@@ -17,7 +17,7 @@ def corpus_of():
     def load(name, step=1):
         path = DATA / FILES[name]
         if not path.exists():
-            pytest.skip(f"the corpus {path.name} is not in {DATA}: put it there to run this test")
+            pytest.skip(f"corpora: needs {path.name} in {DATA}")
         whole = load_jsonl(path)
         return Corpus(whole.name, whole.documents[::step])
 

@@ -14,7 +14,7 @@ def printed(script, file, *arguments):
     """Lines that an example prints for a corpus; skips the test where the corpus is missing."""
     path = DATA / file
     if not path.exists():
-        pytest.skip(f"the corpus {file} is not in {DATA}: put it there to run this test")
+        pytest.skip(f"corpora: needs {file} in {DATA}")
     command = [sys.executable, ROOT / "docs" / "examples" / script, path, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

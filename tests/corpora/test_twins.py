@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamtopic.lab.bench.twins import KINDS, Twins
+from streamtopic.bench.twins import KINDS, Twins
 from streamtopic.topics.learner_options import LearnerOptions
 
 # Every so many documents, so that all corpora and both learners take seconds; fewer candidates for the same reason.

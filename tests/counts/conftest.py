@@ -1,7 +1,1 @@
 """Documents to count, shared by the tests of this folder."""
-
-import sys
-from pathlib import Path
-
-# Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
-sys.path.append(str(Path(__file__).parent))

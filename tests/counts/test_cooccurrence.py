@@ -62,7 +62,7 @@ def same(one, other):
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(documents, min_size=1, max_size=40), st.data())
 def test_counting_in_pieces_changes_nothing(corpus, data):
     """A batch too large for the cache is counted in pieces: the same bits, whatever is added and taken away."""
@@ -83,7 +83,7 @@ def test_large_batches_are_counted_in_pieces():
     assert count_pairs.pieces(often.span(0, 5_000), 20) == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(corpora, weightings)
 def test_kernel_equals_plain_definition(corpus, weighting):
     """Every pair is the sum over passages of w h_i h_j (diagonal w h_i (h_i - 1)), in Python integers.
@@ -148,7 +148,7 @@ def test_buffer_of_the_kernel_may_be_small(monkeypatch):
     assert same(count(batch, 60, Weighting(1)), whole)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(corpora, corpora, st.randoms(use_true_random=False))
 def test_any_order_of_adds_and_deletes_gives_the_remaining_documents(kept, gone, random):
     """Adds and deletes in any order leave bit for bit the counts of the documents still there."""
@@ -161,7 +161,7 @@ def test_any_order_of_adds_and_deletes_gives_the_remaining_documents(kept, gone,
     assert same(total, counted(kept))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(documents, min_size=1, max_size=8), st.permutations(range(8)))
 def test_digest_ignores_order_and_word_ids(corpus, order):
     """The digest depends on documents and words, not on the order of either."""
@@ -188,7 +188,7 @@ def test_digest_sees_every_part():
     assert len(digests) == 5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(corpora, st.sets(st.integers(0, N - 1), min_size=1), st.sets(st.integers(0, N - 1)))
 def test_pairs_that_touch_a_word_are_those_of_the_restriction(corpus, keep, wanted):
     """Asking for the pairs of some words gives the restriction with the other pairs left out."""
@@ -202,7 +202,7 @@ def test_pairs_that_touch_a_word_are_those_of_the_restriction(corpus, keep, want
         assert np.array_equal(a, b)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(corpora, st.sets(st.integers(0, N - 1)))
 def test_restriction_is_the_submatrix(corpus, keep):
     """Restricting keeps exactly the pairs of kept words; relabelling back and forth changes nothing."""
@@ -219,7 +219,7 @@ def test_restriction_is_the_submatrix(corpus, keep):
     assert same(counts.relabel(ids, N).relabel(np.argsort(ids), N), counts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(corpora)
 def test_mirror_is_symmetric_with_exact_row_sums(corpus):
     """Both triangles agree with the upper one, rows are ascending, row sums are exact."""
@@ -232,7 +232,7 @@ def test_mirror_is_symmetric_with_exact_row_sums(corpus):
     assert q.row_sums().tolist() == [sum(map(int, row)) for row in full]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(corpora, corpora)
 def test_change_in_place_equals_counting_again(kept, gone):
     """Subtracting within the entries present equals a fresh count; a pair without an entry changes nothing."""
@@ -268,7 +268,7 @@ def test_weights_round_below_five_in_ten_thousand(cap):
     assert weighting.weights([1, 1], [8193, 2]).tolist() == [0, 0]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.integers(1, MAX_LENGTH), min_size=1, max_size=64), weightings)
 def test_a_weight_is_the_passage_s_share_of_the_document_s_mass(lengths, weighting):
     """It is the integer nearest to 2^s f(L) (l / L) / (l (l - 1)), a tie going up, in rational arithmetic."""

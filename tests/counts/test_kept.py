@@ -50,7 +50,7 @@ def agree(held, corpus, keep=ALL):
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(corpora, corpora, st.sets(st.integers(0, WORDS - 1), min_size=1), st.integers(1, 9))
 def test_they_are_the_counts_of_the_documents(first, second, keep, size):
     """Kept, added to and taken from, in blocks and panels of any size, they are like counts made anew."""
@@ -66,7 +66,7 @@ def test_they_are_the_counts_of_the_documents(first, second, keep, size):
         assert agree(held, first), "a change makes another value"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(documents, min_size=1, max_size=5), st.data())
 def test_any_history_leaves_the_counts_of_what_is_there(pool, data):
     """Documents come and go in any order, equal ones among them: only which are there matters, and no block is left."""
@@ -87,7 +87,7 @@ def test_any_history_leaves_the_counts_of_what_is_there(pool, data):
     assert sum(len(block.lengths) for block in empty.blocks) == 0
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(documents, min_size=1, max_size=4), st.data(), st.booleans())
 def test_documents_that_are_not_there_are_refused(pool, data, collide):
     """Documents go exactly where each is there as often as it is to go; also where marks say nothing."""
@@ -116,7 +116,7 @@ def test_half_a_document_is_not_that_document():
     assert held.minus(whole).documents == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(corpora, st.integers(2, 5))
 def test_counting_in_pieces_counts_the_same(corpus, number):
     """However many pieces a corpus is counted in, its counts are those of the whole."""
@@ -125,7 +125,7 @@ def test_counting_in_pieces_counts_the_same(corpus, number):
         assert agree(kept(corpus), corpus)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(corpora, corpora, st.sets(st.integers(0, 2 * WORDS), min_size=WORDS, max_size=WORDS))
 def test_more_words_change_no_count(first, second, places):
     """Over more words the same documents are there, can be added to, and go again."""
@@ -140,7 +140,7 @@ def test_more_words_change_no_count(first, second, places):
     assert same(both.minus(moved).restrict(at), counted(first))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sets(st.integers(0, 40), min_size=1), st.data())
 def test_words_are_found_where_they_stand(numbers, data):
     """Ascending words have the positions that they have among all."""
@@ -169,7 +169,7 @@ def test_kept_counts_are_a_source_like_counts():
     assert np.array_equal(held.frequency, plain.frequency)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(triangles, st.sets(st.integers(1, N - 1)))
 def test_panels_mirror_like_the_whole(pairs, edges):
     """However rows are cut into panels, both triangles are the same bits, and every panel is used up."""

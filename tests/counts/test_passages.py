@@ -44,11 +44,3 @@ def test_relabelled_passages_are_relabelled_counts() -> None:
     assert np.array_equal(np.triu(_dense(some, 10)), count(batch, 12, WEIGHTING).relabel(ids, 10).upper.toarray())
     assert (np.diff(some.indptr) > 0).all()
     assert some.weights.all()
-
-
-def test_joined_passages_add_up() -> None:
-    """Laying passages one below the other adds their changes; none at all change nothing."""
-    first, second = (SignedPassages.of(_batch(3, 8), WEIGHTING) for _ in range(2))
-    both = SignedPassages.joined([first, second])
-    assert np.array_equal(_dense(both, 8), _dense(first, 8) + _dense(second, 8))
-    assert SignedPassages.joined([]).passages == 0

@@ -14,7 +14,7 @@ def signed(kept, gone):
     return both, np.repeat(np.array([1, -1]), [len(kept), len(gone)])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(corpora, corpora)
 def test_one_pass_over_both_is_the_difference(kept, gone):
     """Counts with signs equal counts less counts, in every array."""
@@ -22,7 +22,7 @@ def test_one_pass_over_both_is_the_difference(kept, gone):
     assert same(count(batch, N, Weighting(), signs), counted(kept) - counted(gone))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(corpora, corpora, st.integers(1, 60))
 def test_blocks_are_the_rows_of_the_whole(kept, gone, pairs):
     """However small the blocks, one behind the other they are what `count` gives."""
@@ -40,7 +40,7 @@ def test_blocks_are_the_rows_of_the_whole(kept, gone, pairs):
         assert np.array_equal(found, expected)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(corpora, st.data())
 def test_documents_taken_from_a_batch_are_those_documents(corpus, data):
     """Some documents of a batch, with all their passages or none, are the batch of just these."""

@@ -41,7 +41,7 @@ def knows(X, corpus, unknown):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(corpora.filter(len), st.data())
 def test_rows_keep_what_they_know(corpus, data):
     """Slices, lists with repetitions, masks, copies and pickles are the matrices of those documents."""

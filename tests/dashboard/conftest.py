@@ -1,8 +1,6 @@
 """A small service with deletions and refused records, and its dashboard on a port of its own."""
 
 import shutil
-import sys
-from pathlib import Path
 
 import msgpack
 import pytest
@@ -15,8 +13,6 @@ from streamtopic.settings import Settings
 from streamtopic.signed import new_secret
 from streamtopic.streams import Message
 
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
 
 @pytest.fixture(scope="module")
 def chromium():
@@ -28,7 +24,7 @@ def chromium():
     )
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
-        pytest.skip("there is no chromium on PATH (Debian: apt-get install chromium)")
+        pytest.skip("pages in a browser: needs chromium")
     with sync_api.sync_playwright() as playwright:
         # In a container the browser's own sandbox may not start; it opens this test's pages alone.
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"], timeout=MINUTES)
@@ -72,7 +68,7 @@ def prepared(tmp_path_factory):
             service.door.cancel(service.door.receive(["d6"]).request.id)
         held = Settings(**plain, hold_seconds=1e6, redis_url=redis.url)
         with Service(held) as service:
-            service.door.receive(["d7"], source="gateway", callbacks=("https://controller.example/told",))
+            service.door.receive(["d7"])
         # Whatever time has passed since is more than this.
         yield Prepared(Settings(**plain, max_forget_lag=1e-6, redis_url=redis.url), done, waiting)
 

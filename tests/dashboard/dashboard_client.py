@@ -106,7 +106,7 @@ def served(settings, access, names=frozenset(), certificate=None):
     # Answers last a twentieth of their time, for tests that wait for a newer one.
     view = ServiceView(settings, ticks=lambda: 20 * time.monotonic())
     with listening("127.0.0.1", 0) as listener:
-        server = dashboard_server(dashboard(view, access, names), certificate)
+        server = dashboard_server(dashboard(view, access, names), listener, certificate)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

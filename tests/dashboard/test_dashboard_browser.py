@@ -87,7 +87,7 @@ def test_a_request_stays_out_of_the_address(ask, open_page, prepared):
     page.get_by_label("Request id, or the receipt's own id").fill(prepared.done)
     page.get_by_role("button", name="Look up").click()
     page.get_by_role("heading", name="Your request").wait_for()
-    assert page.get_by_role("row", name="subtracted").count() == 2
+    assert page.get_by_role("row", name="backups").count() == 2
     assert page.url == f"{ask.address}/deletions"
     assert str(prepared.done) not in page.content()
 

@@ -1,6 +1,5 @@
 """Who may read and act: hosts, origins, sizes, the token and visits, against those who lie about them."""
 
-import contextlib
 import ipaddress
 import json
 import logging
@@ -8,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from datetime import UTC, datetime, timedelta
 
@@ -20,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from dashboard_client import HOSTILE, TOKEN, served
 
+from silent_crowd import crowd
 from streamtopic.cli import main
-from streamtopic.dashboard import dashboard_server
 from streamtopic.dashboard.dashboard_server import TlsFiles, access_of
 from streamtopic.dashboard.gate import MOST_BYTES, Access, Visits
 from streamtopic.errors import SettingsError
@@ -56,20 +54,35 @@ def test_a_name_can_be_given(prepared):
         assert ask("/login", Host="other.example").status == 421
 
 
-def test_silent_connections_shut_nobody_out(prepared, monkeypatch):
-    """A crowd that sends nothing, or half a request, has its places for some seconds and not for ever."""
-    monkeypatch.setattr(dashboard_server, "REQUEST_SECONDS", 1.0)
-    with served(prepared.settings, Access(None, reading=False)) as ask, contextlib.ExitStack() as stack:
-        place = ("127.0.0.1", ask.port)
-        crowd = [stack.enter_context(socket.create_connection(place)) for _ in range(100)]
-        head = f"POST /login HTTP/1.1\r\nHost: 127.0.0.1:{ask.port}\r\nContent-Length: 9\r\n"
-        begun = f"{head}Origin: {ask.address}\r\n\r\ntok"
-        for one, sent in zip(crowd, [head, begun] * 30, strict=False):
-            one.sendall(sent.encode())
-        deadline = time.monotonic() + 60
-        while ask("/login").status != 200:
-            assert time.monotonic() < deadline, "nobody else is answered"
-            time.sleep(0.1)
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"G", b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\ntok"],
+    ids=["", "letter", "half"],
+)
+@pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.2"], ids=["same", "other"])
+def test_silent_connections_shut_nobody_out(prepared, sent, source):
+    """80 connections that never send a whole request come again and again; an ordinary client is always answered."""
+    with served(prepared.settings, Access(None, reading=False)) as ask, crowd(ask.port, sent=sent, source=source):
+        assert [ask("/login").status for _ in range(40)] == [200] * 40
+
+
+def test_silent_connections_shut_nobody_out_of_tls(prepared, tmp_path):
+    """A crowd that never agrees on TLS has no protocol yet, and its places are counted all the same."""
+    certificate = _certificate(tmp_path)
+    with served(prepared.settings, Access(None, reading=False), certificate=certificate) as ask, crowd(ask.port):
+        assert [ask("/login").status for _ in range(20)] == [200] * 20
+
+
+def test_a_request_has_one_length(ask):
+    """With Content-Length and Transfer-Encoding a proxy may see one request and the server two: it sees none."""
+    head = f"POST /login HTTP/1.1\r\nHost: 127.0.0.1:{ask.port}\r\nOrigin: {ask.address}\r\n"
+    second = f"GET /login HTTP/1.1\r\nHost: 127.0.0.1:{ask.port}\r\n\r\n"
+    body = f"Content-Length: {5 + len(second)}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{second}"
+    with socket.create_connection(("127.0.0.1", ask.port)) as connection, connection.makefile("rb") as replies:
+        connection.sendall((head + body).encode())
+        said = replies.read()
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert said.count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize("path", ["/login", "/deletions", "/rejected/retry", "/requests/decide"])
@@ -331,3 +344,29 @@ def test_the_program_serves_until_it_is_told_to_stop(prepared, tmp_path):
     assert process.returncode == 0, logged
     assert "by-nobody" not in said + logged
     assert TOKEN not in said + logged
+
+
+def test_every_line_of_the_server_has_the_name_of_an_event():
+    """A stranger who does not speak HTTP leaves no line, and a page that fails beside its own handler leaves one."""
+    code = """
+import socket, threading
+from streamtopic.commands.dashboard import _log
+from streamtopic.dashboard.dashboard_server import dashboard_server, listening
+async def pages(scope, receive, send): raise RuntimeError("a secret")
+_log("news")
+with listening("127.0.0.1", 0) as listener:
+    server = dashboard_server(pages, listener)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    lines = ["no HTTP", "GET / HTTP/1.1\\r\\nHost: a\\r\\nConnection: upgrade\\r\\nUpgrade: websocket"]
+    for line in lines:
+        with socket.create_connection(listener.getsockname()) as one:
+            one.sendall(line.encode() + b"\\r\\n\\r\\n")
+            one.recv(1000)
+    server.should_exit = True
+    thread.join(60)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    (line,) = map(json.loads, done.stderr.splitlines())
+    assert (line["event"], line["error"]) == ("dashboard_failed", "RuntimeError")
+    assert "secret" not in done.stderr

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 from dashboard_client import HOSTILE, SECRET_ID, SECRET_TEXT, TOKEN, served
-from strict_html import Strict
 
 import streamtopic
-from streamtopic.dashboard import page_facts
+from streamtopic.dashboard import attention, page_facts
 from streamtopic.dashboard.gate import Access
 from streamtopic.dashboard.service_view import ServiceView
 from streamtopic.dashboard.web_pages import PAGES
 from streamtopic.local import LocalRedis
 from streamtopic.settings import Settings
+from strict_html import Strict
 
 # Pages of a version's pictures are those of reports and tested there.
 ALL = [*PAGES, "/login"]
@@ -81,7 +81,7 @@ def test_deletions_that_wait_have_their_age_against_the_limit(ask):
     text = ask("/deletions").text
     assert "over the limit" in text
     assert re.search(r'<th scope="row">0/\d+</th>', text)
-    for stage in ("subtracted", "released", "withdrawn", "log", "base", "segments", "aof", "snapshots"):
+    for stage in ("state", "log", "file", "backups"):
         assert f'<th scope="row">{stage}</th>' in text
 
 
@@ -90,11 +90,46 @@ def test_a_request_has_its_ledger(ask, prepared):
     for fields in ({"request": prepared.done}, {"request": prepared.done, "salt": prepared.done.salt}):
         text = ask("/deletions", fields).text
         assert "first version without it" in text
-        assert re.search(r"subtracted</th><td>[^<]*</td><td class=\"when\"><span class=\"good\">20\d\d-", text)
+        assert re.search(r"<dt>counted out</dt><dd>\s*20\d\d-", text)
+        for stage in ("state", "log", "file", "backups"):
+            assert re.search(
+                rf"{stage}</th><td>[^<]*</td><td class=\"when\"><span class=\"(good\">20\d\d-|open\">not yet)", text
+            )
         assert "not yet" in text
         assert str(prepared.done) not in text
     receipt = re.search(r"<code>(default/0/\d+)</code>", text)[1]
     assert "first version without it" in ask("/deletions", {"request": receipt}).text
+
+
+def test_what_names_another_entry_of_the_ledger_is_no_receipt(ask):
+    """Entries of other kinds have names too, and whoever types one is told that there is no such deletion."""
+    for name in ("version/1", "erased/0"):
+        assert "No deletion with this id is known" in ask("/deletions", {"request": name}).text
+
+
+def test_health_says_where_the_ledger_stands(ask):
+    """Its entries, what its topic has lost, and its last word on the newest version."""
+    text = ask("/health").text
+    assert re.search(r"<dt>entries</dt><dd>\d+</dd>", text)
+    assert "<dt>entries that its topic has lost</dt><dd>none</dd>" in text
+    assert re.search(r"last word on the newest version</dt><dd>\s*20\d\d-[^<]*: version 2</dd>", text)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "urgent", "said"),
+    [
+        ({"unread": "no key"}, False, "The ledger cannot be read here."),
+        ({"gaps": 3}, True, "The topic of the ledger has lost entries: 3."),
+        ({"alive": {"due": -3600.0}}, False, "The ledger's word on the newest version is 60 min late."),
+        ({"alive": {"due": 5.0}}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_what_is_wrong_with_the_ledger_is_acted_on(ledger, urgent, said):
+    """A ledger that cannot be read, that has lost entries or is late is a concern with a remedy; any other is none."""
+    found = list(attention.of_ledger({"unread": None, "gaps": 0, "alive": None} | ledger))
+    assert [(one.urgent, one.said) for one in found] == ([] if said is None else [(urgent, said)])
+    assert all(one.remedy for one in found)
 
 
 def test_a_request_that_waits_is_found(ask, prepared):

@@ -44,7 +44,7 @@ def asked(braked):
         paused = door.receive([DOCUMENT, "d4"]).request.id
         with Service(settings) as service:
             service.move_requests()
-        person = door.receive([], subjects=[SUBJECT], source="gateway").request.id
+        person = door.receive([], subjects=[SUBJECT]).request.id
         door.approve(person)
         yield asking, door, paused, person
         for request in door.requests.open():
@@ -68,7 +68,7 @@ def state(door, name):
 
 
 def test_requests_are_shown_without_what_they_name(asked):
-    """Each has its state, number, times and origin; no id of a document and no subject is on the page."""
+    """Each has its state, number and times; no id of a document and no subject is on the page."""
     ask, _, paused, person = asked
     text = ask("/requests").text
     rows = re.findall(r"<tr><th scope=\"row\"><code>(.*?)</code>.*?</tr>", text, re.DOTALL)
@@ -76,7 +76,6 @@ def test_requests_are_shown_without_what_they_name(asked):
     assert f"<code>{paused}</code></th><td>2 documents" in text
     assert '<span class="bad">paused by the brake</span>' in text
     assert re.search(rf"<code>{person}</code></th><td>1 person\s*</td><td>held until 20\d\d-[^<]*, approved", text)
-    assert "gateway" in text
     assert DOCUMENT not in text
     assert SUBJECT not in text
 

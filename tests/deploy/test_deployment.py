@@ -37,11 +37,11 @@ def made(tmp_path_factory):
 
 
 def test_every_part_of_the_service_runs():
-    """Kafka, Redis, init and the three parts; two of those that can share or stand by."""
-    assert set(OURS) == {"init", "ingest", "schedule", "publish", "operator"}
+    """Kafka, Redis, init and the parts; two of those that can share or stand by."""
+    assert set(OURS) == {"init", "ingest", "schedule", "dashboard", "operator"}
     assert sorted(THEIRS) == ["kafka", "kafka-tls", "kafka-users", "redis", "redis-tls"]
     assert {name: service.get("deploy", {}).get("replicas", 1) for name, service in OURS.items()} == {
-        "init": 1, "ingest": 2, "schedule": 2, "publish": 1, "operator": 1,
+        "init": 1, "ingest": 2, "schedule": 2, "dashboard": 1, "operator": 1,
     }  # fmt: skip
 
 
@@ -53,12 +53,20 @@ def test_command_lines_are_those_of_the_program(name):
     assert {"streamtopic.toml", "signing.pub", "ca.pem"} == set(OURS[name]["configs"])
 
 
-@pytest.mark.parametrize("name", ["ingest", "schedule", "publish"])
+@pytest.mark.parametrize("name", ["ingest", "schedule"])
 def test_parts_are_watched_where_compose_asks_them(name):
     """Each part answers on the private network only, at the port that its health check asks."""
     address = OURS[name]["environment"]["STREAMTOPIC_METRICS_ADDRESS"]
     assert f":{address.rpartition(':')[2]}/livez" in OURS[name]["healthcheck"]["test"][-1]
     assert "ports" not in OURS[name]
+
+
+def test_the_dashboard_is_for_this_machine_and_asked_where_it_answers():
+    """Its port is published on the loopback alone, and its health check asks a page that takes no token."""
+    service = OURS["dashboard"]
+    args = build_parser().parse_args(service["command"])
+    assert service["ports"] == [f"127.0.0.1:{args.port}:{args.port}"]
+    assert f"http://127.0.0.1:{args.port}/login" in service["healthcheck"]["test"][-1]
 
 
 def test_kafka_lets_nobody_in_without_a_password():
@@ -128,15 +136,14 @@ def test_the_example_settings_load(monkeypatch, tmp_path):
     ("name", "needed"),
     [
         ("ingest", set()),
-        ("schedule", {"signing_key", "noise_key"}),
-        ("publish", {"signing_key", "receipt_key"}),
+        ("schedule", {"signing_key", "noise_key", "receipt_key"}),
+        ("dashboard", {"dashboard_token"}),
     ],
 )
 def test_each_part_gets_the_keys_that_it_needs_and_no_other(name, needed):
     """Who does not sign cannot sign, who does not draw noise cannot tell what it was."""
     sources = {secret["source"] for secret in OURS[name]["secrets"]}
-    at_redis = {"schedule": "scheduler", "publish": "publisher"}.get(name, name)
-    assert sources - needed == {f"{at_redis}_url", f"kafka_{name}"}
+    assert sources - needed == {f"{name}_url", f"kafka_{name}"}
     assert OURS[name]["environment"]["STREAMTOPIC_KAFKA_SASL_USERNAME"] == name
     assert needed <= sources
 
@@ -166,11 +173,20 @@ def test_the_key_of_suppressions_is_made_where_it_is_asked_for(made, tmp_path):
     assert "copy of suppression.key" in done.stdout
 
 
+def test_the_ledger_has_the_name_that_is_asked_for(made, tmp_path):
+    """LEDGER names the model's ledger in its key; without it the key is that of the model."""
+    assert PublicKey.load(made / "signing.pub").name == "streamtopic/news"
+    run = {**os.environ, "STREAMTOPIC": shlex.join([sys.executable, "-m", "streamtopic"]), "LEDGER": "example.org/news"}
+    command = ["sh", str(DEPLOY / "make-secrets.sh"), str(tmp_path / "secrets"), "redis:6379"]
+    subprocess.run(command, env=run, check=True, capture_output=True)
+    assert PublicKey.load(tmp_path / "secrets" / "signing.pub").name == "example.org/news"
+
+
 def test_a_run_that_fails_leaves_no_half_of_the_secrets(tmp_path):
     """The next run makes them all, and does not take the rest of the first one for secrets in use."""
     # Makes a key and then fails, as on a full disk.
     program = tmp_path / "program"
-    program.write_text('touch "$4/signing.pem"; echo "$2" >>"$0.log"; test "$2" = new\n')
+    program.write_text('touch "$4/signing.key"; echo "$2" >>"$0.log"; test "$2" = new\n')
     command = ["sh", str(DEPLOY / "make-secrets.sh"), str(tmp_path / "secrets")]
     failing = {**os.environ, "STREAMTOPIC": f"sh {program}"}
     done = subprocess.run(command, env=failing, check=False, capture_output=True)
@@ -186,7 +202,7 @@ def test_secrets_are_made_where_compose_looks_for_them(made):
     for path in made.iterdir():
         public = path.name in {"signing.pub", "ca.pem", "redis-users.acl"}
         assert bool(path.stat().st_mode & 0o077) == public, path.name
-    assert SigningKey.load(made / "signing.pem").public == PublicKey.load(made / "signing.pub")
+    assert SigningKey.load(made / "signing.key").public == PublicKey.load(made / "signing.pub")
     assert load_secret(made / "noise.key") != load_secret(made / "receipt.key")
     urls = {path.stem: path.read_text() for path in made.glob("*.url")}
     form = r"rediss://{}:[0-9a-f]{{48}}@redis:6379/0\?ssl_ca_certs=/ca\.pem"

@@ -13,7 +13,8 @@ from streamtopic.settings import Settings
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
-PARTS = ["ingest", "schedule", "publish"]
+WATCHED = ["ingest", "schedule"]
+PARTS = [*WATCHED, "dashboard"]
 CHOSEN = [
     "image.repository=registry.example/streamtopic",
     "publicKey=a key",
@@ -23,7 +24,7 @@ CHOSEN = [
 KUBERNETES = ["1.30", "1.37"]
 
 HELM = shutil.which("helm")
-needs_helm = pytest.mark.skipif(HELM is None, reason="helm is not on PATH")
+needs_helm = pytest.mark.skipif(HELM is None, reason="Helm chart: needs helm")
 
 
 def helm(*options, chosen=CHOSEN, files=()):
@@ -64,9 +65,9 @@ def test_the_values_name_settings_that_exist():
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_kubernetes_takes_what_is_rendered(objects, version):
     """Each object passes the strict schema of its kind: no field is unknown, none is missing."""
-    validate = pytest.importorskip("kubernetes_validate", reason="not installed: pip install '.[dev]'")
+    validate = pytest.importorskip("kubernetes_validate", reason="Helm chart: needs kubernetes-validate")
     checked = [thing for (kind, _), thing in objects.items() if kind != "ServiceMonitor"]
-    assert len(checked) == 9
+    assert len(checked) == 10
     for thing in checked:
         validate.validate(thing, version, strict=True)
 
@@ -134,11 +135,11 @@ def test_only_who_counts_has_the_key_of_suppressions(objects):
 
 @needs_helm
 def test_probes_ask_the_endpoint_that_the_part_opens(objects):
-    """/livez and /readyz at the port of metrics_address; init has no endpoint and no probe."""
+    """/livez and /readyz at the port of metrics_address; init and the dashboard have no such endpoint."""
     for name, pod in pods(objects).items():
         (container,) = pod["containers"]
-        if name == "init":
-            assert not {"livenessProbe", "readinessProbe", "startupProbe"} & container.keys()
+        if name not in WATCHED:
+            assert not {"livenessProbe", "startupProbe"} & container.keys()
             continue
         (port,) = container["ports"]
         given = {entry["name"]: entry["value"] for entry in container["env"]}
@@ -184,24 +185,55 @@ def test_what_must_be_chosen_is_asked_for_by_name(missing):
 def test_a_bare_off_and_a_null_mean_what_they_say(tmp_path, monkeypatch):
     """In a file of values YAML takes `off` for false; null is a setting that is not given."""
     values = tmp_path / "values.yaml"
-    values.write_text("settings: {self_check: off, slices: off, linger: null, gateway_private_callbacks: false}\n")
+    values.write_text("settings: {self_check: off, slices: off, linger: null}\n")
     status, made, error = helm(files=[values])
     assert status == 0, error
     (data,) = [thing["data"] for thing in made if thing["metadata"]["name"] == "news-settings"]
-    given = ("STREAMTOPIC_SELF_CHECK", "STREAMTOPIC_SLICES", "STREAMTOPIC_GATEWAY_PRIVATE_CALLBACKS")
-    for name in given:
+    for name in ("STREAMTOPIC_SELF_CHECK", "STREAMTOPIC_SLICES"):
         monkeypatch.setenv(name, data[name])
     loaded = Settings()
-    assert (loaded.self_check, loaded.slices, loaded.gateway_private_callbacks) == ("off", "off", False)
+    assert (loaded.self_check, loaded.slices) == ("off", "off")
     assert "STREAMTOPIC_LINGER" not in data
 
 
 @needs_helm
-def test_a_part_that_does_not_exist_is_refused():
-    """A typing error in the name of a part would make a pod of its own, and leave the part as it was."""
-    status, _, error = helm("parts.ingets.replicas=3")
-    assert status != 0
-    assert "parts.ingets: the parts are ingest, schedule and publish" in error
+@pytest.mark.parametrize(
+    ("value", "place", "fault"),
+    [
+        ("settings.topics=nope", "settings.topics", "Expected: integer"),
+        ("settings.topics=0", "settings.topics", "greater than or equal to 1"),
+        ("settings.topcis=50", "settings", "topcis is not allowed"),
+        ("settings.kafka=kafka", "settings.kafka", "match pattern"),
+        ("settings.self_check=of", "settings.self_check", "must be one of"),
+        ("settings.redis_url=redis://redis:6379", "settings", "redis_url is not allowed"),
+        ("parts.ingest.settings.linger=soon", "parts.ingest.settings.linger", "match pattern"),
+        ("parts.ingest.replicas=two", "parts.ingest.replicas", "Expected: integer"),
+        ("parts.ingets.replicas=3", "parts", "ingets is not allowed"),
+        ("parts.ingest.secret=", "parts.ingest.secret", "length"),
+        ("suppresion=true", "(root)", "suppresion is not allowed"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_anything_is_made(value, place, fault):
+    """The program would refuse it when its pod starts, or nobody would read it. A secret belongs in a Secret."""
+    status, made, error = helm(value)
+    assert (status, made) == (1, [])
+    assert f"- {place}: " in error
+    assert fault in error
+
+
+@needs_helm
+def test_the_pages_of_the_dashboard_are_reached_by_a_service():
+    """The port of the container is the one that the command opens, and browsers may use the names that are given."""
+    status, made, error = helm("parts.dashboard.names={topics.example,other.example}")
+    assert status == 0, error
+    found = {(thing["kind"], thing["metadata"]["name"]): thing for thing in made}
+    service, pod = found["Service", "news-dashboard"]["spec"], pods(found)["dashboard"]["containers"][0]
+    args = build_parser().parse_args(pod["args"])
+    assert (args.host, args.name) == ("0.0.0.0", ["topics.example", "other.example"])  # noqa: S104  inside of a pod
+    assert pod["ports"] == [{"name": service["ports"][0]["targetPort"], "containerPort": args.port}]
+    assert pod["readinessProbe"]["httpGet"] == {"path": "/login", "port": service["ports"][0]["targetPort"]}
+    labels = found["Deployment", "news-dashboard"]["spec"]["template"]["metadata"]["labels"]
+    assert service["selector"].items() <= labels.items()
 
 
 @needs_helm

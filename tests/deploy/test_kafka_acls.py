@@ -11,22 +11,22 @@ from kafka.structs import TopicPartition
 from streamtopic.errors import SettingsError, StreamtopicError
 from streamtopic.streams import KafkaLog
 from streamtopic.streams.opening import open_membership
+from waiting import PATIENCE
 
-ROLES = ("producer", "ingest", "schedule", "publish", "subscriber", "operator", "stranger")
-TOPICS = ("news.documents", "news.releases", "news.receipts", "news.rejected", "other.documents")
+ROLES = ("producer", "ingest", "schedule", "dashboard", "subscriber", "operator", "stranger")
+TOPICS = ("news.documents", "news.releases", "news.ledger", "news.rejected", "other.documents")
 # What each may do; everything else is tried too, and must be refused.
 READS = {
     "ingest": {"news.documents", "news.rejected"},
-    "schedule": {"news.documents", "news.releases", "news.receipts"},
-    "publish": {"news.releases", "news.receipts"},
-    "subscriber": {"news.releases", "news.receipts"},
+    "schedule": {"news.documents", "news.releases", "news.ledger"},
+    "dashboard": {"news.releases", "news.ledger", "news.rejected"},
+    "subscriber": {"news.releases", "news.ledger"},
     "operator": set(TOPICS[:4]),
 }
 WRITES = {
     "producer": {"news.documents"},
     "ingest": {"news.documents", "news.rejected"},
-    "schedule": {"news.documents"},
-    "publish": {"news.releases", "news.receipts"},
+    "schedule": {"news.documents", "news.releases", "news.ledger"},
     "operator": set(TOPICS[:4]),
 }
 GROUPS = {"ingest", "operator"}
@@ -43,7 +43,7 @@ def _options(broker, role, **changes):
 
 
 def _client(broker, role):
-    return broker.options(role).client() | {"request_timeout_ms": 10_000}
+    return broker.options(role).client() | {"request_timeout_ms": 60_000}
 
 
 def _refused(right):
@@ -54,7 +54,7 @@ def _refused(right):
 @pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("role", ROLES)
 def test_who_may_write(broker, role, topic):
-    """A producer writes documents and nothing else; only publish writes releases and receipts."""
+    """A producer writes documents and nothing else; only schedule writes releases and the ledger."""
     with KafkaLog(_options(broker, role)) as log:
         if topic in WRITES.get(role, ()):
             assert log.append(topic, b"k", b"v", partition=0)[0] == 0
@@ -66,7 +66,7 @@ def test_who_may_write(broker, role, topic):
 @pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("role", ROLES)
 def test_who_may_read(broker, role, topic):
-    """A producer and a subscriber read no documents; a subscriber reads releases and receipts."""
+    """A producer and a subscriber read no documents; a subscriber reads releases and the ledger."""
     with KafkaLog(_options(broker, role)) as log:
         if topic in READS.get(role, ()):
             assert log.read(topic, 0, 0)
@@ -89,14 +89,14 @@ def test_who_may_join_the_group(broker, role):
     if role == "ingest":
         with KafkaLog(_options(broker, role)) as log:
             membership = open_membership(log, "news.documents", "streamtopic-news", 6_000)
-            assert membership.poll(60) == {0}
+            assert membership.poll(PATIENCE) == {0}
             membership.leave()
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_nobody_opens_a_transaction(broker, role):
     """The rule that denies goes before every rule that allows, the operator's as well."""
-    producer = KafkaProducer(**_client(broker, role), transactional_id=f"t-{role}", max_block_ms=8_000)
+    producer = KafkaProducer(**_client(broker, role), transactional_id=f"t-{role}", max_block_ms=60_000)
     try:
         with pytest.raises(AuthorizationError):
             producer.init_transactions()
@@ -112,7 +112,7 @@ def test_who_may_administer(broker, role):
         with pytest.raises(AuthorizationError):
             admin.create_topics([NewTopic("strange", 1, 1)])
         with pytest.raises(AuthorizationError):
-            admin.delete_topics(["news.receipts"])
+            admin.delete_topics(["news.ledger"])
     with KafkaLog(_options(broker, role)) as log:
         if role == "operator":
             log.configure("news.documents", {"max.compaction.lag.ms": "1000000"})
@@ -126,8 +126,8 @@ def test_who_may_administer(broker, role):
 @pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("role", ROLES)
 def test_who_may_see_settings(broker, role, topic):
-    """Publish looks whether the receipts topic keeps every record; all other settings are for the operator alone."""
-    seen = {"publish": {"news.receipts"}, "operator": set(TOPICS[:4])}
+    """Schedule looks whether releases and ledger keep every record; all other settings are for the operator alone."""
+    seen = {"schedule": {"news.releases", "news.ledger"}, "operator": set(TOPICS[:4])}
     with KafkaLog(_options(broker, role)) as log:
         if topic in seen.get(role, ()):
             assert log.settings(topic)["cleanup.policy"] == "compact"
@@ -139,5 +139,5 @@ def test_who_may_see_settings(broker, role, topic):
 def test_nobody_comes_in_without_a_password(broker):
     """Nor with another role's."""
     refused = pytest.raises(SettingsError, match="refuses this user")
-    with KafkaLog(_options(broker, "ingest", sasl_password=broker.password("publish"))) as log, refused:
+    with KafkaLog(_options(broker, "ingest", sasl_password=broker.password("schedule"))) as log, refused:
         log.partitions("news.documents")

@@ -2,26 +2,26 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 import yaml
 
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
+from waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SERVICES = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
-PARTS = ("ingest", "ingest", "schedule", "schedule", "publish")
-# Users of Redis that are called otherwise than the part of the service.
-AT_REDIS = {"schedule": "scheduler", "publish": "publisher"}
-DEADLINE = 600.0
+PARTS = ("ingest", "ingest", "schedule", "schedule")
 MODEL_NAME = "apart"
 
 
@@ -29,7 +29,7 @@ MODEL_NAME = "apart"
 def start(tmp_path, deployed_kafka, give_rules, secrets):
     """Start a command of the program as a role, as compose would: with its variables, its users and its passwords."""
     give_rules(MODEL_NAME)
-    keys = {"signing_key": "signing.pem", "noise_key": "noise.key", "receipt_key": "receipt.key"}
+    keys = {"signing_key": "signing.key", "noise_key": "noise.key", "receipt_key": "receipt.key"}
     given = {"public_key": "signing.pub"} | keys
     variables = {name: str(secrets / file) for name, file in given.items()}
     variables |= {"model": MODEL_NAME, "kafka": deployed_kafka.servers, "partitions": "4", "topics": "2"}
@@ -39,7 +39,7 @@ def start(tmp_path, deployed_kafka, give_rules, secrets):
     def command(name, role, *arguments):
         folder = tmp_path / role
         folder.mkdir(exist_ok=True)
-        (folder / "streamtopic_redis_url").write_text((secrets / f"{AT_REDIS.get(role, role)}.url").read_text())
+        (folder / "streamtopic_redis_url").write_text((secrets / f"{role}.url").read_text())
         (folder / "streamtopic_kafka_sasl_password").write_text(deployed_kafka.password(role))
         settings = {f"STREAMTOPIC_{key.upper()}": value for key, value in variables.items()}
         shipped = SERVICES.get(role, SERVICES["operator"])["environment"]
@@ -53,14 +53,6 @@ def start(tmp_path, deployed_kafka, give_rules, secrets):
     return command
 
 
-def _await(found, what):
-    deadline = time.monotonic() + DEADLINE
-    while not (result := found()):
-        assert time.monotonic() < deadline, f"no {what} within {DEADLINE} s"
-        time.sleep(0.2)
-    return result
-
-
 def _hears(process):
     """Return whether a process has a handler for SIGTERM by now: until then the signal just ends it."""
     status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
@@ -69,40 +61,57 @@ def _hears(process):
 
 
 def test_a_document_comes_and_goes(start, deployed_kafka, secrets, tmp_path):
-    """Counted, learned, received, deleted, forgotten, receipted and verified: each role with its own rights.
+    """Counted, learned, received, deleted, forgotten, receipted, shown and verified: each role with its own rights.
 
     No process writes a password into what it says.
     """
-    assert start("init", "operator").wait(DEADLINE) == 0, _said(tmp_path, "init")
+    assert start("init", "operator").wait(PATIENCE) == 0, _said(tmp_path, "init")
     public, model = secrets / "signing.pub", MODEL_NAME
     words = [["apple", "banana", "cherry", "damson", "elder"], ["iron", "copper", "silver", "gold", "tin"]]
     writes, reads = deployed_kafka.options("producer"), deployed_kafka.options("subscriber")
     with ExitStack() as stack:
         parts = [start(name, name) for name in PARTS]
+        parts.append(start("dashboard", "dashboard", "--port", "0"))
         for part in parts:
             stack.callback(part.wait)
             stack.callback(part.kill)
         producer = stack.enter_context(DocumentProducer(writes, model=model))
         producer.add_many((f"d{n}", " ".join(words[n % 2][(n // 2 + k) % 5] for k in range(4))) for n in range(60))
         subscriber = stack.enter_context(ModelSubscriber(reads, model=model, public_key=public))
-        first = _await(subscriber.poll, "first version")
+        first = until(subscriber.poll, "first version")
         request = producer.delete("d1")
         receipts = stack.enter_context(Receipts(reads, model=model, public_key=public))
-        (receipt,) = _await(lambda: receipts.find(request), "receipt")
+        (receipt,) = until(lambda: receipts.find(request), "receipt")
         assert receipt.found
         assert receipt.version > first.version
-        assert start("doctor", "operator").wait(DEADLINE) == 0, _shown(tmp_path, "doctor")
-        assert start("verify", "operator").wait(DEADLINE) == 0, _said(tmp_path, "verify")
+        _read_pages(until(lambda: _address(tmp_path), "address of the dashboard"))
+        assert start("doctor", "operator").wait(PATIENCE) == 0, _shown(tmp_path, "doctor")
+        assert start("verify", "operator").wait(PATIENCE) == 0, _said(tmp_path, "verify")
         # On a busy machine a second process may still load, while the first one does all the work.
         for part in parts:
-            _await(lambda part=part: _hears(part), "handler of SIGTERM")
+            until(lambda part=part: _hears(part), "handler of SIGTERM")
             part.send_signal(signal.SIGTERM)
-        assert [part.wait(DEADLINE) for part in parts] == [0] * len(parts)
+        assert [part.wait(PATIENCE) for part in parts] == [0] * len(parts)
     logs = [path.read_text() for path in tmp_path.glob("*.log")]
     assert not any("Traceback" in log or "NOPERM" in log for log in logs)
-    passwords = [deployed_kafka.password(role) for role in ("ingest", "schedule", "publish", "operator", "subscriber")]
+    passwords = [deployed_kafka.password(role) for role in ("ingest", "schedule", "operator", "subscriber")]
     passwords += [path.read_text().split(":")[2].partition("@")[0] for path in secrets.glob("*.url")]
     assert not any(password in log for password in passwords for log in logs)
+
+
+def _address(folder):
+    """Where the dashboard answers, once it has said so."""
+    said = "".join(log.read_text() for log in folder.glob("dashboard-*.log"))
+    return (re.findall(r'"address": "([^"]+)"', said) or [None])[0]
+
+
+def _read_pages(address):
+    """Every page can be read with the rights of the role."""
+    for page in ("", "deletions", "versions", "topics", "rejected", "health"):
+        with urlopen(f"{address}{page}", timeout=PATIENCE) as answer:  # noqa: S310  the dashboard of this test
+            text = answer.read().decode()
+        assert "<h1" in text
+        assert "refuses this user" not in text, page
 
 
 def _said(folder, name):

@@ -14,12 +14,12 @@ from streamtopic.settings import Settings
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "streamtopic@.service"
 DROP_IN = UNIT.with_name("suppression.conf")
-PARTS = ["ingest", "schedule", "publish"]
+PARTS = ["ingest", "schedule", "dashboard"]
 # Of systemd-analyze security, from 0 (nothing is exposed) to 10; the network and compiled kernels must stay.
 MOST_EXPOSED = 1.6
 
 ANALYZE = shutil.which("systemd-analyze")
-needs_systemd = pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not on PATH")
+needs_systemd = pytest.mark.skipif(ANALYZE is None, reason="units of systemd: needs systemd-analyze")
 
 
 class _Several(dict):

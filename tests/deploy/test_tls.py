@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from servers.redis_cluster import RedisNode
 from streamtopic.errors import ComponentUnreachable, SettingsError
-from streamtopic.local import Authority
-from streamtopic.local.local_redis_cluster import RedisNode
+from streamtopic.security.certificates import Authority
 from streamtopic.service.inspection.examination import Level, examine_certificates
 from streamtopic.settings import load
 from streamtopic.state import Connection
@@ -84,7 +84,8 @@ def test_a_fault_between_client_and_kafka_is_told(deployed_kafka, stranger, refu
         "file": {"ssl_cafile": str(tmp_path / "file.pem")},
     }
     door = {"servers": deployed_kafka.doors.get(fault), "security_protocol": "SSL", **NOBODY}
-    options = deployed_kafka.options("ingest", **wrong.get(fault, door))
+    # Some faults are told only once the patience has ended.
+    options = deployed_kafka.options("ingest", patience=20, **wrong.get(fault, door))
     secret = options.sasl_password or PASSWORD
     for act in _acts(options):
         refused(act, match, secret=secret)
@@ -130,7 +131,7 @@ def redis_with(tls_server, tmp_path):
         node.close()
 
 
-def _pings(url, seconds=20):
+def _pings(url, seconds=60):
     def act():
         with Connection(url, timeout=seconds) as connection:
             connection.ping()

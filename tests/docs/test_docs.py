@@ -25,12 +25,17 @@ def test_references_are_those_of_the_program(name):
     assert written == REFERENCE[f"{name}_reference"]()
 
 
+def test_the_schema_of_the_chart_is_that_of_the_settings():
+    """`python docs/reference.py` has been run since settings changed: the chart takes what the program takes."""
+    assert REFERENCE["CHART"].read_text(encoding="utf-8") == REFERENCE["chart_schema"]()
+
+
 def _commands():
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         blocks = _blocks(page, "sh") + _blocks(page, "") + re.findall(r"^    pip .*$", text, re.MULTILINE)
         for line in "\n".join(blocks).splitlines():
-            for part in line.split("&&"):
+            for part in re.split(r"&&| \| ", line):
                 if part.split()[:1] == ["streamtopic"]:
                     yield page.name, part.strip()
 
@@ -164,9 +169,9 @@ def test_readme_s_client_runs(kafka_server, tmp_path):
 
 
 def test_decision_pages_are_numbered_and_listed():
-    """The list of decisions is complete and its numbers have no gaps."""
+    """The list of decisions is complete, and no number is given twice."""
     folder = ROOT / "docs" / "decisions"
     pages = sorted(path.name for path in folder.glob("[0-9]*.md"))
-    assert [int(name[:4]) for name in pages] == list(range(1, len(pages) + 1))
+    assert len({name[:4] for name in pages}) == len(pages)
     listed = (folder / "README.md").read_text(encoding="utf-8")
     assert all(f"({name})" in listed for name in pages)

@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import importlib.util
 import json
 import random
 import re
@@ -33,11 +32,9 @@ def test_every_example_is_short_and_listed():
     page = (EXAMPLES / "README.md").read_text("utf-8")
     tests = Path(__file__).read_text("utf-8")
     scripts = sorted(EXAMPLES.glob("*.py"))
-    assert len(scripts) == 10
+    assert len(scripts) == 8
     for script in scripts:
-        # A server that is called back, a gateway and a service take their lines.
-        most = 110 if script.name == "privacy_request.py" else 66
-        assert len(script.read_text("utf-8").splitlines()) <= most
+        assert len(script.read_text("utf-8").splitlines()) <= 70
         assert f"({script.name})" in page
         assert f'printed("{script.name}"' in tests
 
@@ -78,17 +75,8 @@ def test_a_person_is_forgotten():
     lines = printed("forget_person.py")
     assert lines[0] == "version 2: 290 documents"
     assert lines[1] == "receipt: 11 documents, none is in version 2"
-    assert lines[2] == "checked: each document has its own receipt"
+    assert lines[2] == "checked: 11 documents have a receipt of their own"
     assert re.fullmatch(r"the first of them is about letter-(7\d|late)", lines[3])
-
-
-def test_a_privacy_tool_is_answered():
-    """A request over HTTP is polled to its end, both callbacks are signed, and one receipt covers the ten letters."""
-    lines = printed("privacy_request.py")
-    assert lines[:2] == ["asked: pending", "polled: completed"]
-    assert lines[2:4] == [f"called back: {state} (signature checked)" for state in ("in_progress", "completed")]
-    assert lines[4] == "receipt: 10 documents, none is in version 2"
-    assert lines[5] == "checked: each document has its own receipt"
 
 
 def test_news_are_followed_over_time(tmp_path):
@@ -109,22 +97,6 @@ def test_news_are_followed_over_time(tmp_path):
     assert before[0] < before[1] < before[2]
     assert after == pytest.approx(before, abs=5)
     assert float(lines[-1].rpartition(": ")[2]) < 1e-9
-
-
-@pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("mlflow", "pandas")),
-    reason="mlflow-skinny and pandas take 150 MB, so `test` leaves them out: pip install 'streamtopic[mlflow]'",
-)
-def test_mlflow_keeps_every_bit(tmp_path, monkeypatch):
-    """A model that MLflow kept infers and forgets as the model that was given to it."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "registry").as_uri())
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    lines = printed("mlflow_model.py")
-    assert lines == [
-        "same bits after loading: True",
-        "documents after forgetting: 174",
-        "same bits after forgetting: True",
-    ]
 
 
 def test_plain_kafka_python_is_enough(kafka_server):
@@ -162,7 +134,7 @@ def test_a_stream_in_kafka_learns_and_forgets(kafka_server):
 
 @pytest.mark.slow
 def test_changes_of_a_table_lead_to_a_receipt(kafka_server):
-    """Settings alone read Debezium's records; a delete under the new schema's key has its version and its receipt."""
+    """Settings alone read Debezium's records; a delete has its version and its receipt."""
     assert kafka_server.servers  # as above
     lines = printed("debezium_to_receipt.py")
     assert lines[-3:] == ["rows: 90", "rows: 89", "receipt: found True, about row 7 True"]
@@ -170,9 +142,8 @@ def test_changes_of_a_table_lead_to_a_receipt(kafka_server):
 
 @pytest.mark.slow
 def test_an_auditor_checks_offline():
-    """Receipts, report and signature are accepted with the public key alone."""
+    """A receipt, its document and a report are accepted with the public key alone."""
     lines = printed("auditor.py")
-    assert lines[0] == "ok    2 receipts, signed by key signing.pub, 1 to 2 without a gap"
     assert not [line for line in lines if line.startswith("FAIL")]
-    assert any(line.startswith("ok    signature: key ") for line in lines)
-    assert lines[-1] == "signed: version 2 of 88 documents, 2 forgotten"
+    assert "ok    version 3 is the first without document doc-89" in lines
+    assert lines[-2:] == ["signed: receipt of version 3", "signed: version of version 3"]

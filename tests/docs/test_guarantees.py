@@ -7,10 +7,12 @@ import re
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from ledger_maker import LedgerMaker, envelope_of
 from streamtopic.cli import build_parser
+from streamtopic.signed import line_of
+from streamtopic.streams import FileLog
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
@@ -49,32 +51,29 @@ def test_each_command_that_the_page_names_is_one(line):
 
 
 def test_a_report_is_checked_without_this_program(tmp_path, monkeypatch):
-    """The lines on the page, run as they stand, accept a real report and refuse one whose envelope was changed."""
+    """The lines on the page, run as they stand, accept a proof in a ledger of any size and refuse a changed one."""
     from cryptography.exceptions import InvalidSignature
 
-    from streamtopic.service.verify.proof import Proof
-    from streamtopic.signed import Envelope, Payload, SigningKey, seal_release
-
-    key = SigningKey.generate()
-    envelope = Envelope(
-        model="m", version=1, kind="retrain", parent=0, base=1, cut={0: 9}, m=8, n=2, r=1, guarantee="certified",
-        epsilon=1.0, delta=1e-6, sigma=1e-6, tolerance=1e-7, certificate=1e-11, anchors=("a",), margin=0.1, forgotten=0,
-        capacity=3, capacity_rule="fixed", cumulative_epsilon=1.0, withdrawn=(), created=1,
-    )  # fmt: skip
-    one = np.ones((1, 1), np.float32)
-    payload = Payload(("a", "b"), np.array([[0.5], [0.5]], np.float32), one, np.ones(1), (("a",),))
-    proof = Proof.of(seal_release(payload, envelope, key), key.public).as_json()
     (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     monkeypatch.chdir(tmp_path)
-    Path("signing.pub").write_bytes(key.public.pem)
-    Path("report.json").write_text(json.dumps({"proof": proof}))
-    names = {}
-    exec(compile(block, "guarantees.md", "exec"), names)  # noqa: S102  executing it is the point
-    assert (names["facts"]["version"], names["facts"]["epsilon"]) == (1, 1.0)
-    forged = base64.b64encode(base64.b64decode(proof["envelope"]).replace(b"certified", b"certainly")).decode()
-    Path("report.json").write_text(json.dumps({"proof": proof | {"envelope": forged}}))
+    maker = LedgerMaker(FileLog(tmp_path / "log"))
+    Path("signing.pub").write_text(f"{maker.key.public}\n")
+
+    def checked(proof):
+        Path("report.json").write_text(json.dumps({"proof": {"tlog_proof": proof}}))
+        names = {}
+        exec(compile(block, "guarantees.md", "exec"), names)  # noqa: S102  executing it is the point
+        return names["facts"]
+
+    for size in range(1, 12):
+        maker.append(envelope_of(size))
+        assert [checked(maker.proof(index))["version"] for index in range(size)] == list(range(1, size + 1))
+    head, middle, rest = maker.proof(6).partition("\nindex ")
+    forged = base64.b64encode(line_of(envelope_of(7, epsilon=0.5)).encode()).decode()
+    with pytest.raises(AssertionError):
+        checked(f"{head.splitlines()[0]}\nextra {forged}{middle}{rest}")
     with pytest.raises(InvalidSignature):
-        exec(compile(block, "guarantees.md", "exec"), {})  # noqa: S102  as above
+        checked(maker.proof(6).replace("\n11\n", "\n12\n"))
 
 
 def test_the_commands_of_a_report_are_commands():

@@ -15,9 +15,26 @@ from streamtopic.documents import events, subjects, suppression
 from streamtopic.documents.events import MAX_VALUES, Add, Delete, decode, decode_record
 from streamtopic.errors import InvalidEvent
 from streamtopic.local.kafka_broker import find_java
-from streamtopic.signed.deletion_receipt import COMPLETION_FORMAT, RECEIPT_FORMAT, Completion, Receipt, SubjectReceipt
-from streamtopic.signed.release_codec import FORMAT, Envelope, Head, Payload
-from streamtopic.signed.releases_topic import CHUNK_BYTES
+from streamtopic.signed import (
+    Alive,
+    End,
+    Envelope,
+    Erased,
+    Head,
+    KeyRing,
+    Keys,
+    Ledger,
+    LedgerProof,
+    Payload,
+    Receipt,
+    SigningKey,
+    SubjectReceipt,
+    Withdraw,
+    line_of,
+    open_keys,
+    parse_line,
+)
+from streamtopic.signed.releases_topic import CHUNK_BYTES, PROOF_BYTES
 from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
 from streamtopic.words.text import MAX_MARKS, MAX_PAIRS, MAX_PASSAGE, MAX_TEXT_WORDS, MAX_WORD, MAX_WORDS
 
@@ -88,13 +105,11 @@ def test_plain_kafka_python_adds_and_deletes(log, kafka_server):
 
 def test_our_client_s_examples_run(log, kafka_server, tmp_path, capsys):
     """The other examples of the page run as they stand, from a folder with the public key."""
-    from streamtopic.signed import SigningKey
-
-    key = tmp_path / "public.pem"
-    key.write_bytes(SigningKey.generate().public.pem)
+    key = tmp_path / "signing.pub"
+    key.write_text(str(SigningKey.generate("news").public))
     for block in blocks("python"):
         if "streamtopic" in block:
-            code = block.replace("localhost:9092", kafka_server.servers).replace("public.pem", str(key))
+            code = block.replace("localhost:9092", kafka_server.servers).replace("signing.pub", str(key))
             exec(code.replace("seen.json", str(tmp_path / "seen.json")), {})  # noqa: S102 - our own page
     assert "not yet" in capsys.readouterr().out
 
@@ -130,6 +145,7 @@ def test_limits_are_those_of_the_program():
     for request in (MESSAGES["tombstone"]["headers"], MESSAGES["delete"]["payload"]):
         assert request["properties"]["request"]["maxLength"] == events.MAX_REQUEST
     assert MESSAGES["chunk"]["payload"]["x-max-bytes"] == CHUNK_BYTES
+    assert SCHEMAS["tlogProof"]["maxLength"] == PROOF_BYTES
     assert f"{MAX_PASSAGE:,} tokens" in counts["description"]
     for number in (events.MAX_TEXT, events.MAX_COUNT, events.MAX_VALUE, CHUNK_BYTES):
         assert f"{number:,}" in PAGE
@@ -182,27 +198,62 @@ def test_reasons_are_those_of_the_program():
     assert used <= set(re.findall(r"`([a-z-]+)`", PAGE))
 
 
-@pytest.mark.parametrize(
-    ("schema", "kind"),
-    [
-        ("envelope", Envelope),
-        ("payload", Payload),
-        ("head", Head),
-        ("receipt", Receipt),
-        ("completion", Completion),
-        ("subjectReceipt", SubjectReceipt),
-    ],
-)
+ENTRIES = {
+    "version": Envelope,
+    "receipt": Receipt,
+    "request": SubjectReceipt,
+    "withdraw": Withdraw,
+    "erased": Erased,
+    "alive": Alive,
+    "keys": Keys,
+    "end": End,
+}
+
+
+@pytest.mark.parametrize(("schema", "kind"), [("payload", Payload), ("head", Head)])
 def test_fields_are_those_of_the_program(schema, kind):
-    """Releases and receipts have the fields that the description names."""
+    """A release has the fields that the description names."""
     assert SCHEMAS[schema]["properties"].keys() == {field.name for field in dataclasses.fields(kind)}
 
 
-def test_formats_are_those_of_the_program():
-    """The description is of the formats that are written now."""
-    assert SCHEMAS["receipt"]["properties"]["format"]["const"] == RECEIPT_FORMAT
-    assert SCHEMAS["completion"]["properties"]["format"]["const"] == COMPLETION_FORMAT
-    assert SCHEMAS["envelope"]["properties"]["format"]["const"] == FORMAT
+def _lines():
+    """The examples of entries on the page."""
+    return [line for block in blocks("json") for line in block.splitlines() if "kind" in json.loads(line)]
+
+
+def test_each_kind_of_entry_has_an_example():
+    """The page shows one of each kind, as the program writes it, with the fields that the description names."""
+    shown = {}
+    for line in _lines():
+        entry = parse_line(line)
+        assert line_of(entry) == line
+        shown[json.loads(line)["kind"]] = entry
+        schema = SCHEMAS[json.loads(line)["kind"]]["properties"]
+        assert schema.keys() == json.loads(line).keys()
+    assert {name: type(entry) for name, entry in shown.items()} == ENTRIES
+    named = {one["$ref"].rpartition("/")[2] for one in SCHEMAS["entry"]["oneOf"]}
+    assert named == ENTRIES.keys()
+
+
+def test_the_records_and_the_proof_on_the_page_verify():
+    """The ledger that the page shows is one: draft, checkpoint and proof, under the key that its list names."""
+    root = SigningKey.from_seed(bytes([1]) * 32, "example.org/news/root").public
+    (note,) = (json.loads(line)["note"] for line in _lines() if json.loads(line)["kind"] == "keys")
+    key = open_keys(note, root).current
+    ledger = Ledger(KeyRing.load(key, "news"), tail=True)
+    records = [block.strip().encode() for block in blocks("json") if block.startswith(('{"draft"', '{"checkpoint"'))]
+    assert [json.loads(record).keys() for record in records] == [
+        MESSAGES[name]["payload"]["properties"].keys() for name in ("draft", "checkpoint")
+    ]
+    taken = [logged for record in records for logged in ledger.take(record)]
+    (proof,) = (block for block in blocks("text") if block.startswith("c2sp.org/tlog-proof"))
+    logged = LedgerProof.parse(proof).verify(ledger.keys)
+    assert taken == [logged]
+    assert logged.line in _lines()
+    salt = re.findall(r'salt="(\w+)"', PAGE)[0]
+    assert logged.entry.is_of("r-1", salt)
+    assert logged.entry.is_about("doc-1", salt)
+    assert str(key).startswith(re.findall(r"`([^`]+)\.\.\.`", PAGE)[0])
 
 
 def test_references_in_the_description_lead_somewhere():

@@ -5,21 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from campaign.rounds import Options
 from streamtopic.audit.attack import AuditPlan
 from streamtopic.counts.count_pairs import HEAVY
 from streamtopic.dashboard import gate, service_view, web_pages
-from streamtopic.lab.faults.campaign import Options
-from streamtopic.local.certificates import SERVER_DAYS
 from streamtopic.local.kafka_broker import LEAST_JAVA
 from streamtopic.monitoring.health import MARGIN
 from streamtopic.monitoring.metrics import MOST
+from streamtopic.security.certificates import SERVER_DAYS
 from streamtopic.service import processes
-from streamtopic.service.publish import erasure
 from streamtopic.service.upkeep import backup
 from streamtopic.settings import Settings
 from streamtopic.signed.releases_topic import CHUNK_BYTES, RELEASE_BYTES
-from streamtopic.state import compaction
-from streamtopic.state.segments import MOST_PASSAGES
+from streamtopic.state.change_log import MOST_UNSUMMED
 from streamtopic.state.word_ids import MANY_WORDS, MAX_WORD_IDS, NEARLY
 from streamtopic.topics import anchors, how_many_topics, learner
 from streamtopic.topics.heads import MOST_CLASSES
@@ -52,12 +50,9 @@ QUOTED = [
     ("quickstart.md", f"the new documents are {DEFAULT.update_after * 100:.0f} % of the documents of the model"),
     ("quickstart.md", f"passages of texts of more than {MAX_PASSAGE:,} tokens"),
     ("quickstart.md", f"runs on the Java {LEAST_JAVA} on your PATH"),
-    ("guarantees.md", f"there are {_word(compaction.MOST)} flushes of at most {MOST_PASSAGES} passages"),
-    ("guarantees.md", f"or {compaction._BULK_FLUSHES} larger ones"),
-    ("guarantees.md", f"then {_word(erasure.ResidueOptions(0.0, None, base_needed=False).grace / 60)} minutes"),
     ("guarantees.md", f"at most {RELEASE_BYTES >> 20} MiB of unfinished releases"),
     ("messages.md", f"records of at most {CHUNK_BYTES:,} bytes"),
-    ("messages.md", f"A sealed release has at most {RELEASE_BYTES:,} bytes"),
+    ("messages.md", f"A release has at most {RELEASE_BYTES:,} bytes"),
     ("operations.md", STALLED),
     ("operations.md", f"a warning at {MANY_WORDS:,} words in a partition"),
     ("operations.md", f"A partition has {MAX_WORD_IDS // 1_000_000} million of them"),
@@ -66,8 +61,7 @@ QUOTED = [
     ("operations.md", f"`link_months` after the month is over ({DEFAULT.link_months} by default)"),
     ("operations.md", f"each `self_check_interval`, {DEFAULT.self_check_interval / 3600:.0f} hours"),
     ("capacity-planning.md", f"warn at {MANY_WORDS:,}"),
-    ("capacity-planning.md", f"stay up to {_word(compaction.GRACE_SECONDS / 60)} minutes for readers"),
-    ("capacity-planning.md", f"or {compaction._LEAST_ROOM >> 20} MiB"),
+    ("capacity-planning.md", f"at most {2 * MOST_UNSUMMED >> 20} MiB a partition"),
     ("deploy.md", f"They are valid for {SERVER_DAYS} days"),
     ("dashboard.md", f"A visit lasts {_word(gate._SECONDS / 3600)} hours at most"),
     ("dashboard.md", f"topics and refused records: {'twenty' if web_pages._SLOW == 20 else web_pages._SLOW}"),

@@ -5,13 +5,13 @@ import shutil
 
 import pytest
 
-from streamtopic.lab.faults.alarms import RULES, Replay, replayed, silent
-from streamtopic.lab.faults.campaign import MAY_FIRE
-from streamtopic.lab.faults.drills import EVERY_DRILL, Drills
-from streamtopic.lab.faults.monitor import Scrape
+from campaign.alarms import RULES, Replay, replayed, silent
+from campaign.drills import EVERY_DRILL, Drills
+from campaign.monitor import Scrape
+from campaign.rounds import MAY_FIRE
 
 REFUSED = ("streamtopic_interruptions_total", (("reason", "refused"),))
-STATED = ("streamtopic_statement_timestamp_seconds", ())
+ALIVE = ("streamtopic_alive_timestamp_seconds", ())
 LEADS = ("streamtopic_leader", ())
 HIDDEN = ("streamtopic_hidden_records", (("partition", "0"),))
 
@@ -27,11 +27,11 @@ def tool():
 
 def _replay(shown, *, must=(), may=(), pace=1.0):
     # What a service without a fault shows beside it.
-    rest = {LEADS: 1.0, STATED: 1_002.0}
+    rest = {LEADS: 1.0, ALIVE: 1_002.0}
     shown = [None if values is None else rest | values for values in shown]
     scrapes = [Scrape(15.0 / pace * number, values) for number, values in enumerate(shown)]
     may = None if may is None else frozenset(may)
-    return Replay("a test", {"publish-0": scrapes}, 15.0 / pace, 1_000.0, pace, frozenset(must), may)
+    return Replay("a test", {"schedule-0": scrapes}, 15.0 / pace, 1_000.0, pace, frozenset(must), may)
 
 
 def test_an_alert_that_must_fire_and_does_is_no_finding(tool, tmp_path):
@@ -57,7 +57,7 @@ def test_an_alert_that_is_missing_or_too_many_is_a_finding(tool, tmp_path):
 def test_a_process_that_does_not_answer_is_down(tool, tmp_path):
     """Its series end, so that nothing that it showed last goes on to alarm."""
     gone = [{HIDDEN: 5.0}] * 4 + [None] * 40
-    # Its other series are those of the scheduler and of the publisher.
+    # Its other series are those of a scheduler that leads.
     must = ["StreamtopicDown", "StreamtopicNoLeader"]
     assert silent([_replay(gone, must=must)], tmp_path, tool) == []
     stays = [{HIDDEN: 5.0}] * 44
@@ -83,8 +83,8 @@ def test_drills_can_be_done_and_name_alerts_that_there_are():
 
 def test_times_are_those_of_the_replay():
     """Ages stay what they were when seconds are replayed as minutes."""
-    replay = _replay([{STATED: 1_002.0}, {STATED: 1_002.0}, {STATED: None}], pace=30.0)
+    replay = _replay([{ALIVE: 1_002.0}, {ALIVE: 1_002.0}, {ALIVE: None}], pace=30.0)
     test = replayed(replay)["tests"][0]
-    (values,) = [one["values"] for one in test["input_series"] if one["series"].startswith(STATED[0])]
+    (values,) = [one["values"] for one in test["input_series"] if one["series"].startswith(ALIVE[0])]
     assert values == "2 16.5 stale"
     assert test["interval"] == "15s"

@@ -5,20 +5,28 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import rfc6962
+from hypothesis import given
+from hypothesis import strategies as st
+from sent_records import Sent
 
-from streamtopic.lab.faults.checks import (
+from campaign.checks import (
     check_counts,
     check_documents,
+    check_ledger,
     check_receipts,
     check_rejected,
     check_subscribers,
     check_versions,
 )
-from streamtopic.lab.faults.oracle import Oracle
-from streamtopic.lab.faults.stream import EventStream
-from streamtopic.lab.faults.witness import Subscriber, Witness, digest
+from campaign.ledger_book import Roots
+from campaign.oracle import Oracle
+from campaign.stream import EventStream
+from campaign.tail import TailRecord
+from campaign.witness import Subscriber, Witness, digest
+from ledger_maker import LedgerMaker, envelope_of, key_of, receipt_of
 from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.signed import Envelope, Payload, Receipt, Release, request_digest
+from streamtopic.signed import Alive, Checkpoint, Payload, Release, page_record, sign_note
 from streamtopic.state import ModelSettings, Reader
 from streamtopic.streams import FileLog, TopicNames
 
@@ -87,49 +95,25 @@ def test_kept_and_lost_documents_are_found():
 
 
 def _witness():
-    return Witness("nowhere", TopicNames("m"), None)
+    return Witness("nowhere", TopicNames("m"), key_of("m").public)
 
 
-def _release(version, cut, m, *, base=1, epsilon=None, kind="unlearn"):
-    envelope = Envelope(
-        model="m",
-        version=version,
-        kind=kind,
-        parent=version - 1,
-        base=base,
-        cut={0: cut},
-        m=m,
-        n=1,
-        r=1,
-        guarantee="certified",
-        epsilon=1.0,
-        delta=1e-6,
-        sigma=1.0,
-        tolerance=1e-7,
-        certificate=0.0,
-        anchors=("one",),
-        margin=1.0,
-        forgotten=0,
-        capacity=1,
-        capacity_rule="share",
-        cumulative_epsilon=float(version) if epsilon is None else epsilon,
-        withdrawn=(),
-        created=0,
-    )
-    return Release(Payload(("one",), np.ones((1, 1), np.float32)), envelope)
+def _release(version, cut, m, *, base=1, epsilon=None, kind="unlearn", **changes):
+    spent = float(version) if epsilon is None else epsilon
+    facts = {"cut": {0: cut}, "m": m, "n": 1, "r": 1, "base": base, "kind": kind, "cumulative_epsilon": spent}
+    envelope = envelope_of(version, "m", **facts | changes)
+    return Release(Payload(("one",), np.ones((1, 1), np.float32), anchors=("one",)), envelope)
 
 
 def _publish(witness, *releases):
+    """Entries in the ledger, and the bytes of their versions, in the place of what was there."""
     for release in releases:
-        witness.versions.setdefault(release.version, {})[digest(release)] = release
+        witness.entries[release.version] = release.envelope
+        witness.versions[release.version] = release
 
 
 def _receipt(offset, version, **changes):
-    request = request_digest("why", SALT)
-    fields = {"model": "m", "partition": 0, "offset": offset, "request": request, "document": "", "received": 0}
-    fields |= {"applied": 0, "found": True, "version": version, "mode": "certified", "certificate": 0.0}
-    fields |= {"sigma": 1.0, "epsilon": 1.0, "delta": 1e-6, "cumulative_epsilon": 1.0, "capacity_used": 0}
-    return Receipt(sequence=1, previous="", capacity_left=0, **(fields | changes))
+    return replace(receipt_of(offset, "why", SALT.decode(), "m", version=version, link="e" * 64), **changes)
 
 
 @pytest.fixture
@@ -160,7 +144,8 @@ def test_a_sound_history_raises_no_finding(told):
         (lambda w: w.receipts.update({(0, 2): _receipt(2, 1)}), "version 1 holds the document"),
         (lambda w: w.receipts.update({(0, 2): _receipt(2, 7)}), "version 7, which nobody published"),
         (lambda w: w.receipts.update({(0, 2): _receipt(2, 2, found=False)}), "says False"),
-        (lambda w: w.receipts.update({(0, 2): _receipt(2, 2, request="")}), "says True"),
+        (lambda w: w.receipts.update({(0, 2): _receipt(2, 2, link="")}), "says True"),
+        (lambda w: w.receipts.update({(0, 2): _receipt(2, 2, request="")}), "is not that of"),
         (lambda w: w.receipts.update({(0, 2): _receipt(2, 2, request="ab")}), "is not that of"),
         (lambda w: _publish(w, _release(3, 2, 2)), "version 3 holds the document"),
     ],
@@ -175,8 +160,10 @@ def test_a_wrong_receipt_is_found(told, change, finding):
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        (lambda w: _publish(w, _release(2, 4, 1, epsilon=5.0)), "stands with 2 different contents"),
-        (lambda w: _publish(w, _release(4, 4, 1)), "without a gap"),
+        (lambda w: w.versions.update({2: _release(2, 4, 1, epsilon=5.0)}), "other facts than its entry"),
+        (lambda w: w.versions.pop(2), "the newest, were never sent"),
+        (lambda w: w.entries.pop(1), "without a gap"),
+        (lambda w: _publish(w, _release(3, 4, 1, parent=1)), "names 1 as the one before"),
         (lambda w: _publish(w, _release(3, 4, 1, epsilon=1.5)), "epsilon fell"),
         (lambda w: _publish(w, _release(3, 4, 2)), "holds 2 documents, 1 lived"),
         (lambda w: w.findings.append("does not verify"), "does not verify"),
@@ -189,22 +176,19 @@ def test_a_wrong_version_is_found(told, change, finding):
     assert any(finding in found for found in check_versions(oracle, witness))
 
 
-def test_a_number_with_two_contents_must_be_withdrawn_later(told):
-    """What no log can prevent has to be made good by a successor."""
+def test_an_older_version_may_have_lost_its_bytes(told):
+    """Redis was set back before they were sent: the ledger has its entry, and a later version its place."""
     oracle, witness = told
-    _publish(witness, _release(2, 4, 1, epsilon=5.0))
-    successor = _release(3, 4, 1)
-    _publish(witness, replace(successor, envelope=replace(successor.envelope, withdrawn=(2,))))
+    del witness.versions[1]
     assert check_versions(oracle, witness) == []
-    assert witness.rivals == 1
 
 
 def test_a_retraining_may_have_lost_documents_since_its_cut_but_not_others(told):
     """An epoch is read a moment after it is closed: what went meanwhile may be missing, what lives may not."""
     oracle, witness = told
-    witness.versions[1] = {"": _release(1, 2, 1, kind="retrain")}
+    _publish(witness, _release(1, 2, 1, kind="retrain"))
     assert check_versions(oracle, witness) == []
-    witness.versions[1] = {"": _release(1, 2, 0, kind="retrain")}
+    _publish(witness, _release(1, 2, 0, kind="retrain"))
     assert len(check_versions(oracle, witness)) == 1
 
 
@@ -243,3 +227,81 @@ def test_what_differs_in_anything_has_another_digest():
         replace(release, payload=replace(release.payload, A=np.full((1, 1), 0.5, np.float32))),
     ]
     assert len({digest(one) for one in (release, *others)}) == 4
+
+
+def _read(witness, *values):
+    """Let a witness read records of the ledger."""
+    for offset, value in enumerate(values):
+        witness._page(TailRecord(0, offset, None, value, (), 0))
+
+
+@pytest.fixture
+def ledger():
+    """A ledger of three pages: its maker, and a witness who has read it."""
+    maker, witness = LedgerMaker(Sent(), "m"), _witness()
+    maker.append(envelope_of(1, "m"))
+    maker.append(*(maker.receipt(offset) for offset in range(5)))
+    maker.append(Alive(1, 0, 1))
+    _read(witness, *maker.log.values[maker.names.ledger])
+    return maker, witness
+
+
+def test_a_sound_ledger_raises_no_finding(ledger):
+    """Records of others, drafts that came too late and records that came twice are passed over by both readers."""
+    maker, witness = ledger
+    late = maker.fork().records([maker.receipt(9)])[:1]
+    maker.append(maker.receipt(5))
+    own = maker.log.values[maker.names.ledger]
+    strange = [b"junk", None, b"{}", *maker.records([maker.receipt(7)], key_of("m", 1))]
+    _read(witness, *own[-2:], *late, *own, *strange)
+    assert check_ledger(witness) == []
+    assert witness.book.lines == maker.lines
+    assert (len(witness.receipts), list(witness.entries)) == (6, [1])
+    assert witness.places[0, 4] == 5
+    assert witness.findings == []
+    assert witness.book.strays == len(late) + len(own) + len(strange)
+
+
+@pytest.mark.parametrize(
+    ("size", "finding"), [(3, "signed for 3 entries"), (7, "signed for 7 entries"), (99, "signed for 99 entries")]
+)
+def test_a_checkpoint_of_another_history_is_found(ledger, size, finding):
+    """Nobody counts it, and it was signed: two readers could have been told two histories."""
+    maker, witness = ledger
+    _read(witness, page_record(sign_note(Checkpoint(maker.key.name, size, bytes(32)).text, maker.key)))
+    (found,) = check_ledger(witness)
+    assert finding in found
+
+
+def test_lost_entries_are_found(ledger):
+    """Records that have left the topic."""
+    maker, witness = ledger
+    maker.append(maker.receipt(5))
+    lost = len(maker.log.values[maker.names.ledger])
+    maker.append(maker.receipt(6))
+    _read(witness, *maker.log.values[maker.names.ledger][lost:])
+    found = check_ledger(witness)
+    assert any("lacks entries: [range(7, 8)]" in finding for finding in found)
+    assert any("by the docs" in finding for finding in found)
+
+
+def test_a_second_entry_is_found(ledger):
+    """Of a deletion, or of a version."""
+    maker, witness = ledger
+    before = len(maker.log.values[maker.names.ledger])
+    maker.append(maker.receipt(3), envelope_of(1, "m", epsilon=2.0))
+    _read(witness, *maker.log.values[maker.names.ledger][before:])
+    assert witness.findings == [
+        "the deletion at (0, 3) has a second receipt in the ledger, 7",
+        "version 1 has a second entry in the ledger, 8",
+    ]
+    assert check_ledger(witness) == []
+
+
+@given(st.lists(st.binary(max_size=9), max_size=40))
+def test_the_tree_of_the_book_is_that_of_the_standard(entries):
+    """Its roots are those of RFC 6962, at each size."""
+    roots = Roots()
+    for entry in entries:
+        roots.append(entry)
+    assert roots.known == [rfc6962.root(entries[:size]) for size in range(len(entries) + 1)]

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from streamtopic.lab.faults.intruder import forged, poison
-from streamtopic.lab.faults.leaks import found_in, leaks, secrets
-from streamtopic.lab.faults.stream import EventStream
+from campaign.intruder import forged, poison
+from campaign.leaks import found_in, leaks, secrets
+from campaign.stream import EventStream
 from streamtopic.monitoring.logs import EVENTS, JsonLines
 from streamtopic.signed import new_secret, new_signing_key
 
@@ -18,7 +18,7 @@ def keys(tmp_path):
     """The keys of a service."""
     folder = tmp_path / "keys"
     folder.mkdir()
-    new_signing_key(folder / "signing.pem", folder / "signing.pub")
+    new_signing_key(folder / "signing.key", folder / "signing.pub", "faults")
     new_secret(folder / "noise.key")
     return folder
 
@@ -50,10 +50,10 @@ def test_whatever_the_stream_sends_would_be_found(seed):
 
 def test_a_secret_is_found_in_every_form(keys, tmp_path):
     """Keys in hexadecimal, in base64 and as they stand in their files are findings, and the file is named."""
-    log = tmp_path / "publish-0.log"
+    log = tmp_path / "schedule-0.log"
     found = secrets(keys)
-    assert len(found) >= 5
+    assert len(found) >= 9
     for secret in found:
         log.write_text(f"all is well\nsigned with {secret}\n")
         (finding,) = leaks([log], keys)
-        assert finding.startswith("publish-0.log: a log line quotes a secret")
+        assert finding.startswith("schedule-0.log: a log line quotes a secret")

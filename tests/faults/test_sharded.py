@@ -2,8 +2,8 @@
 
 import pytest
 
-from streamtopic.lab.faults.proxy import Proxy
-from streamtopic.lab.faults.sharded import ShardedRedis
+from campaign.proxy import Proxy
+from campaign.sharded import ShardedRedis
 from streamtopic.state import Connection
 from streamtopic.state.redis_keys import ModelKeys
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from streamtopic.lab.faults import stranger
+from campaign import stranger
 
 
 def test_nobody_waits_for_a_transaction_that_never_ends(monkeypatch):

@@ -1,33 +1,22 @@
-"""A version names the one before it, and a receipt its version, by their very bytes; whoever swaps one is noticed."""
+"""Versions and receipts are entries of one tree: whoever drops, doubles or swaps one is noticed by `verify`."""
 
-import base64
 import dataclasses
+import hashlib
 import json
 
 import pytest
 
+from ledger_maker import LedgerMaker, envelope_of, key_of
 from streamtopic.documents.corpus import Document
-from streamtopic.errors import InvalidRelease, SettingsError
+from streamtopic.errors import SettingsError
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.report.version_report import read_report
+from streamtopic.report.version_report import read_report, report_page
 from streamtopic.service.app import Service
-from streamtopic.service.verify import gather, release_findings
+from streamtopic.service.verify import gather
+from streamtopic.service.verify.ledger_checks import read_ledger
 from streamtopic.settings import Settings
-from streamtopic.signed import (
-    ChainHead,
-    digest_of,
-    open_receipt,
-    open_release,
-    pack,
-    release_digest,
-    seal,
-    seal_receipt,
-    seal_release,
-    to_message,
-    to_messages,
-    unpack,
-    unseal,
-)
+from streamtopic.signed import KeyList, KeyRing, Revoked, SigningKey, SubjectReceipt, tombstones
+from streamtopic.streams import FileLog, Message
 
 THEMES = [[f"w{theme}{letter}" for letter in "abcdefghijkl"] for theme in range(3)]
 PLAIN = {"topics": 3, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "capacity_share": 0.5, "max_forget_lag": 0.0}
@@ -59,7 +48,7 @@ def service(request, tmp_path):
 
 @pytest.fixture
 def files(tmp_path):
-    """The same in a log in files alone."""
+    """A base and an update without one document, in a log in files alone."""
     with Service(Settings(dir=tmp_path / "own", **PLAIN, keep_versions=9)) as running:
         running.add(corpus())
         running.settle()
@@ -68,114 +57,198 @@ def files(tmp_path):
         yield running
 
 
-def findings(instance, version):
-    """What is found about a version without learning again, by name."""
-    return {one.name: one for one in release_findings(instance.sources, version)}
+@pytest.fixture
+def maker(tmp_path):
+    """A ledger without a service."""
+    with FileLog(tmp_path / "ledger") as log:
+        yield LedgerMaker(log)
 
 
-def test_versions_and_receipts_name_bytes(service):
-    """Each version repeats the digest of the one before, each receipt that of its version, and all is checked."""
-    known = {version: dict(service.state.releases())[version]["digest"] for version in (1, 2, 3)}
-    newest = service.release(3)
-    assert newest.digest == known[3]
-    assert newest.envelope.previous == known[2]
-    assert len(newest.envelope.commitment) == 64
-    receipts = service.receipts()
-    assert [(receipt.version, receipt.release) for receipt in receipts] == [(2, known[2]), (3, known[3])]
-    assert receipts[1].commitment == newest.envelope.commitment
-    found = findings(service, 3)
-    assert (found["chain"].passed, found["bound receipts"].passed, found["record"].passed) == (True, True, True)
-    checks = {check.name: check.passed for check in service.verify().checks}
-    assert checks["commitment"] is True
+def found_in(instance, version=None):
+    """What `verify` finds, by name."""
+    return {one.name: one for one in instance.verify(version=version)}
 
 
-def test_a_version_that_is_gone_is_known_by_its_digest(files):
-    """Version 1 was withdrawn and compacted away: its digest is known from the chain, and nothing has failed."""
+def whole(maker, keys=None):
+    """The ledger of a maker as an auditor reads it, and whether it is one tree and its receipts are borne out."""
+    read = read_ledger(maker.log, maker.model, keys or maker.keys())
+    tree, receipts = read.findings()
+    return read, tree, receipts
+
+
+def test_versions_and_receipts_are_in_one_tree(service):
+    """Every check passes, and each receipt names a version whose entry comes before it."""
+    found = found_in(service)
+    assert {name for name, one in found.items() if one.passed is not True} == set()
+    assert found.keys() >= {"ledger", "receipts", "missing receipts", "release", "version", "commitment"}
+    assert [receipt.version for receipt in service.receipts()] == [2, 3]
+    read = read_ledger(service.log, service.settings.model, service.keys)
+    assert list(read.versions) == [1, 2, 3]
+    assert read.versions[3] == service.release(3).envelope
+
+
+def test_a_stranger_s_records_are_counted_only(maker):
+    """Anybody may write to the topic, and nothing can be removed from it: a stray record fails nothing."""
+    maker.publish(1)
+    maker.append(maker.receipt(3), maker.receipt(4, found=False))
+    maker.send(b"junk", *maker.records([maker.receipt(5)], key_of(number=9)))
+    _, tree, receipts = whole(maker)
+    assert (tree.passed, receipts.passed) == (True, True)
+    assert tree.detail.endswith("were passed over: 3")
+
+
+def test_a_ledger_without_an_entry_is_open(maker):
+    """Before the first page there is nothing to check."""
+    assert whole(maker)[1].passed is None
+
+
+@pytest.mark.parametrize(("lost", "said"), [((0, 2), "lacks entries 0 to 0"), ((2, 4), "lacks entries 1 to 2")])
+def test_entries_that_the_topic_has_lost_are_named(maker, lost, said):
+    """At the begin, as retention cuts it, or between: a ledger that is read whole says which entries are missing."""
+    records = []
+    for entries in ([maker.made(1)[1]], [maker.receipt(3), maker.receipt(4)], [maker.receipt(5)]):
+        pair = maker.records(entries)
+        maker.take(*pair)
+        records += pair
+    maker.send(*[record for place, record in enumerate(records) if place not in range(*lost)])
+    _, tree, _ = whole(maker)
+    assert tree.passed is False
+    assert said in tree.detail
+
+
+def test_a_second_entry_of_a_version_is_noticed(maker):
+    """Whoever holds the signing key and says something else of a version, or of an older one, contradicts himself."""
+    maker.publish(2)
+    for number in (2, 1):
+        maker.append(dataclasses.replace(maker.made(number)[1], m=7))
+    read, tree, _ = whole(maker)
+    assert tree.passed is False
+    assert "entry 1 is of version 2, and one of version 2 comes before it" in tree.detail
+    assert "entry 2 is of version 1" in tree.detail
+    assert read.versions[2].m == 20
+
+
+def test_an_entry_about_another_model_is_noticed(maker):
+    """A ledger is of one model."""
+    maker.publish(1)
+    maker.append(dataclasses.replace(envelope_of(2), model="olds"))
+    assert "is about model olds" in whole(maker)[1].detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"offset": 3}, "receipt news/0/3 is in the ledger twice"),
+        ({"version": 2}, "names version 2, which is not before it"),
+        ({"offset": 10}, "names version 1, which was cut before it"),
+        ({"offset": 3, "partition": 7}, "names version 1, which was cut before it"),
+    ],
+)
+def test_a_receipt_that_is_not_borne_out_is_noticed(maker, changes, said):
+    """Twice for one deletion, of a version that is not there, or of one that was cut before its deletion."""
+    maker.publish(1)
+    maker.append(maker.receipt(3))
+    maker.append(maker.receipt(**({"offset": 4} | changes)))
+    _, tree, receipts = whole(maker)
+    assert (tree.passed, receipts.passed) == (True, False)
+    assert said in receipts.detail
+
+
+def test_a_person_s_receipt_names_a_version_too(maker):
+    """The receipt for all documents of a person is held to the same; without documents it names none."""
+    maker.publish(1)
+    person = SubjectReceipt("news/subject/aa", "news", "", "", "2026-11", 5, 0, 0)
+    maker.append(person)
+    assert whole(maker)[2].passed is True
+    maker.append(dataclasses.replace(person, documents=2, version=4))
+    assert "names version 4, which is not before it" in whole(maker)[2].detail
+
+
+def test_void_entries_do_not_count(tmp_path):
+    """Once a stolen key is revoked, its entries are gone from versions and receipts; the tree stays one."""
+    root, stolen = SigningKey.from_seed(b"r" * 32, "test/news"), key_of()
+    with FileLog(tmp_path / "ledger") as log:
+        maker = LedgerMaker(log, root=root)
+        keys = KeyList("test/news", 1, 1, stolen.public)
+        maker.list_keys(keys)
+        maker.publish(1)
+        maker.append(maker.receipt(3))
+        first = maker.ledger.size
+        maker.append(maker.receipt(3), dataclasses.replace(maker.made(1)[1], m=7))
+        assert [one.passed for one in whole(maker)[1:]] == [False, False]
+        fresh = key_of(number=1)
+        rotated = keys.rotated(fresh.public, 2)
+        maker.list_keys(rotated)
+        maker.key = fresh
+        maker.list_keys(rotated.without(Revoked(stolen.public, first, maker.ledger.size, 3)))
+        ring = maker.keys()
+        read, tree, receipts = whole(maker, ring)
+        assert [tree.passed, receipts.passed] == [True, True]
+        assert read.receipts[0].tolist() == [3]
+        assert ring.keys is None
+
+
+def test_a_deletion_without_a_receipt_is_noticed(files):
+    """Whoever takes a deletion out of Redis before it has its receipt drops it in silence; the log still has it."""
+    files.delete(["doc-002"])
+    for ingest in files.ingests:
+        list(ingest.drain())
+    found = found_in(files)
+    assert found["missing receipts"].passed is True
+    stream = files.reader.forgets(0)
+    stream.drop(stream.read())
+    found = found_in(files)["missing receipts"]
+    assert found.passed is False
+    assert "1 deletions in the log" in found.detail
+    assert "rebuild" in found.remedy
+
+
+def test_bytes_of_a_withdrawn_version_that_come_again_are_noticed(files):
+    """Its number is withdrawn for ever, so whoever appends its old records puts forgotten documents back."""
+    assert found_in(files)["withdrawal"].passed is True
+    records = files.log.read(files.names.releases, 0, 0)
+    again = [Message(one.key, one.value, one.headers, partition=0) for one in records if one.key.startswith(b"1/")]
+    files.log.append_many(files.names.releases, [one for one in again if one.value is not None])
+    found = found_in(files)["withdrawal"]
+    assert found.passed is False
+    assert "not yet erased: 1" in found.detail
+
+
+def test_a_version_that_somebody_erased_is_noticed(files):
+    """A tombstone withdraws nothing: the ledger still names the version, and its bytes are missing."""
+    files.log.append_many(files.names.releases, tombstones(2, 1))
     files.log.compact(files.names.releases, tombstones_ms=0)
-    found = findings(files, 2)
-    assert found["chain"].passed is True
-    assert "not available any more, their digests are known from the chain: 1" in found["chain"].detail
-
-
-def test_a_version_that_was_put_in_place_of_another_is_noticed(files):
-    """Whoever holds the signing key and signs another version 1 breaks the chain that version 2 continues."""
-    instance = files
-    instance.delete(["doc-002"])
-    instance.settle()
-    release = instance.release(3)
-    other = dataclasses.replace(
-        release.envelope, version=2, parent=1, previous=release.envelope.previous, withdrawn=(), kind="unlearn"
-    )
-    data = seal_release(release.payload, other, instance.signing_key)
-    instance.log.append_many(instance.names.releases, to_messages(2, data))
-    instance.log.compact(instance.names.releases, tombstones_ms=0)
-    found = findings(instance, 3)
-    assert release_digest(data) != release.envelope.previous
-    assert found["chain"].passed is False
-    assert "names another version 2" in found["chain"].detail
-    assert found["bound receipts"].passed is False
-
-
-def test_a_receipt_that_names_other_bytes_is_noticed(files):
-    """A receipt in the chain whose digest is not that of its version fails, in the log and in a report's file."""
-    (receipt,) = files.receipts()
-    head = ChainHead(1, digest_of(seal_receipt(receipt, files.signing_key)))
-    forged = dataclasses.replace(receipt, sequence=2, previous=head.digest, offset=10_000, release="0" * 64)
-    files.log.append_many(files.names.receipts, [to_message(forged, seal_receipt(forged, files.signing_key))])
-    found = findings(files, 2)
-    assert found["receipts"].passed is True
-    assert found["bound receipts"].passed is False
+    found = found_in(files)
+    assert found["release"].passed is False
+    assert "nobody has withdrawn it" in found["release"].detail
+    assert found["counts"].passed is True
 
 
 @pytest.mark.parametrize("ending", ["json", "html"])
-def test_a_report_s_file_proves_what_it_binds(files, tmp_path, ending):
-    """With the public key alone: receipts in the file are signed and name these very bytes; a swapped one is found."""
-    from streamtopic.report.version_report import report_page
-
+def test_a_report_s_file_proves_its_version(files, tmp_path, ending):
+    """With the public key alone: the proof leads to the entry of this very version; that of another entry fails."""
     evidence = gather(files.sources, 2)
     path = tmp_path / f"report.{ending}"
 
     def outcome():
         path.write_text(json.dumps(evidence) if ending == "json" else report_page(evidence))
-        return {one.name: one.passed for one in read_report(path).check(files.public_key)}
+        return {one.name: one.passed for one in read_report(path).check(KeyRing.load(files.public_key, "default"))}
 
-    assert outcome()["bound"] is True
-    assert all(outcome().values())
+    assert set(outcome().values()) == {True}
     (listed,) = evidence["forgotten"]["receipts"]
-    receipt = open_receipt(base64.b64decode(listed["signed"]), files.public_key)
-    for changes in ({"release": "0" * 64}, {"commitment": "0" * 64}, {"version": 1}):
-        data = seal_receipt(dataclasses.replace(receipt, **changes), files.signing_key)
-        listed |= {"signed": base64.b64encode(data).decode(), "sha256": digest_of(data)}
-        assert outcome()["bound"] is False
-    for broken in ("!", None, base64.b64encode(b"x").decode(), [], {"a": 1}):
-        listed["signed"] = broken
-        assert outcome()["bound"] is False
-    evidence["forgotten"]["receipts"] = 7
-    if ending == "json":
-        assert outcome()["bound"] is False
-
-
-def test_versions_of_an_older_program_are_called_not_bound(files, tmp_path):
-    """They are read and served; what cannot be checked of them is open, with the reason, and has not failed."""
-    release = files.release(2)
-    older = dataclasses.replace(release.envelope, version=3, parent=2, previous="", commitment="", withdrawn=())
-    data = seal_release(release.payload, older, files.signing_key)
-    files.log.append_many(files.names.releases, to_messages(3, data))
-    assert open_release(data, files.public_key).envelope.bound is False
-    found = findings(files, 3)
-    assert found["chain"].passed is None
-    assert "not bound" in found["chain"].detail
-
-
-def test_a_version_goes_on_from_what_the_log_holds(files):
-    """Redis forgot which digest version 2 has, as a Redis of an older program: the next one names it all the same."""
-    known = files.release(2).digest
-    files.connection.call("DEL", "{st:default}:releases")
-    files.delete(["doc-003"])
-    files.settle()
-    newest = files.release(None)
-    assert (newest.version, newest.envelope.previous) == (3, known)
-    assert findings(files, 3)["chain"].passed is True
+    receipt = files.ledger.entries([listed["index"]])[listed["index"]]
+    assert (receipt.entry.document, listed["found"]) == (listed["document"], True)
+    assert hashlib.sha256(b"\0" + receipt.line.encode()).hexdigest() == listed["digest"]
+    proof = evidence["proof"]
+    proof["tlog_proof"] = files.ledger.proof(listed["index"]).text
+    assert outcome() == {"proof": False}
+    proof["tlog_proof"] = files.ledger.proof(files.ledger.ledger.index_of(1)).text
+    found = outcome()
+    assert (found["proof"], found["facts"]) == (True, False)
+    for broken in ("!", None, [], {"a": 1}, "\ud800"):
+        proof["tlog_proof"] = broken
+        if ending == "json":
+            assert outcome() == {"proof": False}
 
 
 def test_the_commitment_is_to_the_counts_in_the_log(files, monkeypatch):
@@ -184,30 +257,9 @@ def test_the_commitment_is_to_the_counts_in_the_log(files, monkeypatch):
         patch.setattr(NoiseKey, "commitment", lambda *_: "0" * 64)
         files.delete(["doc-002"])
         files.settle()
-    checks = {check.name: check.passed for check in files.verify().checks}
-    assert checks["newest version"] is True
-    assert checks["commitment"] is False
-
-
-@pytest.mark.parametrize("name", ["previous", "commitment"])
-def test_signed_fields_of_wrong_types_are_refused(files, name):
-    """Whatever stands in their place, also under a valid signature, a release is refused by our own error."""
-    sealed = seal_release(files.release(2).payload, files.release(2).envelope, files.signing_key)
-    parts = unseal("release", sealed, files.public_key)
-    for wrong in (7, None, [], {}, b"x", "0" * 63, "G" * 64, "0" * 64 + "\n"):
-        envelope = pack(unpack(parts["envelope"]) | {name: wrong})
-        with pytest.raises(InvalidRelease):
-            open_release(seal("release", parts | {"envelope": envelope}, files.signing_key), files.public_key)
-
-
-@pytest.mark.parametrize("name", ["release", "commitment"])
-def test_receipts_with_wrong_types_are_refused(files, name):
-    """The same for a receipt, so that a report on it never fails otherwise."""
-    (receipt,) = files.receipts()
-    for wrong in (7, None, [], {}, b"x"):
-        data = seal_receipt(dataclasses.replace(receipt, **{name: wrong}), files.signing_key)
-        with pytest.raises(InvalidRelease):
-            open_receipt(data, files.public_key)
+    found = found_in(files)
+    assert found["version"].passed is True
+    assert found["commitment"].passed is False
 
 
 def test_whoever_may_not_read_the_log_has_verified_nothing(files, monkeypatch):
@@ -218,4 +270,4 @@ def test_whoever_may_not_read_the_log_has_verified_nothing(files, monkeypatch):
 
     monkeypatch.setattr(type(files.log), "read", refused)
     with pytest.raises(SettingsError, match="lacks the right"):
-        findings(files, 2)
+        found_in(files)

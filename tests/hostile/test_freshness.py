@@ -1,33 +1,27 @@
-"""What whoever may write to the releases topic can do to subscribers who hold nothing but a public key."""
+"""What a writer of a model's topics can do to subscribers who hold nothing but a public key."""
 
-import hashlib
 import logging
 import shutil
 
 import pytest
 
+from ledger_maker import CREATED, LedgerMaker, key_of
 from streamtopic.client import ModelSubscriber
 from streamtopic.documents.corpus import Document
-from streamtopic.errors import StaleRelease, StateMismatch
+from streamtopic.errors import InvalidRelease, StaleRelease
 from streamtopic.service.app import Service
-from streamtopic.service.publish.published import Published
-from streamtopic.service.publish.publisher import Statements
+from streamtopic.service.publish.ledger_writer import LedgerWriter
+from streamtopic.service.publish.publisher import Publisher, PublisherOptions
 from streamtopic.settings import Settings
-from streamtopic.signed import (
-    SigningKey,
-    Statement,
-    seal_release,
-    seal_statement,
-    statement_message,
-    to_messages,
-    tombstones,
-)
-from streamtopic.state import Connection, ModelSettings, ModelState
-from streamtopic.streams import FileLog, TopicNames
+from streamtopic.signed import Alive, KeyRing, proof_message, to_messages, tombstones
+from streamtopic.state import ModelSettings, ModelState
+from streamtopic.streams import FileLog
+from waiting import flipped
 
 TOPIC = "news.releases"
-START = 1_700_000_000.0
+START = CREATED / 1000
 HOUR = 3600.0
+TEXTS = ("rose tulip soil seed bloom", "oven flour butter knead dough")
 
 
 @pytest.fixture
@@ -38,43 +32,27 @@ def clock():
 
 @pytest.fixture
 def log(tmp_path):
-    """A log with a topic of releases."""
-    log = FileLog(tmp_path / "log")
-    log.create(TOPIC, 1)
-    return log
+    """A log in files."""
+    with FileLog(tmp_path / "log") as log:
+        yield log
 
 
 @pytest.fixture
-def publish(log, make, key):
-    """Publish a version as the service does; its records."""
-
-    def send(version, **changes):
-        messages = to_messages(version, seal_release(*make(version=version, **changes), key))
-        log.append_many(TOPIC, messages)
-        return messages
-
-    return send
+def maker(log):
+    """The service."""
+    return LedgerMaker(log)
 
 
 @pytest.fixture
-def state(log, key, clock):
-    """Sign a statement of the log as it is, or of what a test says instead."""
-
-    def send(sequence, newest, data=b"", signer=key, **changes):
-        digest = hashlib.sha256(data).hexdigest() if data else ""
-        fields = {"made": int(clock[0] * 1000), "interval": 600_000, "withdrawn": ()} | changes
-        statement = Statement("news", sequence, newest=newest, digest=digest, **fields)
-        message = statement_message(seal_statement(statement, signer))
-        log.append_many(TOPIC, [message])
-        return message
-
-    return send
+def alive(maker, clock):
+    """The service says what is there, at the time of the test."""
+    return lambda newest=None, **changes: maker.alive(newest, **{"made": int(clock[0] * 1000)} | changes)
 
 
 @pytest.fixture
-def subscribe(log, key, clock):
+def subscribe(log, maker, clock):
     """A subscriber that never waits."""
-    options = {"model": "news", "public_key": key.public, "idle_seconds": 0, "now": lambda: clock[0]}
+    options = {"model": "news", "public_key": maker.pinned, "idle_seconds": 0, "now": lambda: clock[0]}
     return lambda source=log, **changes: ModelSubscriber(source, **options | changes)
 
 
@@ -83,45 +61,80 @@ def versions(subscriber):
     return [release.version for release in subscriber]
 
 
-def value(messages):
-    """Sealed bytes of a release from its records."""
-    return b"".join(message.value for message in messages)
+def made_again(log, folder, *topics):
+    """Remove topics with all their records, and make them again."""
+    log.close()
+    for topic in topics:
+        shutil.rmtree(folder / "log" / topic)
+        log.create(topic, 1)
 
 
-def test_a_withdrawn_version_that_is_put_back_is_not_served(subscribe, publish, state, log):
-    """Records of a withdrawn version, written again, are given to nobody, although their signature holds."""
-    first = publish(1)
-    second = publish(2, withdrawn=(1,), kind="unlearn")
-    log.append_many(TOPIC, tombstones(1, len(first)))
-    state(1, 2, value(second), withdrawn=(1,))
-    log.append_many(TOPIC, first)
+def test_a_withdrawn_version_that_is_put_back_is_not_served(subscribe, maker, alive, log):
+    """Records of a withdrawn version, written again, are given to no one, although their proof holds."""
+    first = maker.publish(1)
+    maker.publish(2, withdrawn=(1,), kind="unlearn")
+    log.append_many(TOPIC, tombstones(1, len(first.chunks)))
+    alive()
+    log.append_many(TOPIC, first.messages)
     log.compact(TOPIC, tombstones_ms=0)
     assert versions(subscribe()) == [2]
 
 
-def test_a_log_that_ends_at_a_withdrawn_version_serves_nothing(subscribe, publish, state, log):
-    """Where the version that withdraws another is erased, the statement still withdraws it and says so."""
-    publish(1)
-    second = publish(2, withdrawn=(1,), kind="unlearn")
-    state(1, 2, value(second), withdrawn=(1,))
-    log.append_many(TOPIC, tombstones(2, len(second)))
+def test_a_log_that_ends_at_a_withdrawn_version_serves_nothing(subscribe, maker, alive, log):
+    """If the version that withdraws another is erased, the ledger still withdraws it, and the reader says so."""
+    maker.publish(1)
+    second = maker.publish(2, withdrawn=(1,), kind="unlearn")
+    alive()
+    log.append_many(TOPIC, tombstones(2, len(second.chunks)))
     log.compact(TOPIC, tombstones_ms=0)
     subscriber = subscribe()
     assert versions(subscriber) == []
     assert "version 2 is the newest" in subscriber.freshness.stale
     strict = subscribe(max_age=HOUR)
-    publish(3)
+    maker.publish(3)
     with pytest.raises(StaleRelease, match="version 2"):
         versions(strict)
 
 
-def test_unsigned_tombstones_withdraw_nothing(subscribe, publish, state, log):
+def test_a_withdrawal_holds_where_its_page_is_hidden(subscribe, maker, log, tmp_path):
+    """Releases of today with a ledger of yesterday: what a proved version withdraws is withdrawn."""
+    maker.publish(1)
+    records = log.read("news.ledger", 0, 0)
+    maker.publish(2, withdrawn=(1,), kind="unlearn")
+    made_again(log, tmp_path, "news.ledger")
+    maker.send(*(record.value for record in records))
+    subscriber = subscribe()
+    assert versions(subscriber) == [2]
+    assert subscriber.withdrawn == {1}
+
+
+@pytest.mark.parametrize("how", ["chunk", "proof"])
+def test_no_record_shadows_the_newest_version(subscribe, maker, alive, log, how):
+    """Who writes over a version's chunk or proof keeps it from new readers, and cannot keep that from them."""
+    first, second = maker.publish(1), maker.publish(2, seed=1)
+    alive()
+    held = subscribe()
+    assert versions(held) == [1, 2]
+    shadow = to_messages(2, first.data) if how == "chunk" else [proof_message(2, first.proof)]
+    log.append_many(TOPIC, shadow)
+    log.compact(TOPIC, tombstones_ms=0)
+    assert versions(held) == []
+    assert held.freshness.stale is None
+    late = subscribe()
+    assert versions(late) == [1]
+    assert "version 2 is the newest and its topic does not hold it" in late.freshness.stale
+    log.append_many(TOPIC, second.messages)
+    assert versions(late) == [2]
+    assert late.freshness.stale is None
+
+
+def test_unsigned_tombstones_withdraw_nothing(subscribe, maker, alive, log):
     """Tombstones from anyone neither silence a release that is in use nor keep one back that can still be read."""
     subscriber = subscribe()
-    messages = publish(1)
-    state(1, 1, value(messages))
+    made = maker.publish(1)
+    alive()
     release = subscriber.poll()
-    log.append_many(TOPIC, tombstones(1, len(messages)))
+    log.append_many(TOPIC, tombstones(1, len(made.chunks)))
     assert versions(subscriber) == []
     assert release.topics(top=1)
     assert versions(subscribe()) == [1]
@@ -129,59 +142,107 @@ def test_unsigned_tombstones_withdraw_nothing(subscribe, publish, state, log):
     assert subscribe().poll() is None
     late = subscribe()
     assert versions(late) == []
-    assert "log does not hold it" in late.freshness.stale
+    assert "topic does not hold it" in late.freshness.stale
 
 
-def test_a_log_that_is_made_anew_is_noticed_while_a_subscriber_runs(subscribe, publish, state, log, tmp_path):
+@pytest.mark.parametrize("topics", [("news.ledger", TOPIC), ("news.ledger",)], ids=["both", "ledger"])
+def test_a_log_that_is_made_again_is_noticed_while_a_subscriber_runs(subscribe, maker, alive, log, tmp_path, topics):
     """A running subscriber of a log that was set back is one that was restarted: nothing comes again, and it says why.
 
     With `max_age` nothing is served until the log has caught up.
     """
-    state(1, 1, value(publish(1)))
-    state(2, 2, value(publish(2)))
-    subscriber = subscribe()
-    strict = subscribe(max_age=HOUR)
-    assert versions(subscriber) == versions(strict) == [1, 2]
-    log.close()
-    shutil.rmtree(tmp_path / "log" / TOPIC)
-    log.create(TOPIC, 1)
-    state(1, 1, value(publish(1)))
+    first = maker.publish(1)
+    alive()
+    second = maker.publish(2, withdrawn=(1,), kind="unlearn")
+    alive()
+    pages = [record.value for record in log.read("news.ledger", 0, 0)]
+    subscriber, strict = subscribe(), subscribe(max_age=HOUR)
+    assert versions(subscriber) == versions(strict) == [2]
+    made_again(log, tmp_path, *topics)
+    maker.send(*pages[:4])
+    log.append_many(TOPIC, first.messages)
     assert versions(subscriber) == []
-    assert "lacks statement 2" in subscriber.freshness.stale
-    with pytest.raises(StaleRelease, match="lacks statement 2"):
+    assert "has 2 entries, and had 4 before" in subscriber.freshness.stale
+    assert subscriber.withdrawn == {1}
+    with pytest.raises(StaleRelease, match="had 4 before"):
         strict.poll()
-    state(3, 3, value(publish(3)))
+    # Once its records are there again, the service goes on with the ledger that it has signed.
+    maker.send(*pages[4:])
+    log.append_many(TOPIC, second.messages)
+    maker.publish(3)
+    alive()
     assert versions(subscriber) == versions(strict) == [3]
     assert subscriber.freshness.stale is None
 
 
-def test_readers_never_go_back(subscribe, publish, state, log, tmp_path, caplog):
-    """An older statement changes nothing, however late it comes; a log that was set back is noticed after a restart."""
-    first = publish(1)
-    old = state(1, 1, value(first))
+def test_releases_that_are_made_again_are_read_again(subscribe, maker, alive, log, tmp_path):
+    """If the releases alone were set back, versions that come again are given out once."""
+    first = maker.publish(1)
+    maker.publish(2)
+    alive()
+    subscriber = subscribe()
+    assert versions(subscriber) == [1, 2]
+    made_again(log, tmp_path, TOPIC)
+    log.append_many(TOPIC, first.messages)
+    assert versions(subscriber) == []
+    assert "version 2 is the newest" in subscriber.freshness.stale
+    maker.publish(3)
+    alive()
+    assert versions(subscriber) == [3]
+    assert subscriber.freshness.stale is None
+
+
+def test_readers_never_go_back(subscribe, maker, alive, log, tmp_path, caplog):
+    """A page of before that comes again changes nothing; a log that was set back is noticed after a restart."""
+    first = maker.publish(1)
+    alive()
+    old = [record.value for record in log.read("news.ledger", 0, 0)]
     subscriber = subscribe(progress=tmp_path / "progress")
     assert versions(subscriber) == [1]
-    second = publish(2, withdrawn=(1,), kind="unlearn")
-    state(2, 2, value(second), withdrawn=(1,))
+    maker.publish(2, withdrawn=(1,), kind="unlearn")
+    alive()
     assert versions(subscriber) == [2]
-    log.append_many(TOPIC, [old])
+    maker.send(*old)
     assert versions(subscriber) == []
-    assert subscriber.freshness.statement.sequence == 2
+    assert subscriber.freshness.alive.newest == 2
     subscriber.close()
     with FileLog(tmp_path / "older") as older:
-        older.create(TOPIC, 1)
-        older.append_many(TOPIC, [*first, old])
-        restarted = subscribe(older, progress=tmp_path / "progress")
-        with caplog.at_level(logging.WARNING):
-            assert versions(restarted) == []
-            assert versions(restarted) == []
-        assert "lacks statement 2" in restarted.freshness.stale
-        assert sum("out of date" in record.getMessage() for record in caplog.records) == 1
+        LedgerMaker(older).send(*old)
+        older.append_many(TOPIC, first.messages)
+        for _ in range(2):
+            # Also after the first restart that has seen the shorter ledger.
+            restarted = subscribe(older, progress=tmp_path / "progress")
+            caplog.clear()
+            with caplog.at_level(logging.WARNING):
+                assert versions(restarted) == []
+                assert versions(restarted) == []
+            assert "has 2 entries, and had 4 before" in restarted.freshness.stale
+            assert sum("out of date" in record.getMessage() for record in caplog.records) == 1
+            restarted.close()
 
 
-def test_old_statements_make_a_model_stale(subscribe, publish, state, clock):
-    """Without max_age the subscriber says it and serves; with it, it refuses, also where a release is in use."""
-    state(1, 1, value(publish(1)))
+def test_two_ledgers_are_not_mixed(subscribe, maker, alive, log):
+    """Pages and releases of another model, of another key, and of a fork of the same ledger change nothing."""
+    maker.publish(1)
+    alive()
+    fork = maker.fork()
+    subscriber = subscribe()
+    assert versions(subscriber) == [1]
+    maker.append(maker.receipt(1))
+    others = [fork, LedgerMaker(log, "olds"), LedgerMaker(log, key=key_of(number=3))]
+    for other in others:
+        other.names = maker.names
+        other.publish(2, withdrawn=(1,))
+        other.alive()
+    assert versions(subscriber) == []
+    assert subscriber.freshness.alive.newest == 1
+    assert subscriber.withdrawn == frozenset()
+
+
+def test_an_old_word_makes_a_model_stale(subscribe, maker, alive, clock):
+    """Without max_age the subscriber says it and serves; with it, it refuses, and so does a release in use."""
+    maker.publish(1)
+    alive()
     relaxed, strict = subscribe(), subscribe(max_age=HOUR)
     loose, held = relaxed.poll(), strict.poll()
     assert relaxed.freshness.stale is strict.freshness.stale is None
@@ -192,104 +253,103 @@ def test_old_statements_make_a_model_stale(subscribe, publish, state, clock):
     assert "5,400 s old" in relaxed.freshness.stale
     assert loose.topics(top=1)
     for refused in (strict.poll, held.topics, lambda: held.transform(["text"])):
-        with pytest.raises(StaleRelease, match="streamtopic publish"):
+        with pytest.raises(StaleRelease, match="streamtopic schedule"):
             refused()
-    state(2, 1, value(publish(1)))
+    # Receipts are no word of the service: they may be old ones, held back.
+    maker.append(maker.receipt(1))
+    with pytest.raises(StaleRelease):
+        strict.poll()
+    alive()
     assert strict.poll() is None
     assert held.topics(top=1)
     assert relaxed.poll() is None
     assert relaxed.freshness.stale is None
 
 
-def test_logs_without_statements_are_served_unless_an_age_is_asked_for(subscribe, publish):
-    """Programs before 0.2 sign no statements: how fresh a model is stays unknown, and is no reason to stop."""
-    publish(1)
+def test_a_word_from_the_future_is_no_proof_of_freshness(subscribe, maker, alive, clock):
+    """A service with a clock a year ahead does not make a log fresh for that year; a few minutes are let pass."""
+    maker.publish(1)
+    alive(made=int((clock[0] + 240) * 1000))
+    relaxed, strict = subscribe(), subscribe(max_age=HOUR)
+    assert versions(relaxed) == versions(strict) == [1]
+    alive(made=int((clock[0] + 365 * 24 * HOUR) * 1000))
+    assert relaxed.poll() is None
+    assert "ahead of this machine's clock" in relaxed.freshness.stale
+    with pytest.raises(StaleRelease, match="ahead of this machine's clock"):
+        strict.poll()
+    alive()
+    assert strict.poll() is None
+    assert strict.freshness.stale is None
+
+
+def test_a_service_that_has_said_nothing_is_served_unless_an_age_is_asked_for(subscribe, maker):
+    """How fresh a model is stays unknown, and is no reason to stop."""
+    maker.publish(1)
     subscriber = subscribe()
     assert versions(subscriber) == [1]
-    assert (subscriber.freshness.known, subscriber.freshness.stale) == (False, None)
-    with pytest.raises(StaleRelease, match="its service has not made a statement yet"):
+    assert (subscriber.freshness.alive, subscriber.freshness.age, subscriber.freshness.stale) == (None, None, None)
+    with pytest.raises(StaleRelease, match="has not said yet which version is the newest"):
         subscribe(max_age=HOUR).poll()
 
 
-def test_forged_statements_say_nothing(subscribe, publish, state, log, key):
-    """Statements of another key, of another model, damaged or erased are passed over, counted and said."""
-    state(1, 1, value(publish(1)))
-    state(9, 7, b"other", signer=SigningKey.generate(), withdrawn=(1,))
-    other = Statement("olds", 8, 1, 1, 5, "", (1,))
-    message = statement_message(seal_statement(other, key))
-    log.append_many(TOPIC, [message])
-    log.append(TOPIC, message.key, message.value[:-1] + b"\0")
-    log.append(TOPIC, message.key, None)
+def test_a_version_on_its_way_makes_nothing_stale(subscribe, maker, alive, log):
+    """Between the entry of a version and its chunks the version before is the newest that anybody can have."""
+    maker.publish(1)
+    alive()
+    strict = subscribe(max_age=HOUR)
+    assert versions(strict) == [1]
+    data, facts = maker.made(2)
+    (logged,) = maker.append(facts)
+    assert strict.poll() is None
+    log.append_many(TOPIC, maker.made_of(2, data, logged.index).messages)
+    alive()
+    assert versions(strict) == [2]
+
+
+def test_forged_words_say_nothing(subscribe, maker, alive, log):
+    """Pages of another key, damaged, without their checkpoint, or erased are passed over and counted."""
+    maker.publish(1)
+    alive()
     subscriber = subscribe()
     assert versions(subscriber) == [1]
-    assert subscriber.freshness.statement.sequence == 1
-    assert subscriber.skipped == 3
+    draft, checkpoint = maker.records([maker.receipt(1)], key_of(number=9))
+    maker.send(draft, checkpoint, flipped(draft, 200), None, b"", b"\x80", b"{}", b'{"draft": 1, "entries": []}')
+    maker.send(checkpoint, *maker.records([maker.receipt(2)])[1:])
+    assert versions(subscriber) == []
+    assert subscriber.freshness.alive.newest == 1
+    assert subscriber._ledger.ledger.strays == 10
 
 
-@pytest.fixture
-def statements(log, key, clock, redis_server):
-    """Return a function: what signs statements in a service whose Redis has lost everything."""
-    connections = []
-
-    def made(model="news", interval_ms=600_000):
-        connections.append(Connection(redis_server.url))
-        connections[-1].call("FLUSHALL")
-        found = ModelState.open(connections[-1], model, ModelSettings(1, 256))
-        published = Published(log, model, key.public)
-        return Statements(found, log, published, key, interval_ms=interval_ms, clock=lambda: clock[0])
-
-    yield made
-    for connection in connections:
-        connection.__exit__(None, None, None)
-
-
-def test_the_service_says_what_is_there(subscribe, publish, statements, clock):
-    """A statement is made at the start, after each change, and before half of what is promised has passed again."""
-    service = statements()
-    assert service.publish(changed=False).newest == 0
-    assert service.publish(changed=False) is None
-    data = value(publish(1))
-    said = service.publish(changed=True)
-    assert (said.sequence, said.newest, said.digest) == (2, 1, hashlib.sha256(data).hexdigest())
-    clock[0] += 299
-    assert service.publish(changed=False) is None
-    clock[0] += 2
-    assert service.publish(changed=False).sequence == 3
-    publish(2, withdrawn=(1,), kind="unlearn")
-    assert service.publish(changed=True).withdrawn == (1,)
-    subscriber = subscribe(max_age=HOUR)
-    assert versions(subscriber) == [2]
+def test_a_draft_without_its_checkpoint_says_nothing(subscribe, maker, alive):
+    """What a service has drafted and not signed does not count, however well it is signed itself."""
+    maker.publish(1)
+    alive()
+    subscriber = subscribe()
+    release = subscriber.poll()
+    draft, checkpoint = maker.records([Alive(CREATED, 0, 1, (1, 1))])
+    maker.send(draft)
+    assert subscriber.poll() is None
+    assert release.topics(top=1)
+    maker.send(checkpoint)
+    assert subscriber.poll() is None
+    with pytest.raises(InvalidRelease, match="withdrawn"):
+        release.topics(top=1)
 
 
-def test_neither_a_restored_redis_nor_a_second_publisher_goes_back(publish, statements, log):
-    """Numbers, the newest version and what is withdrawn only grow, whatever Redis and the log have lost."""
-    publish(1)
-    second = publish(2, withdrawn=(1,), kind="unlearn")
-    old = statements()
-    assert old.publish(changed=True).sequence == 1
-    assert old.publish(changed=True) is None
-    log.append_many(TOPIC, tombstones(2, len(second)))
-    log.compact(TOPIC, tombstones_ms=0)
-    new = statements()  # Redis is empty again
-    assert new.publish(changed=True) is None
-    publish(3)
-    said = new.publish(changed=True)
-    assert (said.sequence, said.newest, said.withdrawn) == (2, 3, (1,))
-    assert old.publish(changed=True) is None
+@pytest.mark.parametrize("stray", [b"x" * 200, None, b'{"checkpoint": "x"}'])
+def test_strays_after_the_last_word_do_not_hide_it(subscribe, maker, alive, stray):
+    """A subscriber that starts reads back until it meets the last word of the service, through all strays after it."""
+    maker.publish(1)
+    for _ in range(30):
+        maker.append(maker.receipt(1))
+    alive()
+    maker.send(*[stray] * 500)
+    strict = subscribe(max_age=HOUR)
+    assert versions(strict) == [1]
+    assert strict.freshness.stale is None
 
 
-def test_what_compaction_keeps_is_made_new_again(publish, statements, state, log, clock):
-    """An old statement that somebody writes behind the newest is followed by one that says the newest again."""
-    old = state(1, 0)
-    publish(1)
-    service = statements()
-    assert service.publish(changed=True).sequence == 2
-    log.append_many(TOPIC, [old])
-    clock[0] += 301
-    assert service.publish(changed=False).sequence == 3
-
-
-def test_unsigned_chunks_take_bounded_memory(subscribe, publish, log, caplog):
+def test_unsigned_chunks_take_bounded_memory(subscribe, maker, log, caplog):
     """Chunks of releases that never become whole are dropped, and those that no release can have are not kept."""
     piece = b"x" * (900 << 10)
     digest = b"0" * 64
@@ -306,54 +366,121 @@ def test_unsigned_chunks_take_bounded_memory(subscribe, publish, log, caplog):
         chunk(version, 0, 2)
     for number in range(291):
         chunk(40, number, 292, piece[: 64 << 10])
-    publish(1)
+    maker.publish(1)
     subscriber = subscribe()
     with caplog.at_level(logging.WARNING):
         assert versions(subscriber) == [1]
-    assert subscriber.skipped == 2 + 13
+    assert subscriber.skipped == 2 + 14
     assert "news.releases/0 is passed over" in caplog.text
-    assembler = subscriber._reader._assembler
+    assembler = subscriber._releases._assembler
     assert assembler._size == sum(pending.size for pending in assembler._pending.values()) <= 256 << 20
 
 
-def test_status_shows_what_the_releases_topic_says_last(tmp_path):
-    """Number, age, newest and withdrawn versions, of the highest number that verifies; a forged one does not count."""
+class Publishing:
+    """A publisher of model `news`, with a Redis of its own."""
+
+    def __init__(self, redis, log, key, clock):
+        self.connection = redis
+        self.log, self.key, self.clock = log, key, clock
+        self.restart()
+
+    def restart(self):
+        """Begin with an empty Redis."""
+        if keys := self.connection.call("KEYS", "{st:news}:*"):
+            self.connection.call("DEL", *keys)
+        state = ModelState.open(self.connection, "news", ModelSettings(1, 256))
+        writer = LedgerWriter(self.connection, self.log, "news", KeyRing.load(self.key.public, "news"), self.key)
+        options = PublisherOptions(interval_ms=600_000)
+        clock = lambda: self.clock[0]  # noqa: E731
+        self.publisher = Publisher(state, self.log, writer, {}, secret=b"s" * 32, options=options, clock=clock)
+
+    def say(self):
+        """Publish what is due; return what the service says then, and whether it has said it just now."""
+        said = self.publisher.step().entries > 0
+        alive = self.publisher._writer.ledger.alive
+        return alive.newest, set(alive.withdrawn_versions), said
+
+
+@pytest.fixture
+def publishing(log, maker, clock, connection):
+    """A publisher of the model."""
+    return Publishing(connection, log, maker.key, clock)
+
+
+def test_the_service_says_what_is_there(subscribe, maker, publishing, clock):
+    """It does so at its start, after each change, and before half of what is promised has passed again."""
+    assert publishing.say() == (0, set(), True)
+    assert publishing.say() == (0, set(), False)
+    maker.follow()
+    maker.publish(1)
+    assert publishing.say() == (1, set(), True)
+    clock[0] += 299
+    assert publishing.say() == (1, set(), False)
+    clock[0] += 2
+    assert publishing.say() == (1, set(), True)
+    maker.follow()
+    maker.publish(2, withdrawn=(1,), kind="unlearn")
+    assert publishing.say() == (2, {1}, True)
+    assert versions(subscribe(max_age=HOUR)) == [2]
+
+
+def test_neither_a_restored_redis_nor_a_second_publisher_goes_back(maker, publishing, log, clock):
+    """The newest version and what is withdrawn only grow, also after losses of Redis and of the releases."""
+    maker.publish(1)
+    second = maker.publish(2, withdrawn=(1,), kind="unlearn")
+    assert publishing.say() == (2, {1}, True)
+    log.append_many(TOPIC, tombstones(2, len(second.chunks)))
+    log.compact(TOPIC, tombstones_ms=0)
+    old = publishing.publisher
+    publishing.restart()
+    assert publishing.say() == (2, {1}, False)
+    clock[0] += 400
+    assert publishing.say() == (2, {1}, True)
+    # Whoever said that had a clock that ran ahead: it is said again at once, as of now.
+    clock[0] -= 1000
+    assert publishing.say() == (2, {1}, True)
+    assert publishing.say() == (2, {1}, False)
+    assert old.step().entries == 0
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """An instance in a folder, each of whose deletions gets a version at once."""
+    return Settings(dir=tmp_path / "instance", topics=2, min_df=1, max_df=1.0, min_share=0.0, max_forget_lag=0.0)
+
+
+def test_status_shows_what_the_ledger_says_last(settings):
+    """Age, newest version and number of withdrawn ones; what somebody else has written does not count."""
     now = [START]
-    settings = Settings(dir=tmp_path / "shown", topics=2, min_df=1, max_df=1.0, max_forget_lag=0.0)
     with Service(settings, clock=lambda: now[0]) as service:
-        assert set(service.status()["statement"].values()) == {None}
-        service.add([Document(f"d{n}", ("apple banana cherry", "iron copper silver")[n % 2], {}) for n in range(60)])
+        assert service.status()["ledger"]["alive"] is None
+        service.add(Document(f"d{n}", TEXTS[n % 2]) for n in range(20))
         service.settle()
         service.delete(["d0"])
         service.settle()
         now[0] += 90.0
-        shown = service.status()["statement"]
-        assert (shown["newest"], shown["withdrawn"], shown["age"]) == (2, [1], 90.0)
-        late = Statement("default", shown["sequence"] + 1, int(START * 1000), 60_000, 2, "", (1,))
-        forged = Statement("default", shown["sequence"] + 2, int(START * 1000), 60_000, 9, "")
-        signed = [
-            (late, service.signing_key),
-            (Statement("default", 1, int(START * 1000), 0, 1, ""), service.signing_key),
-            (forged, SigningKey.from_bytes(bytes(32))),
-        ]
-        service.log.append_many("default.releases", [statement_message(seal_statement(s, key)) for s, key in signed])
-        shown = service.status()["statement"]
-    assert (shown["sequence"], shown["newest"], shown["due"]) == (late.sequence, 2, -30.0)
+        service.publisher.step()
+        shown = service.status()["ledger"]["alive"]
+        assert (shown["newest"], shown["withdrawn"], shown["age"]) == (2, 1, 90.0)
+        stranger = LedgerMaker(service.log, settings.model, key_of(settings.model, 9))
+        stranger.alive(9, made=int(now[0] * 1000))
+        shown = service.status()["ledger"]
+    assert (shown["alive"]["newest"], shown["alive"]["age"], shown["strays"]) == (2, 90.0, 2)
 
 
-def test_a_topic_of_releases_that_is_gone_is_told_and_made_again(tmp_path):
-    """The publisher does not go on as if nothing had been published, and its remedy gives subscribers a version."""
-    settings = Settings(dir=tmp_path / "instance", topics=2, min_df=1, max_df=1.0, min_share=0.0)
-    texts = ("rose tulip soil seed bloom", "oven flour butter knead dough")
+def test_a_topic_of_releases_that_is_gone_is_told_and_made_again(settings):
+    """Subscribers hear that they lack the newest version, and the remedy gives them another one."""
     with Service(settings) as service:
-        service.add(Document(str(k), texts[k % 2]) for k in range(20))
+        service.add(Document(str(k), TEXTS[k % 2]) for k in range(20))
         service.settle()
-        topic = TopicNames(settings.model).releases
-        service.log.remove(topic)
-        with pytest.raises(StateMismatch, match=rf"{topic} is gone.*`streamtopic retrain`"):
-            service.statements.publish(changed=True)
+        service.log.remove(service.names.releases)
     # Opening an instance creates its topics, as `init` does for a service.
     with Service(settings) as service:
+        service.settle()
+        subscriber = service.subscriber()
+        assert versions(subscriber) == []
+        assert "`streamtopic retrain`" in subscriber.freshness.stale
         service.scheduler.step("retrain")
         service.settle()
-        assert [release.version for release in service.releases()] == [2]
+        assert versions(subscriber) == [2]
+        assert subscriber.freshness.stale is None

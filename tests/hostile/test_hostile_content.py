@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from kafka import KafkaProducer
 
+from campaign.oracle import Oracle
 from streamtopic.counts import Weighting
-from streamtopic.lab.faults.oracle import Oracle
 from streamtopic.service.ingest.missed_deletes import remove_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.rejections import rejections, retry
@@ -134,8 +134,8 @@ def _transactions(options, topic):
 
 
 def _digest(connection, model):
-    snapshot = Reader(connection, model, 1).snapshot()
-    return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+    counts = Reader(connection, model, 1).counts()
+    return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
 
 
 def test_no_content_stops_ingest(names, kafka_server, connection):

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from streamtopic.cli import main
-from streamtopic.client import DocumentProducer, Receipts
+from streamtopic.client import DocumentProducer, Receipts, verify_receipt
+from streamtopic.errors import InvalidRelease
 from streamtopic.service.app import Service
 from streamtopic.settings import load
 from streamtopic.streams import Message
@@ -15,12 +16,12 @@ from streamtopic.streams import Message
 def service(kafka_server, redis_server, tmp_path_factory):
     """A service on real Kafka and Redis, with a version of forty documents."""
     name, tmp_path = "subjects", tmp_path_factory.mktemp("subjects")
-    main(["keys", "new", "--to", str(tmp_path / "keys")])
+    main(["keys", "new", "--name", f"example.org/{name}", "--to", str(tmp_path / "keys")])
     file = tmp_path / "streamtopic.toml"
     file.write_text(
         f'model = "{name}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 1\n'
         "topics = 2\nmin_df = 1\nmax_df = 1.0\nmax_forget_lag = 0.0\n"
-        'signing_key = "keys/signing.pem"\npublic_key = "keys/signing.pub"\n'
+        'signing_key = "keys/signing.key"\npublic_key = "keys/signing.pub"\n'
         'noise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
     )
     assert main(["init", "--config", str(file)]) == 0
@@ -39,18 +40,24 @@ def test_a_request_id_used_twice_hides_no_receipt(service, capsys):
         mine, theirs = producer.delete("d3", "ticket-7"), producer.delete("nobody", "ticket-7")
     made.log.append(made.names.documents, b"d4", None, (("request", b"ticket-7"),), 0)
     made.settle()
-    with Receipts(made.log, model=made.settings.model, public_key=made.public_key) as receipts:
+    with Receipts(made.log, model=made.settings.model, public_key=made.keys) as receipts:
         ((own,), (other,)) = receipts.find(mine), receipts.find(theirs)
         assert (own.found, other.found) == (True, False)
         assert own.is_about("d3", mine.salt)
         assert not other.is_about("d3", mine.salt)
         assert not own.is_about("d3", theirs.salt)
         assert receipts.find("ticket-7") == []
+        proof = receipts.proof(own)
+    assert verify_receipt(proof, made.keys, document="d3", salt=mine.salt) == own
+    for document, salt in (("d4", mine.salt), ("d3", theirs.salt)):
+        with pytest.raises(InvalidRelease, match="not about this document"):
+            verify_receipt(proof, made.keys, document=document, salt=salt)
     capsys.readouterr()
     assert main(["receipt", "ticket-7", "--config", str(file), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert [one["found"] for one in shown["receipts"]] == [True, False, True]
-    assert shown["id"] == shown["receipts"][0]["id"] == own.id
+    # In the order of the ledger: what was not there needs no new version.
+    assert [one["found"] for one in shown["receipts"]] == [False, True, True]
+    assert [one["id"] for one in shown["receipts"]][:2] == [other.id, own.id]
     for arguments in (["--salt", mine.salt, "--document", "d3"], ["--document", "d4"]):
         assert main(["receipt", "ticket-7", *arguments, "--config", str(file), "--json"]) == 0
         assert len(json.loads(capsys.readouterr().out)["receipts"]) == 1
@@ -58,14 +65,16 @@ def test_a_request_id_used_twice_hides_no_receipt(service, capsys):
 
 
 def test_no_record_in_the_topic_stops_whoever_looks_up(service):
-    """Garbage and tombstones are counted, and every receipt is found behind them."""
+    """Garbage and tombstones are counted, and every receipt is found behind them, also by who looked before."""
     made, _ = service
-    noise = [Message(b"any", None), Message(b"any", b""), Message(None, b"\xc1"), Message(b"any", b"\x81\xa4kind\x01")]
-    made.log.append_many(made.names.receipts, [Message(m.key, m.value, partition=0) for m in noise])
+    noise = [Message(b"any", None), Message(b"any", b""), Message(None, b"\xc1"), Message(b"any", b'{"draft": {}}')]
+    early = Receipts(made.log, model=made.settings.model, public_key=made.keys)
+    assert early.get("none") is None
+    made.log.append_many(made.names.ledger, [Message(m.key, m.value, partition=0) for m in noise])
     with DocumentProducer(made.log, model=made.settings.model) as producer:
         request = producer.delete("d5")
     made.settle()
-    with Receipts(made.log, model=made.settings.model, public_key=made.public_key) as receipts:
+    for receipts in (early, Receipts(made.log, model=made.settings.model, public_key=made.keys)):
         (receipt,) = receipts.find(request)
         assert receipt.is_about("d5", request.salt)
         assert receipts.skipped == len(noise)

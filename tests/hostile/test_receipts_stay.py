@@ -1,25 +1,21 @@
-"""Nothing that anybody writes into the receipts topic takes a receipt out of it: real Kafka, real Redis."""
+"""Nothing that anybody writes into the ledger's topic takes a receipt out of it: real Kafka, real Redis."""
 
 import itertools
-import math
-import time
 
 import pytest
 
-from streamtopic.client import Receipts
+from ledger_maker import SALT, key_of, receipt_of
+from streamtopic.client import Receipts, verify_receipt
 from streamtopic.errors import StateMismatch
 from streamtopic.service.assembly import Parts
 from streamtopic.service.inspection.examination import examine_log
 from streamtopic.service.instance import provision
-from streamtopic.service.publish.publisher import Publisher
+from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.settings import Settings
-from streamtopic.signed import Envelope, SigningKey
-from streamtopic.state import Forget, ForgetKind, Forgets, ModelSettings, ModelState
-from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.signed import KeyRing
 from streamtopic.streams import FileLog, Message, TopicNames, open_log
+from waiting import until
 
-DEADLINE = 180.0
-KEY = SigningKey.from_bytes(bytes(32))
 HASTY = {
     "cleanup.policy": "compact",
     "max.compaction.lag.ms": "1",
@@ -27,44 +23,40 @@ HASTY = {
     "delete.retention.ms": "1",
     "segment.ms": "200",
 }
-"""A compacted topic, as older versions made it, on a broker that compacts at once."""
+"""A compacted topic, on a broker that compacts at once."""
 _numbers = itertools.count()
 
 
 class Model:
-    """A model with deletions that wait for their receipts."""
+    """The ledger of a model, and who writes it."""
 
     def __init__(self, connection, log):
-        self.state = ModelState.open(connection, f"stay{next(_numbers)}", ModelSettings(1, 256))
-        self.names = TopicNames(self.state.model)
+        self.names = TopicNames(f"stay{next(_numbers)}")
         self.log = log
-        self.keys = ModelKeys(self.state.model).partition(0)
-        self.forgets = Forgets(connection, self.keys)
-        self.publisher = Publisher(self.state, log, key=KEY, secret=b"s" * 32)
-        self.version = Envelope(
-            model=self.state.model, version=1, kind="unlearn", parent=0, base=1, cut={0: 1 << 40}, m=9, n=5, r=2,
-            guarantee="certified", epsilon=1.0, delta=1e-6, sigma=8e-7, tolerance=1e-7, certificate=5e-11, anchors=(),
-            margin=math.inf, forgotten=1, capacity=5, capacity_rule="fixed", cumulative_epsilon=1.5, withdrawn=(),
-            created=0,
-        )  # fmt: skip
+        self.key = key_of(self.names.model)
+        ring = KeyRing.load(self.key.public, self.names.model)
+        # Its clock goes on by more than the time between two looks at the topic.
+        clock = itertools.count(0, 100)
+        self.writer = LedgerWriter(connection, log, self.names.model, ring, self.key, clock=lambda: next(clock))
 
-    def delete(self, *offsets):
-        for offset in offsets:
-            made = Forget(offset, b"d%d" % offset, ForgetKind.DELETED, f"r-{offset}", b"", 1, 0, 1, 2)
-            self.state.connection.call("XADD", self.keys.forgets, made.entry, "forget", made.pack())
-
-    def issue(self):
-        return self.publisher.issue_receipts({0: self.forgets}, [self.version])
+    def issue(self, *offsets):
+        """Write the receipts of deletions."""
+        self.writer.catch_up()
+        assert self.writer.append([receipt_of(offset, model=self.names.model) for offset in offsets])
 
     def issued(self):
-        """Offsets of the deletions that have a receipt, for whoever comes new."""
-        return [receipt.offset for receipt in Receipts(self.log, model=self.names.model, public_key=KEY.public)]
+        """Offsets of the deletions that have a receipt, for whoever comes new; each of them can be proved."""
+        receipts = Receipts(self.log, model=self.names.model, public_key=self.key.public)
+        for receipt in receipts:
+            verify_receipt(receipts.proof(receipt), self.key.public, document=f"d-{receipt.offset}", salt=SALT)
+        return [receipt.offset for receipt in receipts]
 
     def soil(self, topic):
-        """Write a tombstone and something else under the key of each record of the receipts topic."""
-        records = self.log.read(self.names.receipts, 0, 0)
-        for value in (b"anything", None):
-            self.log.append_many(topic, [Message(record.key, value, partition=0) for record in records])
+        """Write tombstones and other things, with and without keys, and each record of the ledger once more."""
+        records = self.log.read(self.names.ledger, 0, 0)
+        for record in records:
+            strays = [(b"key", b"anything"), (b"key", None), (None, b"{}"), (None, record.value)]
+            self.log.append_many(topic, [Message(*stray, partition=0) for stray in strays])
 
 
 @pytest.fixture
@@ -76,75 +68,71 @@ def log(kafka_server):
 
 
 def test_no_stray_takes_the_place_of_a_receipt(log, connection, kafka_server, redis_server):
-    """Receipts survive tombstones and strays under their keys, although the topic was compacted before."""
+    """Receipts survive tombstones, strays and copies, although the topic was compacted before."""
     model = Model(connection, log)
     control = f"{model.names.model}.control"
-    log.create(model.names.receipts, 1, HASTY)
-    provision(log, model.names, 1, {model.names.receipts: model.names.settings()[model.names.receipts]})
+    settings = model.names.settings()
+    for topic in (model.names.ledger, model.names.releases):
+        log.create(topic, 1, HASTY)
+        provision(log, model.names, 1, {topic: settings[topic]})
     # The broker tells settings before it follows them, and it follows changes in their order. So it keeps receipts once
-    # it takes records for a topic that was made later.
+    # it compacts a topic that was made later.
     log.create(control, 1, HASTY)
-    log.append_many(control, [Message(b"tick", b"tick", partition=0)])
-    model.delete(*range(20))
-    assert model.issue() == 20
-    records = log.read(model.names.receipts, 0, 0)
-    log.append_many(control, [Message(record.key, record.value, partition=0) for record in records])
-    model.soil(model.names.receipts)
-    model.soil(control)
-    _await_compaction(log, control, {record.value for record in records})
+    log.append_many(control, [Message(b"key", b"first", partition=0)])
+    model.issue(*range(20))
+    model.soil(model.names.ledger)
+    log.append_many(control, [Message(b"key", None, partition=0)])
+    _await_compaction(log, control, {b"first"})
     assert model.issued() == list(range(20))
-    model.delete(20)
-    assert model.issue() == 1
+    model.issue(20)
     assert model.issued() == list(range(21))
 
 
 def test_receipts_are_not_published_where_they_could_be_lost(log, connection, kafka_server, redis_server):
-    """The publisher refuses a topic that is compacted or has a retention, doctor says so, and init mends it."""
+    """The service refuses a topic that is compacted or has a retention, doctor says so, and init mends it."""
     model = Model(connection, log)
     settings = Settings(model=model.names.model, kafka=kafka_server.servers, redis_url=redis_server.url, partitions=1)
     with Parts(settings) as parts:
         provision(log, model.names, 1, parts.topic_settings)
         for losing in (HASTY, {"cleanup.policy": "delete", "retention.ms": "604800000"}, {"retention.bytes": "9999"}):
-            log.configure(model.names.receipts, losing)
-            model.delete(*range(3))
+            log.configure(model.names.ledger, losing)
             with pytest.raises(StateMismatch, match="run `streamtopic init`"):
-                model.issue()
-            assert (log.end(model.names.receipts, 0), len(model.forgets)) == (0, 3)
-            (found,) = (finding for finding in examine_log(parts) if finding.name == model.names.receipts)
+                model.issue(*range(3))
+            assert log.end(model.names.ledger, 0) == 0
+            (found,) = (finding for finding in examine_log(parts) if finding.name == model.names.ledger)
             assert found.level == "fail"
             provision(log, model.names, 1, parts.topic_settings)
-            have = log.settings(model.names.receipts)
+            have = log.settings(model.names.ledger)
             assert (have["cleanup.policy"], have["retention.ms"], have["retention.bytes"]) == ("delete", "-1", "-1")
-            connection.call("DEL", model.keys.forgets)
-    model.delete(*range(3))
-    assert model.issue() == 3
+    model.issue(*range(3))
+    assert model.issued() == [0, 1, 2]
 
 
 def test_a_log_in_files_keeps_receipts_too(connection, tmp_path):
-    """An instance that an older version made compacts its receipts no longer."""
+    """A topic that is compacted gets no receipt; `init` changes it, and then nothing is lost."""
     with FileLog(tmp_path) as log:
         model = Model(connection, log)
-        log.create(model.names.receipts, 1, {"cleanup.policy": "compact"})
-        model.delete(1, 2, 3)
+        settings = model.names.settings()
+        log.create(model.names.ledger, 1, {"cleanup.policy": "compact"})
+        log.create(model.names.releases, 1, settings[model.names.releases])
         with pytest.raises(StateMismatch):
-            model.issue()
-        provision(log, model.names, 1, {model.names.receipts: model.names.settings()[model.names.receipts]})
-        assert model.issue() == 3
-        model.soil(model.names.receipts)
-        assert log.compact(model.names.receipts, tombstones_ms=0) == 0
+            model.issue(1, 2, 3)
+        provision(log, model.names, 1, {model.names.ledger: settings[model.names.ledger]})
+        model.issue(1, 2, 3)
+        model.soil(model.names.ledger)
+        assert log.compact(model.names.ledger, tombstones_ms=0) == 0
         assert model.issued() == [1, 2, 3]
 
 
 def _await_compaction(log, topic, values):
     """Wait until the broker has erased all of these from a topic; new records close the files that it cleans."""
-    deadline = time.monotonic() + DEADLINE
-    while True:
+
+    def erased():
         log.append_many(topic, [Message(b"tick", b"tick", partition=0)])
         held, offset = set(), log.begin(topic, 0)
         while page := log.read(topic, 0, offset):
             held |= {record.value for record in page}
             offset = page[-1].next_offset
-        if not held & values:
-            return
-        assert time.monotonic() < deadline, "the broker has compacted nothing"
-        time.sleep(0.5)
+        return not held & values
+
+    until(erased, "compaction by the broker", 0.5)

@@ -1,13 +1,13 @@
 """What deletions leave behind on a cluster: every master's file is written anew, not only one."""
 
-import time
 from dataclasses import replace
 
+from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
-from streamtopic.local import LocalRedisCluster
 from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 from streamtopic.state.residue_ledger import ResidueState
+from waiting import until
 
 RARE = "xylograph"
 SUBJECTS = [subject.split() for subject in ("apple banana cherry damson elder", "iron copper silver gold tin")]
@@ -38,8 +38,6 @@ def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
         )
         texts = [" ".join(SUBJECTS[n % 2][(n // 2 + k) % 5] for k in range(4)) for n in range(60)]
         with Service(settings) as service:
-            for ingest in service.ingests:
-                ingest._compactor._grace = 0.5
             monkeypatch.setattr(service.residue, "_options", replace(service.residue._options, grace=1.0))
             service.add([Document(f"d{n}", text, {}) for n, text in enumerate(texts)])
             service.add([Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(8)])
@@ -49,9 +47,11 @@ def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
             service.settle()
             ends = {p: meta.removed for p, meta in service.reader.positions().items() if meta.removals}
             state = ResidueState(service.connection, settings.model)
-            deadline = time.monotonic() + 60
-            while any((now := state.read()).done(p) < end for p, end in ends.items()):
-                assert time.monotonic() < deadline, now
+
+            def gone():
                 service.settle()
-                time.sleep(0.1)
+                now = state.read()
+                return all(now.done(partition) >= end for partition, end in ends.items())
+
+            until(gone, state.read, 0.1)
             assert holding(cluster) == set()

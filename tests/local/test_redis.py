@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalRedis
 from streamtopic.local import local_redis as redis
 from streamtopic.state import AddedDocument, Applied, Changes, Connection, PartitionWriter, Reader, Rows, RowSpan
+from waiting import until, until_written
 
 HOLD = """
 import sys, time
@@ -22,14 +22,6 @@ server = LocalRedis(sys.argv[1] or None, persistent=bool(sys.argv[1])).start()
 print(server.pid, server.url, flush=True)
 time.sleep(60)
 """
-
-
-def wait_until(condition):
-    """Return whether `condition` came true within ten seconds."""
-    deadline = time.monotonic() + 10
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
 
 
 def alive(pid):
@@ -57,9 +49,9 @@ def test_it_starts_answers_and_ends():
 def test_acknowledged_flushes_survive_kill_9(tmp_path):
     """Killed without warning once its file is written, the server comes back with exactly the same counts."""
 
-    def snapshot(url):
+    def counted(url):
         with Connection(url) as connection:
-            counts = Reader(connection, "m", 1).snapshot()
+            counts = Reader(connection, "m", 1).counts()
             return list(counts.words), counts.frequency.tolist(), counts.restrict([0, 1]).values.tolist()
 
     with LocalRedis(tmp_path, persistent=True) as server, Connection(server.url) as connection:
@@ -67,12 +59,12 @@ def test_acknowledged_flushes_survive_kill_9(tmp_path):
         row = RowSpan(Rows.of([(3, {"x": 2, "y": 1})], state.lexicon), 0, 1)
         documents = [AddedDocument(f"d{k}".encode(), k, row) for k in range(20)]
         assert state.commit(state.plan(Changes(20, added=documents))) == Applied()
-        before = snapshot(server.url)
-        time.sleep(1.2)  # appendfsync everysec
+        before = counted(server.url)
+        until_written(connection)
         os.kill(server.pid, signal.SIGKILL)
-        assert wait_until(lambda: not alive(server.pid))
+        until(lambda: not alive(server.pid))
     with LocalRedis(tmp_path, persistent=True) as server:
-        assert snapshot(server.url) == before
+        assert counted(server.url) == before
         with Connection(server.url) as connection:
             state = PartitionWriter.open(connection, "m", 0, partitions=1, weighting=Weighting())
             assert (state.meta.next_offset, state.meta.documents) == (20, 20)
@@ -90,8 +82,8 @@ def test_the_server_ends_when_its_program_is_killed(tmp_path, how, kept):
     program.send_signal(how)
     program.wait()
     program.stdout.close()
-    assert wait_until(lambda: not alive(int(pid)))
-    assert wait_until(lambda: not Path(url.removeprefix("unix://")).parent.exists())
+    until(lambda: not alive(int(pid)))
+    until(lambda: not Path(url.removeprefix("unix://")).parent.exists())
 
 
 def test_a_second_opener_attaches(tmp_path):

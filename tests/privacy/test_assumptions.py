@@ -63,7 +63,7 @@ def test_the_learning_guarantee_is_the_largest_of_its_terms():
     st.floats(0.01, 1),
     st.floats(1e-4, 1),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_sample_size_and_guaranteed_error_are_inverses(n, r, length, a, p, gamma, eps0):
     """As many documents as eps0 asks for guarantee eps0, and half of them guarantee less."""
     constants = ModelConstants(a, p, gamma, eps0)

@@ -6,8 +6,8 @@ import pytest
 
 from streamtopic.audit.attack import AuditPlan, audit
 from streamtopic.audit.games import NoiseClaim
+from streamtopic.bench.synthetic import counted, planted
 from streamtopic.errors import CannotLearn, UsageError
-from streamtopic.lab.bench.synthetic import counted, planted
 from streamtopic.privacy.noise import add_noise
 from streamtopic.topics.learner_options import LearnerOptions
 

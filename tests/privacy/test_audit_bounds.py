@@ -13,7 +13,7 @@ from streamtopic.privacy import gaussian_epsilon
 
 
 @given(st.integers(1, 400), st.data(), st.floats(1e-4, 0.2))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_rates_are_bounded_by_clopper_and_pearson(draws, data, error):
     """Bounds are those of scipy's exact binomial test, none and all hits included."""
     hits = data.draw(st.integers(0, draws))

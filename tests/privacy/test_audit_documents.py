@@ -13,10 +13,10 @@ from streamtopic.audit.chosen_documents import (
     forget,
     hardest,
 )
+from streamtopic.bench.chains import described
+from streamtopic.bench.synthetic import counted, planted
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, count
 from streamtopic.counts.compact import pack
-from streamtopic.lab.bench.chains import described
-from streamtopic.lab.bench.synthetic import counted, planted
 from streamtopic.topics.display import topic_correlations
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions

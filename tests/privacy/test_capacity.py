@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamtopic.bench.synthetic import counted, planted
 from streamtopic.errors import UsageError
-from streamtopic.lab.bench.synthetic import counted, planted
 from streamtopic.paper.capacity_formulas import (
     Capacity,
     ModelConstants,
@@ -44,7 +44,7 @@ def test_published_capacities(m, r, documents):
     st.floats(0.1, 10),
     st.floats(1e-9, 1e-3),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_capacity_grows_with_what_it_should(c, m, n, r, epsilon, delta):
     """More documents or a weaker guarantee never lower it, more topics or words never raise it."""
     value = base_capacity(c, m, n, r, epsilon, delta)
@@ -58,7 +58,7 @@ def test_capacity_grows_with_what_it_should(c, m, n, r, epsilon, delta):
 
 
 @given(st.integers(0, 1000), st.integers(0, 2000))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_used_and_left_agree(limit, forgotten):
     """Nothing is left exactly when the share used has reached 1."""
     capacity = Capacity.fixed(limit)
@@ -103,7 +103,7 @@ def test_constants_from_anchor_rows_are_those_of_the_correlations(learner):
     options = LearnerOptions(n_topics=4, max_df=1.0, min_df=3, learner=learner)
     fit = learn(counted(planted(3000, 150, 4, 60, seed=3), 150, options.weighting), options)
     correlations = topic_correlations(fit, fit.A)
-    rows = np.searchsorted(fit.live, fit.choice.rows)
+    rows = np.searchsorted(fit.live, fit.choice)
     exact = estimate_constants(fit.A, correlations.R, correlations.shares, rows)
     quick = fit_constants(fit)
     assert (quick.p_sep, quick.eps0) == (exact.p_sep, exact.eps0)

@@ -21,7 +21,7 @@ def test_published_scales(epsilon, scale):
 
 
 @given(epsilons, deltas)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_scale_is_the_least_that_keeps_the_guarantee(epsilon, delta):
     """At the scale the guarantee holds; a millionth below it does not."""
     scale = gaussian_scale(epsilon, delta)
@@ -30,7 +30,7 @@ def test_the_scale_is_the_least_that_keeps_the_guarantee(epsilon, delta):
 
 
 @given(st.floats(0.01, 5), st.floats(0.2, 20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_delta_is_the_mechanisms(epsilon, s):
     """Delta equals P - e^eps Q at the likelihood ratio's threshold, computed from the two normals directly."""
     threshold = s * epsilon - 1 / (2 * s)
@@ -39,7 +39,7 @@ def test_delta_is_the_mechanisms(epsilon, s):
 
 
 @given(epsilons, deltas)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_epsilon_undoes_scale(epsilon, delta):
     """The epsilon of a calibrated scale is the one it was calibrated for."""
     assert gaussian_epsilon(delta, gaussian_scale(epsilon, delta)) == pytest.approx(epsilon, rel=1e-6)
@@ -60,7 +60,7 @@ def test_published_compositions(releases, epsilon):
 
 
 @given(st.lists(st.tuples(st.floats(0.5, 50), st.floats(0, 1e-9)), max_size=12), st.randoms())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_composition_is_order_free_and_never_shrinks(releases, random):
     """Any order costs the same bits, one by one costs the same, and more releases never cost less."""
     whole = Composition.of(releases)

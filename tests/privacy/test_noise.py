@@ -134,7 +134,7 @@ def test_doubt_does_not_change_what_floats_are_sure_of(monkeypatch):
 
 
 @given(st.integers(0, 9))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_an_odd_count_is_a_prefix(count):
     """Any number of draws can be had, 0 too."""
     assert standard_normals(NoiseSeed(bytes(32)), count).shape == (count,)
@@ -254,7 +254,7 @@ def test_secrets_do_not_show():
 
 
 @given(arrays(np.float64, (6, 3), elements=st.floats(-3, 3)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_projection_is_the_nearest_point_of_the_simplex(values):
     """The projection is on the simplex and meets the conditions of optimality (one shift on the support)."""
     projected = project_columns(values)

@@ -108,12 +108,12 @@ def make_release():
             **{
                 "model": "news", "version": version, "kind": "retrain", "parent": version - 1, "base": 1, "cut": {0: 9},
                 "m": 2000, "n": n, "r": r, "guarantee": "certified", "epsilon": 1.0, "delta": 1e-6, "sigma": 8.5e-7,
-                "tolerance": 1e-7, "certificate": 5e-11, "anchors": words[:r], "margin": 0.01, "forgotten": 3,
+                "tolerance": 1e-7, "certificate": 5e-11, "forgotten": 3,
                 "capacity": 20, "capacity_rule": "share", "cumulative_epsilon": 1.5, "withdrawn": (),
                 "created": 1_700_000_000_000, "ratio": 0.002, **changes,
             }
         )  # fmt: skip
-        return Release(Payload(words, **parts, heads=heads or {}), envelope)
+        return Release(Payload(words, **parts, heads=heads or {}, anchors=words[:r]), envelope)
 
     return make
 
@@ -126,7 +126,7 @@ def make_head():
         k, rng = 2, np.random.default_rng(7)
         w = None if withheld else rng.normal(size=(k, len(classes)))
         B = rng.normal(size=(release.envelope.n, len(classes))).astype(np.float32) if withheld else None
-        return Head(release.envelope.anchors[:k], tuple(classes), 50, w, B)
+        return Head(release.anchors[:k], tuple(classes), 50, w, B)
 
     return make
 

@@ -8,7 +8,7 @@ from streamtopic.report.model_view import classical_scaling, divergences, place_
 
 
 @given(st.integers(1, 6), st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_divergences_are_those_of_jensen_and_shannon(r, seed):
     """Each entry is scipy's, symmetric, 0 on the diagonal; words that a topic lacks are no trouble."""
     rng = np.random.default_rng(seed)
@@ -62,7 +62,7 @@ def _overlaps(places, sizes):
 
 
 @given(st.integers(1, 40), st.integers(0, 2**32 - 1), st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_boxes_part_and_stay_on_the_canvas(count, seed, together):
     """Wherever boxes begin, even all in one place, none overlap afterwards and none leave the canvas."""
     rng = np.random.default_rng(seed)

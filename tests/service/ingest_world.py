@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from streamtopic.counts import Weighting
+from streamtopic.documents.dialects import OWN
 from streamtopic.documents.events import LIMITS
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log
-from streamtopic.sources import OWN
 from streamtopic.state import ModelSettings, Reader
 from streamtopic.streams import TopicNames, partition_of
 
@@ -87,8 +87,8 @@ class IngestWorld:
 
     def counted(self):
         """Digest of the counts in Redis."""
-        snapshot = Reader(self.connection, self.topics.model, self.partitions).snapshot()
-        return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+        counts = Reader(self.connection, self.topics.model, self.partitions).counts()
+        return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
 
     def recounted(self):
         """Digest of a recount of the log."""

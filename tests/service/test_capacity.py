@@ -17,7 +17,7 @@ from streamtopic.service.paper_mode.deletion_capacity import CapacityRule, measu
 from streamtopic.service.schedule.situation import Base
 from streamtopic.service.schedule.version import kept_fields
 from streamtopic.settings import Settings
-from streamtopic.state import ModelState, StoredBase
+from streamtopic.state import ModelState
 from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
@@ -72,7 +72,6 @@ def test_trials_decide_and_are_kept_with_the_base(kept):
     assert base.capacity == min(tried["random_limit"], tried["aimed_limit"], tried["hard_limit"])
     assert 0 < tried["updates"] <= 30
     assert tried["sampled"] == facts["documents"] == 160
-    assert tried["whole"]
     assert facts["rule"] == "calibrated"
     assert sum(facts["shares"].values()) == pytest.approx(1)
     assert set(facts["shares"]) == set(facts["anchor_documents"]) == set(base.anchors)
@@ -135,15 +134,15 @@ def test_what_is_used_up_ends_in_a_retrain(tmp_path):
 
 
 class Fitted:
-    """A model learned from an instance's snapshot."""
+    """A model learned from an instance's counts."""
 
     def __init__(self, folder):
         self.instance = service(folder)
 
     def __enter__(self):
         self.instance.__enter__()
-        self.snapshot = self.instance.reader.snapshot()
-        self.fit = learn(self.snapshot, OPTIONS)
+        self.counts = self.instance.reader.counts()
+        self.fit = learn(self.counts, OPTIONS)
         return self
 
     def __exit__(self, *error):
@@ -181,7 +180,7 @@ def test_heads_in_place_of_topics_have_a_capacity_of_their_own(tmp_path):
         instance.add(labelled)
         done = instance.settle()
         base = instance.situation.base()
-        fit = learn(instance.reader.snapshot(), OPTIONS)
+        fit = learn(instance.reader.counts(), OPTIONS)
         n, r = fit.A.shape
         head = head_capacity_terms(1.0, 160, n, 0.01, 1e-6, fit.topic_masses)
     assert [version["kind"] for version in done.versions] == ["retrain"], done.decision
@@ -197,7 +196,7 @@ def test_random_sets_alone_bear_at_least_as_much(copied):
         limits = {}
         for sets in ("any", "random"):
             rule = CapacityRule("calibrated", forget_sets=sets, updates=1000)
-            measured = measure_capacity(rule, made.instance.connection, made.snapshot, made.fit, 1, 1e-6)
+            measured = measure_capacity(rule, made.counts, made.fit, 1, 1e-6)
             tried = measured.facts["tried"]
             assert (tried["aimed_limit"] is None) == (sets == "random")
             assert tried["complete"]
@@ -205,16 +204,16 @@ def test_random_sets_alone_bear_at_least_as_much(copied):
         assert limits["any"] <= limits["random"]
 
 
-def test_a_deletion_under_the_trials_is_told(copied):
-    """A document that goes after the snapshot is in its counts and in no trial; the facts say that one was missing."""
+def test_a_deletion_under_the_trials_changes_nothing(copied):
+    """A document that goes after the counts were taken is tried like all others that they count."""
     with Fitted(copied) as made:
         made.instance.delete(["doc-0-007"])
         for ingest in made.instance.ingests:
             assert [progress.outcomes for progress in ingest.drain()] == [{"deleted": 1}]
         rule = CapacityRule("calibrated", updates=4)
-        measured = measure_capacity(rule, made.instance.connection, made.snapshot, made.fit, 1, 1e-6)
+        measured = measure_capacity(rule, made.counts, made.fit, 1, 1e-6)
     tried = measured.facts["tried"]
-    assert (measured.facts["documents"], tried["sampled"], tried["whole"]) == (160, 159, False)
+    assert (measured.facts["documents"], tried["sampled"]) == (160, 160)
     assert (tried["updates"], tried["complete"]) == (4, False)
 
 
@@ -259,21 +258,14 @@ def test_trying_now_changes_nothing(copied, capsys):
         assert instance.situation.base() == before
 
 
-def test_a_base_that_knows_nothing_of_it_is_measured_when_asked(copied, capsys, monkeypatch):
-    """A base model that was stored without these facts still has its capacity shown."""
+def test_a_base_whose_bytes_are_gone_is_measured_when_asked(copied, capsys, monkeypatch):
+    """Its head says the rule, and the figures are measured on the documents that are left."""
     whole = ModelState.base_head
-
-    def bare(state):
-        stored = whole(state)
-        fields = {name: value for name, value in stored.fields.items() if name != "calibration"}
-        return StoredBase(stored.epoch, stored.version, fields, b"")
-
-    for read in ("base", "base_head"):
-        monkeypatch.setattr(ModelState, read, bare)
+    monkeypatch.setattr(ModelState, "base", whole)
     settings = ["--set", "topics=3", "--set", "max_df=1", "--json"]
     assert main(["capacity", "--dir", str(copied), *settings]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["rule"], found["tried"], found["documents"]) == (None, None, 160)
+    assert (found["rule"], found["documents"]) == ("calibrated", 160)
     assert found["formula"]["limit"] > 0
 
 

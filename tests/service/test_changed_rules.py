@@ -1,15 +1,13 @@
 """A live model whose rules are changed in the settings: its next version is a retrain by the new rules."""
 
-import msgpack
 import pytest
 
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateMismatch
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service
-from streamtopic.service.verify import passed, relearned, release_findings
+from streamtopic.service.verify import passed
 from streamtopic.settings import load
-from streamtopic.state.redis_keys import ModelKeys
 
 WORDS = [
     ["apple", "banana", "cherry", "damson"],
@@ -39,7 +37,7 @@ def on(tmp_path):
 def newest(service):
     """Return the newest version, after all checks of it."""
     release = service.release(None)
-    findings = [*relearned(service.verify()), *release_findings(service.sources, release.version)]
+    findings = service.verify()
     assert passed(findings), findings
     return release
 
@@ -81,20 +79,6 @@ def test_settings_that_do_not_decide_the_model_need_no_retrain(on, other):
         service.delete(["d1"])
         (version,) = service.settle(requested="unlearn").versions
         assert version["kind"] == "unlearn"
-
-
-def test_a_base_model_of_an_older_program_is_kept_where_its_topics_are_as_many(on):
-    """It names no rules, but it has an anchor for each topic."""
-    with on() as service:
-        key = ModelKeys("rules").named("base")
-        head = msgpack.unpackb(service.connection.call("HGET", key, "head"))
-        del head["fields"]["rules"]
-        service.connection.call("HSET", key, "head", msgpack.packb(head))
-        assert service.settle().versions == []
-    with on(min_df=2) as service:
-        assert service.settle().versions == []
-    with on(topics=3) as service:
-        assert [version["kind"] for version in service.settle().versions] == ["retrain"]
 
 
 def test_a_rule_that_allows_no_model_leaves_the_versions_that_are_there(on):

@@ -58,6 +58,20 @@ def test_decisions(situation, expected, words):
     assert words in decision.reason
 
 
+@pytest.mark.parametrize(
+    ("lag_ms", "waited_ms", "said"),
+    [
+        (0, 812, "a deletion has come, and none has to wait"),
+        (400, 812, "a deletion has waited 0.81 s, and 0.4 s are the most"),
+        (1_800_000, 1_800_499, "a deletion has waited 1800 s, and 1800 s are the most"),
+    ],
+)
+def test_a_wait_is_said_in_numbers_that_agree(lag_ms, waited_ms, said):
+    """No deletion is said to have waited longer than "at most 0 s"."""
+    situation = Situation(**MODEL, unserved=1, forget_set=1, oldest_unserved_ms=NOW - waited_ms, log_ms=NOW)
+    assert decide(situation, Policy(max_forget_lag_ms=lag_ms), NOW).reason == said
+
+
 def test_deletions_near_capacity_cause_few_updates():
     """A stream of single deletions up to capacity causes a handful of updates, not one each."""
     policy, published, updates = Policy(), 0, 0

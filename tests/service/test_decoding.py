@@ -15,6 +15,7 @@ from streamtopic.state import AddedDocument, Lexicon
 from streamtopic.streams import PARTITIONERS, Record, partition_of
 
 KEYS = [b"k", b"document-7", "é".encode(), b"st:heartbeat", b"", None, b"\xff", b"x" * 513]
+KEYS += [b'{"id": 5}', b'"5"', b"\0\0\0\0\x075"]
 
 
 def record(value, key=b"k", offset=0):
@@ -103,7 +104,7 @@ def mutated(data, changes):
     return bytes(data)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     values=st.lists(st.one_of(st.none(), st.tuples(fields, mutation)), min_size=1, max_size=6),
     keys=st.lists(st.sampled_from(KEYS), min_size=6, max_size=6),
@@ -190,7 +191,7 @@ def test_a_value_that_is_too_long_is_named():
     assert event.reason == "value-size"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     keys=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=20),
     partitions=st.integers(1, 100),

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from streamtopic.local import LocalRedis, LocalRedisCluster, LocalSentinel
+from servers.redis_cluster import LocalRedisCluster, LocalSentinel
+from streamtopic.local import LocalRedis
 from streamtopic.service.assembly import Parts
 from streamtopic.service.inspection.examination import Level, examine_redis
 from streamtopic.settings import Settings

@@ -90,7 +90,7 @@ import numpy as np
 import streamtopic
 from numba.core.dispatcher import Dispatcher
 for module in pkgutil.walk_packages(streamtopic.__path__, "streamtopic."):
-    if module.name.startswith("streamtopic.lab") or module.name.endswith("__main__"):
+    if module.name.startswith("streamtopic.bench") or module.name.endswith("__main__"):
         continue
     for kernel in vars(import_module(module.name)).values():
         if isinstance(kernel, Dispatcher) and not kernel.targetoptions.get("_nrt", True):

@@ -5,10 +5,11 @@ from collections import Counter
 
 import msgpack
 import pytest
-from crashes import killed_beside
 from ingest_world import NOW, IngestWorld
 
+from crashes import killed_beside
 from streamtopic.client import DocumentProducer
+from streamtopic.documents.dialects import Dialect, InputMapping
 from streamtopic.documents.events import (
     LIMITS,
     encode_add,
@@ -19,9 +20,9 @@ from streamtopic.documents.events import (
 from streamtopic.documents.subjects import SUBJECT_KEY, subject_digest
 from streamtopic.service.ingest import forget_subjects
 from streamtopic.service.ingest.rejections import retry
-from streamtopic.sources import Dialect, InputMapping
 from streamtopic.state import ForgetKind
-from streamtopic.state.meta import cut
+from streamtopic.state.meta import begin_epoch
+from streamtopic.state.redis_keys import BUCKETS
 from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog, Message, open_log
 
@@ -56,7 +57,7 @@ class World(IngestWorld):
         """The whole index of every partition."""
         found = []
         for ingest in self.ingests:
-            keys = [ingest.state.keys.subjects(bucket) for bucket in range(64)]
+            keys = [ingest.state.keys.subjects(bucket) for bucket in range(BUCKETS)]
             found.append([self.connection.call("ZRANGE", key, 0, -1) for key in keys])
         return found
 
@@ -181,24 +182,6 @@ def test_another_owner_s_document_is_not_deleted_by_a_late_tombstone(world):
         ingest.forward()
     world.drain()
     assert world.live() == {"shared"}
-
-
-def test_another_owner_s_document_stays_also_under_another_form_of_its_key(connection, tmp_path):
-    """With structured keys, the record that gave the id to another person may have another key than the document."""
-    mapping = InputMapping(format="json", key="id")
-    rules = {"dialect": Dialect(mapping), "limits": LIMITS + mapping.rules}
-    world = World(connection, FileLog(tmp_path, clock=lambda: NOW), 1, **rules)
-    for number in range(2):
-        world.send(Message(b'{"id": %d}' % number, add("x", "alice").value, partition=0))
-    world.drain()
-    world.ask()
-    world.ingests[0].step()
-    world.send(Message(b'{"id":1,"v":2}', add("x", "bob", word="new").value, partition=0))
-    world.ingests[0].forward()
-    world.drain()
-    assert world.live() == {"1"}
-    counted, recounted = world.digests()
-    assert counted == recounted
 
 
 def test_a_document_of_two_people_who_are_forgotten_at_once_is_deleted_once(world):
@@ -327,7 +310,7 @@ def test_a_request_is_carried_out_where_a_retrain_began_meanwhile(world):
     world.ask()
     for partition, ingest in enumerate(world.ingests):
         ingest.step()
-        cut(world.connection, world.topics.model, partition, epoch=1, leader=1)
+        begin_epoch(world.connection, world.topics.model, partition, epoch=1, leader=1)
     world.drain()
     assert world.live() == {"b"}
 
@@ -412,26 +395,6 @@ def test_a_recount_leaves_a_document_that_named_the_person_behind_the_request(wo
     world.drain()
     assert world.live() == world.index("alice") == {"kept"}
     assert all(request.done for requests in world.requests() for request in requests)
-
-
-def test_a_recount_leaves_who_came_back_also_under_a_structured_key(connection, tmp_path):
-    """The index names a document by its key, and the offset of its add stands under its id."""
-    mapping = InputMapping(format="json", key="id")
-    rules = {"dialect": Dialect(mapping), "limits": LIMITS + mapping.rules}
-    world = World(connection, FileLog(tmp_path, clock=lambda: NOW), 1, **rules)
-    world.send(*(Message(b'{"id": %d}' % number, add("x", "alice").value, partition=0) for number in range(3)))
-    world.drain()
-    world.ask()
-    world.drain()
-    assert not world.live()
-    world.send(*(Message(b'{"id": %d}' % number, add("x", "alice").value, partition=0) for number in (0, 7)))
-    world.drain()
-    remove_partition(world.connection, world.topics.model, 0)
-    world.open()
-    world.drain()
-    assert world.live() == {"0", "7"}
-    counted, recounted = world.digests()
-    assert counted == recounted
 
 
 def test_ten_thousand_documents_of_one_person(world):

@@ -39,7 +39,7 @@ def opened(request, tmp_path):
             settings = Settings(dir=folder, model=name, partitions=PARTITIONS)
         else:
             public = folder / "signing.pub"
-            public.write_bytes(SigningKey.generate().public.pem)
+            public.write_text(str(SigningKey.generate(name).public))
             servers = request.getfixturevalue("kafka_server").servers
             url = request.getfixturevalue("redis_server").url
             settings = Settings(model=name, kafka=servers, redis_url=url, partitions=PARTITIONS, public_key=public)
@@ -57,10 +57,10 @@ def count(service):
         arguments = (service.connection, service.log, service.names, partition)
         ingest = Ingest.open(*arguments, settings=service.fixed, clock=time.time, ahead=False)
         list(ingest.drain())
-    snapshot = service.reader.snapshot()
-    keep = np.flatnonzero(snapshot.frequency)
-    words = [snapshot.words[n] for n in keep]
-    return snapshot.restrict(keep).digest(words), snapshot.documents
+    counts = service.reader.counts()
+    keep = np.flatnonzero(counts.frequency)
+    words = [counts.words[n] for n in keep]
+    return counts.restrict(keep).digest(words), counts.documents
 
 
 def test_what_carries_a_label_goes_under_one_request(opened):

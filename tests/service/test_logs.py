@@ -6,7 +6,6 @@ import logging
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,15 @@ from streamtopic.service.processes import _public
 from streamtopic.streams import Message, open_log
 from streamtopic.streams.kafka_log import KafkaOptions
 from streamtopic.topics.anchors import changed_anchors
+from waiting import PATIENCE, until
 
 PACKAGE = Path(streamtopic.__file__).parent
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
-PATIENCE = 240
 
 
 def _sources():
     for path in sorted(PACKAGE.rglob("*.py")):
-        if "lab" not in path.relative_to(PACKAGE).parts:
+        if "bench" not in path.relative_to(PACKAGE).parts:
             yield path, ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -156,10 +155,10 @@ def test_a_campaign_logs_no_id_no_word_and_no_secret(tmp_path, kafka_server, red
     config = tmp_path / "streamtopic.toml"
     config.write_text(
         f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 2\n'
-        "topics = 2\nmin_df = 1\nmax_df = 1.0\nmax_forget_lag = 0.0\nsession_timeout = 6\nlease = 2\n"
-        'signing_key = "keys/signing.pem"\nnoise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
+        "topics = 2\nmin_df = 1\nmax_df = 1.0\nmax_forget_lag = 0.0\n"
+        'signing_key = "keys/signing.key"\nnoise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
     )
-    assert main(["keys", "new", "--to", str(tmp_path / "keys"), "--json"]) == 0
+    assert main(["keys", "new", "--config", str(config), "--to", str(tmp_path / "keys"), "--json"]) == 0
     assert main(["init", "--config", str(config), "--json"]) == 0
     output = tmp_path / "output"
     with output.open("w") as file:
@@ -175,19 +174,16 @@ def test_a_campaign_logs_no_id_no_word_and_no_secret(tmp_path, kafka_server, red
             _until(output, "staged")
             log.append_many(f"{model}.documents", [poison])
             log.append_many(f"{model}.releases", forged)
-            log.append_many(f"{model}.receipts", forged)
+            log.append_many(f"{model}.ledger", forged)
             request = producer.delete(f"{MARK}-3")
             public = tmp_path / "keys" / "signing.pub"
             with Receipts(kafka_server.servers, model=model, public_key=public) as receipts:
-                deadline = time.monotonic() + PATIENCE
-                while not receipts.find(request):
-                    assert time.monotonic() < deadline, output.read_text()
-                    time.sleep(0.2)
+                until(lambda: receipts.find(request), output.read_text)
         log.close()
         _until(output, "changes_refused")
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=PATIENCE) == 0
     shown = output.read_text()
     lines = [json.loads(line) for line in shown.splitlines()]
     assert {line["event"] for line in lines} <= set(EVENTS) | {UNNAMED}
@@ -199,7 +195,4 @@ def test_a_campaign_logs_no_id_no_word_and_no_secret(tmp_path, kafka_server, red
 
 
 def _until(output, event):
-    deadline = time.monotonic() + PATIENCE
-    while f'"event": "{event}"' not in output.read_text():
-        assert time.monotonic() < deadline, output.read_text()
-        time.sleep(0.2)
+    until(lambda: f'"event": "{event}"' in output.read_text(), output.read_text)

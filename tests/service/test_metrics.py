@@ -1,6 +1,7 @@
 """Metrics: one catalogue, every family of which moves in a real run, and no label of which says who or what."""
 
 import ast
+import base64
 import contextlib
 import itertools
 import subprocess
@@ -21,10 +22,12 @@ from streamtopic.monitoring import metrics as catalogue
 from streamtopic.monitoring.metrics import CATALOGUE, HIDDEN, MOST, OTHER, PREFIX, Metrics
 from streamtopic.service.ingest.resolve import MISPLACED, OUTCOMES
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
-from streamtopic.service.processes import looked_at, run_ingest
+from streamtopic.service.processes import looked_at, run_all, run_ingest
 from streamtopic.settings import Settings, load
+from streamtopic.signed import Witness
 from streamtopic.state.residue_ledger import Stage
 from streamtopic.streams import FileLog, Message
+from waiting import PATIENCE, until
 
 DAY = 86_400.0
 PACKAGE = Path(streamtopic.__file__).parent
@@ -149,24 +152,33 @@ def _went_without_redis(folder, watch):
             service.look()
             with looked_at(service, every=0.02):
                 server.stop()
-                _until(lambda: watch.metrics.samples()[f"{PREFIX}looks_failed_total", ()] > 0)
+                until(lambda: watch.metrics.samples()[f"{PREFIX}looks_failed_total", ()] > 0)
     stop = threading.Event()
     settings = Settings(dir=folder / "away", redis_url="redis://127.0.0.1:1")
     run_ingest(settings, stop, lambda _event: stop.set(), watch=watch)
     watch.note()
 
 
-def _until(condition, seconds=60.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
+def _asked_a_witness(folder, watch):
+    """Publish with a witness who does not answer."""
+    policy = folder / "policy"
+    key = base64.b64encode(b"\x04" + bytes(32)).decode()
+    policy.write_text(f"witness w w+{Witness('w', bytes(32)).hash.hex()}+{key} http://127.0.0.1:1\nquorum w\n")
+    settings = Settings(dir=folder / "witnessed", witnesses=policy)
+    stop = threading.Event()
+    named = {"interval": 0.01, "watch": watch}
+    thread = threading.Thread(target=run_all, args=(settings, stop, lambda _event: None), kwargs=named)
+    thread.start()
+    until(lambda: (f"{PREFIX}ledger_witnesses", ()) in watch.metrics.samples(), "a page")
+    stop.set()
+    thread.join()
+    watch.note()
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     """Return watches that have seen real work, and real faults, of services."""
-    scenes = (_worked, _missed_a_delete, _lost_to_another, _was_set_back, _went_without_redis)
+    scenes = (_worked, _missed_a_delete, _lost_to_another, _was_set_back, _went_without_redis, _asked_a_witness)
     watches = []
     with _no_grace():
         for scene in scenes:
@@ -254,7 +266,7 @@ def test_lists_of_labels_are_those_of_the_program():
 
 def test_a_state_that_was_set_back_is_counted_once(seen):
     """Redis that lost its end is noticed by the flush that counts the same records again, and by no other."""
-    assert [watch.metrics.samples()[f"{PREFIX}set_back_total", ()] for watch in seen] == [0, 0, 0, 1, 0]
+    assert [watch.metrics.samples()[f"{PREFIX}set_back_total", ()] for watch in seen] == [0, 0, 0, 1, 0, 0]
 
 
 def test_series_of_a_partition_that_was_given_up_are_gone(tmp_path):
@@ -369,12 +381,14 @@ def test_lag_is_what_is_not_counted_and_how_old_it_is(tmp_path):
     with opened(tmp_path, watch, clock) as service:
         worker = _worker(service, _Share(0))
         worker.step(0.0)
+        # Logs count in milliseconds.
+        began = time.time() - 0.001
         service.send([encode_add(f"d{n}", text="apple banana") for n in range(7)])
         clock.ahead += 100.0
         service.look()
         shown = watch.metrics.samples()
         assert shown[f"{PREFIX}lag_records", ("0",)] == 7
-        assert 100.0 <= shown[f"{PREFIX}lag_seconds", ("0",)] < 130.0
+        assert 100.0 <= shown[f"{PREFIX}lag_seconds", ("0",)] <= 100.0 + time.time() - began
         worker.step(0.0)
         service.look()
         shown = watch.metrics.samples()
@@ -388,18 +402,20 @@ def test_forgetting_is_timed_from_the_broker_s_clock(tmp_path):
     with opened(tmp_path, watch, clock) as service:
         service.add(documents())
         service.settle()
+        # Logs count in milliseconds.
+        began = time.time() - 0.001
         service.delete([f"{MARK}-1"])
         for ingest in service.ingests:
             list(ingest.drain())
         service.look()
         sent = watch.metrics.samples()[f"{PREFIX}forget_oldest_timestamp_seconds", ()]
-        assert abs(sent - clock()) < 30.0
+        assert began <= sent <= clock()
         clock.ahead += 90.0
         service.settle()
         service.look()
         shown = watch.metrics.samples()
         assert shown[f"{PREFIX}forget_seconds_count", ()] == 1
-        assert 90.0 <= shown[f"{PREFIX}forget_seconds_sum", ()] < 120.0
+        assert 90.0 <= shown[f"{PREFIX}forget_seconds_sum", ()] <= 90.0 + time.time() - began
         assert (f"{PREFIX}forget_oldest_timestamp_seconds", ()) not in shown
         assert shown[f"{PREFIX}capacity_used_ratio", ()] == 1 / 50
 
@@ -421,16 +437,18 @@ def test_hidden_records_are_shown(kafka_server, redis_server):
             service.log.create(topic, 1, settings)
         worker, looks = _worker(service, _Share(0)), Looks(service, watch)
         worker.step(0.0)
-        producer = KafkaProducer(bootstrap_servers=kafka_server.servers, transactional_id=given["model"], acks="all")
+        producer = KafkaProducer(
+            bootstrap_servers=kafka_server.servers, transactional_id=given["model"], transaction_timeout_ms=600_000
+        )
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send(service.names.documents, key=b"x", value=None, partition=0).get(timeout=20)
+        producer.send(service.names.documents, key=b"x", value=None, partition=0).get(timeout=PATIENCE)
         looks.look()
         watch.note()
         assert watch.metrics.samples()[HIDDEN.name, ("0",)] == 1
         producer.commit_transaction()
         producer.close(timeout=5)
-        _until(lambda: looks.look() or watch.metrics.samples()[HIDDEN.name, ("0",)] == 0)
+        until(lambda: looks.look() or watch.metrics.samples()[HIDDEN.name, ("0",)] == 0)
 
 
 @pytest.mark.parametrize("module", ["streamtopic", "streamtopic.service.app", "streamtopic.client"])

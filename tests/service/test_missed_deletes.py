@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamtopic.counts import Weighting
@@ -52,8 +52,8 @@ class World:
         return remove_missed_if_due(self.ingest, self.log, self.now_ms, RETENTION_MS)
 
     def counted(self):
-        snapshot = Reader(self.connection, self.topics.model, 1).snapshot()
-        return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+        counts = Reader(self.connection, self.topics.model, 1).counts()
+        return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
 
     def recounted(self):
         end = self.log.end(self.topics.documents, 0)
@@ -148,7 +148,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(before=EVENTS, after=EVENTS)
 def test_whatever_was_missed_the_counts_are_those_of_the_log(connection, tmp_path_factory, before, after):
     """After the removal and the rest of the log, counts equal a recount of the documents that are still there."""

@@ -4,23 +4,16 @@ import time
 
 import numpy as np
 
+from kafka_topics import HASTY, until_compacted
 from streamtopic.counts import Weighting
-from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
+from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ModelSettings, Reader
 from streamtopic.streams import TopicNames, open_log
 
-DEADLINE = 180.0
 DAY_MS = 86_400_000
-HASTY = {
-    "cleanup.policy": "compact",
-    "max.compaction.lag.ms": "1",
-    "min.cleanable.dirty.ratio": "0.001",
-    "delete.retention.ms": "1",
-    "segment.ms": "200",
-}
 
 
 def test_deletes_that_kafka_has_erased_are_made_up_for(kafka_server, connection):
@@ -28,7 +21,7 @@ def test_deletes_that_kafka_has_erased_are_made_up_for(kafka_server, connection)
     names = TopicNames("sweepkafka")
     log, _ = open_log(kafka_server.servers)
     with log:
-        log.create(names.documents, 1, HASTY)
+        log.create(names.documents, 1, HASTY | {"delete.retention.ms": "1"})
         log.create(names.rejected, 1)
         ingest = Ingest.open(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time)
         log.append_many(names.documents, [encode_add(f"d{n}", counts={"x": 2, f"w{n}": 1}) for n in range(50)])
@@ -45,22 +38,20 @@ def test_deletes_that_kafka_has_erased_are_made_up_for(kafka_server, connection)
     assert len(found.alive) == 30
     assert not found.whole
     fresh = found.recount(Weighting())
-    snapshot = Reader(connection, names.model, 1).snapshot()
-    counted = snapshot.restrict(np.arange(len(snapshot.words)))
-    assert counted.digest(snapshot.words) == fresh.cooccurrence.digest(fresh.words)
+    counts = Reader(connection, names.model, 1).counts()
+    counted = counts.restrict(np.arange(len(counts.words)))
+    assert counted.digest(counts.words) == fresh.cooccurrence.digest(fresh.words)
 
 
 def _await_erased(log, topic):
-    """Wait until no record of the first 20 documents is left; new records close the files that the broker cleans."""
-    deadline = time.monotonic() + DEADLINE
+    """Wait until no record of the first 20 documents is left."""
     gone = {b"d%d" % n for n in range(20)}
-    while True:
-        log.append_many(topic, [encode_heartbeat(0)])
+
+    def erased():
         held, offset = set(), log.begin(topic, 0)
         while page := log.read(topic, 0, offset):
             held |= {record.key for record in page}
             offset = page[-1].next_offset
-        if not held & gone:
-            return
-        assert time.monotonic() < deadline, "the broker has not erased the deletes"
-        time.sleep(0.5)
+        return not held & gone
+
+    until_compacted(log, topic, erased)

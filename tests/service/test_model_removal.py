@@ -1,20 +1,19 @@
-"""The end of a model: a last signed statement, then nothing of it is left, and other models stay."""
+"""The end of a model: the last entry of its ledger, then nothing of it is left, and other models stay."""
 
-import json
 import subprocess
-from base64 import b64decode
 from types import SimpleNamespace
 
 import pytest
 
+from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
-from streamtopic.errors import InvalidRelease, UsageError
-from streamtopic.local import LocalRedis, LocalRedisCluster
+from streamtopic.errors import InvalidRelease, StateMismatch, UnknownKey, UsageError
+from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service, silent
 from streamtopic.service.upkeep import model_removal as module
-from streamtopic.service.upkeep.model_removal import HOLDER, facts_of, only_keys_left, remove, remove_files
+from streamtopic.service.upkeep.model_removal import HOLDER, end_in, facts_of, only_keys_left, remove, remove_files
 from streamtopic.settings import load
-from streamtopic.signed import PublicKey, ReceiptReader, new_secret, open_deletion_line, open_receipt
+from streamtopic.signed import End, KeyRing, LedgerReader, Receipt, new_secret
 from streamtopic.state import Connection
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, Wanted
 from streamtopic.state.removal import leader
@@ -57,7 +56,7 @@ def server():
 
 @pytest.fixture
 def world(tmp_path, server):
-    """Two models whose names begin alike, in one Redis, and a file for the statement."""
+    """Two models whose names begin alike, in one Redis, and a file for the proof."""
     with Connection(server.url) as connection:
         connection.call("FLUSHALL")
         made(settings_of(tmp_path, server.url))
@@ -66,16 +65,16 @@ def world(tmp_path, server):
             settings=settings_of(tmp_path, server.url),
             other=settings_of(tmp_path, server.url, "news-2"),
             connection=connection,
-            file=tmp_path / "news.deleted",
-            key=PublicKey.load(tmp_path / "news" / "keys" / "signing.pub"),
+            file=tmp_path / "news.tlog-proof",
+            keys=KeyRing.load(tmp_path / "news" / "keys" / "signing.pub", "news"),
         )
 
 
-def delete(world, *, keep_receipts=True):
+def delete(world, *, keep_ledger=True):
     """Delete the model as the command does."""
     if not only_keys_left(world.settings, world.file):
         with Service(world.settings) as service:
-            done = remove(service, world.file, facts_of(service, keep_receipts=keep_receipts), silent)
+            done = remove(service, world.file, facts_of(service, keep_ledger=keep_ledger), silent)
     else:
         done = None
     remove_files(world.settings, keep_keys=False)
@@ -94,60 +93,80 @@ def gone(world, *, kept=True):
     folder, names = world.settings.dir, TopicNames("news")
     log = FileLog(folder / "log")
     assert [log.partitions(topic) for topic in (names.documents, names.releases, names.rejected)] == [0, 0, 0]
-    assert log.partitions(names.receipts) == int(kept)
+    assert log.partitions(names.ledger) == int(kept)
     assert {path.name for path in (folder / "keys").iterdir()} == {"signing.pub", "complete"}
     grep = subprocess.run(["grep", "-rl", "banana", str(folder)], capture_output=True, check=False)  # noqa: S607  a plain tool
     assert grep.stdout == b""
 
 
 def test_nothing_is_left_but_the_evidence(world):
-    """The statement names model, version and head of the chain; receipts stay, and verify without the service."""
+    """The ledger stays with its end, of which the file is the proof; both verify without the service."""
     other = contents(world.connection, "news-2")
     with Service(world.settings) as service:
         newest = service.release(None)
         receipts = service.receipts()
     done = delete(world)
     gone(world)
-    statement = open_deletion_line(world.file.read_text(), world.key)
-    assert statement == done.statement
-    assert (statement.model, statement.documents, statement.waiting) == ("news", 37, 1)
-    assert (statement.version, statement.receipts) == (newest.version, len(receipts))
-    assert statement.receipts_kept
-    reader = ReceiptReader(FileLog(world.settings.dir / "log"), "news", world.key)
-    assert list(reader.read()) == receipts
-    assert (reader.chain.head.sequence, reader.chain.head.digest) == (statement.receipts, statement.head)
-    # The record of the statement itself is passed over.
-    assert reader.skipped == 1
+    proof, end = end_in(world.file, world.keys)
+    assert end == done.end
+    assert (end.documents, end.version, end.waiting, end.ledger_kept) == (37, newest.version, 1, True)
+    reader = LedgerReader(FileLog(world.settings.dir / "log"), "news", world.keys)
+    entries = [logged.entry for logged in reader.catch_up()]
+    assert [entry for entry in entries if isinstance(entry, Receipt)] == receipts
+    assert entries[proof.index :] == [reader.ledger.end] == [end]
     assert contents(world.connection, "news-2") == other
     with Service(world.other) as service:
         assert service.status()["documents"] == 37
 
 
 def test_requests_that_wait_are_deletions_without_a_receipt(world):
-    """People asked for them and got nothing: the statement counts each, though nothing of them is in the log."""
+    """People asked for them and got nothing: the end counts each, though nothing of them is in the log."""
     held = DeletionRequest("r1", RequestState.PAUSED, 2, 1, 1, 1)
     sent = DeletionRequest("r2", RequestState.SENT, 1, 1, 1, 1)
     requests = DeletionRequests(world.connection, "news")
     requests.receive(held, Wanted(("d4", "d5"), "00" * 16))
     requests.receive(sent, Wanted(("d3",), "00" * 16))
-    assert delete(world).statement.waiting == 3
+    assert delete(world).end.waiting == 3
     gone(world)
 
 
-def test_receipts_go_where_that_is_asked_for(world):
-    """The statement then says so, and it is the only evidence."""
-    delete(world, keep_receipts=False)
+def test_the_ledger_goes_where_that_is_asked_for(world):
+    """The proof then says so, and it is the only evidence."""
+    delete(world, keep_ledger=False)
     gone(world, kept=False)
-    assert not open_deletion_line(world.file.read_text(), world.key).receipts_kept
+    assert not end_in(world.file, world.keys)[1].ledger_kept
 
 
-PLACES = ["hold_lease", "_stated", "remove_model"]
+def test_a_ledger_ends_once(world):
+    """A new model of this name publishes nothing in it: its receipts would seem to be there already."""
+    with Service(world.settings) as service:
+        remove(service, world.file, facts_of(service, keep_ledger=True), silent)
+    with pytest.raises(StateMismatch, match="has ended"):
+        made(world.settings)
+    delete(world)
+    gone(world)
+
+
+def test_the_file_of_an_earlier_model_does_not_end_a_later_one(world, tmp_path):
+    """Without the ledger of the first, the second has its own, with an end of its own."""
+    with Service(world.settings) as service:
+        remove(service, world.file, facts_of(service, keep_ledger=False), silent)
+    made(world.settings)
+    with Service(world.settings) as service, pytest.raises(UsageError, match="an earlier model"):
+        remove(service, world.file, facts_of(service, keep_ledger=False), silent)
+    again = tmp_path / "again.tlog-proof"
+    with Service(world.settings) as service:
+        remove(service, again, facts_of(service, keep_ledger=True), silent)
+    assert end_in(again, world.keys)[1].documents == 37
+
+
+PLACES = ["hold_lease", "_ended", "remove_model"]
 
 
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_it_can_be_killed_anywhere_and_repeated(world, monkeypatch, where, when):
-    """No scheduler leads in between, and the first statement counts."""
+    """No scheduler leads in between, and the ledger ends once."""
     act = getattr(module, where)
 
     def killed(*arguments, **more):
@@ -165,11 +184,15 @@ def test_it_can_be_killed_anywhere_and_repeated(world, monkeypatch, where, when)
     delete(world)
     gone(world)
     assert written in {None, world.file.read_bytes()}
+    reader = LedgerReader(FileLog(world.settings.dir / "log"), "news", world.keys)
+    assert [isinstance(logged.entry, End) for logged in reader.catch_up()].count(True) == 1
 
 
-@pytest.mark.parametrize("before", [1, 2, 3])
-def test_topics_can_be_removed_by_two_attempts(world, monkeypatch, before):
-    """A kill between two topics leaves the rest to the next attempt; a statement of facts that are gone is not made."""
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("before", [1, 2, 3, 4])
+def test_topics_can_be_removed_by_two_attempts(world, monkeypatch, before, kept):
+    """A kill between two topics leaves the rest to the next attempt, which does not say what is gone already."""
+    before = min(before, 3 if kept else 4)
     act, calls = FileLog.remove, []
 
     def killed(log, topic):
@@ -181,18 +204,18 @@ def test_topics_can_be_removed_by_two_attempts(world, monkeypatch, before):
     with monkeypatch.context() as patch:
         patch.setattr(FileLog, "remove", killed)
         with pytest.raises(KeyboardInterrupt):
-            delete(world)
-    delete(world)
-    gone(world)
-    assert open_deletion_line(world.file.read_text(), world.key).documents == 37
+            delete(world, keep_ledger=kept)
+    delete(world, keep_ledger=kept)
+    gone(world, kept=kept)
+    assert end_in(world.file, world.keys)[1].documents == 37
 
 
 @pytest.mark.parametrize("left", [2, 1, 0])
 def test_keys_go_last_and_the_rest_of_them_by_a_repetition(world, left):
     """What is left of the keys after a kill goes, and no new key is made."""
     with Service(world.settings) as service:
-        remove(service, world.file, facts_of(service, keep_receipts=True), silent)
-    (world.settings.dir / "keys" / "signing-0123456789abcdef.pem").write_text("an earlier key")
+        remove(service, world.file, facts_of(service, keep_ledger=True), silent)
+    (world.settings.dir / "keys" / "signing-01234567.key").write_text("an earlier key")
     receipt, noise, _, signing = module._secret_files(world.settings)
     for path in (receipt, noise, signing)[: 3 - left]:
         path.unlink()
@@ -213,23 +236,23 @@ def test_the_key_of_suppressions_goes_with_the_others(world, tmp_path):
         service.settle()
         assert service.status()["suppressed"] == 2
     assert any(name.endswith(b":suppressed") for name in contents(world.connection, "suppressing"))
-    statement = tmp_path / "suppressing.deleted"
+    proof = tmp_path / "suppressing.tlog-proof"
     with Service(settings) as service:
-        remove(service, statement, facts_of(service, keep_receipts=True), silent)
+        remove(service, proof, facts_of(service, keep_ledger=True), silent)
     assert contents(world.connection, "suppressing") == {}
     # A kill before the first key leaves the file, and the repetition removes it.
     (settings.dir / "keys" / "receipt.key").unlink()
     assert file.exists()
-    assert only_keys_left(settings, statement)
+    assert only_keys_left(settings, proof)
     assert file in remove_files(settings, keep_keys=False)
     assert {path.name for path in file.parent.iterdir()} == {"signing.pub", "complete"}
 
 
 def test_a_running_service_and_a_foreign_file_are_refused(world, tmp_path):
-    """Nothing is removed while somebody works on the model, or under the statement of another one."""
+    """Nothing is removed while somebody works on the model, or under the proof of another one."""
     before = contents(world.connection, "news")
     with Service(world.settings) as service:
-        facts = facts_of(service, keep_receipts=True)
+        facts = facts_of(service, keep_ledger=True)
         world.file.write_text("{}")
         with pytest.raises(UsageError, match="name a new file"):
             remove(service, world.file, facts, silent)
@@ -249,27 +272,24 @@ def _no_model(tmp_path, world):
     settings = settings_of(tmp_path, world.settings.redis_url.get_secret_value(), "nothing")
     log, _ = open_log(tmp_path / "empty")
     parts = SimpleNamespace(settings=settings, log=log, names=TopicNames("nothing"), connection=world.connection)
-    facts_of(parts, keep_receipts=True)
+    facts_of(parts, keep_ledger=True)
 
 
-def test_a_statement_is_signed_for_its_own_purpose(world):
-    """A changed statement, another key, and a receipt in its place do not verify."""
+def test_only_the_end_of_this_ledger_is_taken_for_it(world):
+    """A changed file, another key, and the proof of a receipt in its place do not verify."""
+    with Service(world.settings) as service:
+        receipt = service.ledger.find([service.receipts()[0].id])
+        (logged,) = next(iter(receipt.values()))
+        other = service.ledger.proof(logged.index).text
     delete(world)
-    line = json.loads(world.file.read_text())
-    assert open_deletion_line(json.dumps({"signed": line["signed"]}), world.key).model == "news"
-    for wrong in (
-        "no JSON",
-        json.dumps({"signed": line["signed"][:-8] + "AAAAAAA="}),
-        json.dumps({"signed": 5}),
-        json.dumps([1]),
-    ):
+    text = world.file.read_text()
+    for wrong in ("nothing", text.replace("index ", "index 1"), text.replace("extra ", "extra A"), other):
+        world.file.write_text(wrong)
         with pytest.raises(InvalidRelease):
-            open_deletion_line(wrong, world.key)
-    other = PublicKey.load(world.other.dir / "keys" / "signing.pub")
-    with pytest.raises(InvalidRelease, match="signed with key"):
-        open_deletion_line(world.file.read_text(), other)
-    with pytest.raises(InvalidRelease):
-        open_receipt(b64decode(line["signed"]), world.key)
+            end_in(world.file, world.keys)
+    world.file.write_text(text)
+    with pytest.raises(UnknownKey):
+        end_in(world.file, KeyRing.load(world.other.dir / "keys" / "signing.pub", "news-2"))
 
 
 def test_a_model_on_a_cluster_goes_from_all_nodes(tmp_path):
@@ -280,9 +300,9 @@ def test_a_model_on_a_cluster_goes_from_all_nodes(tmp_path):
         made(settings_of(tmp_path, cluster.url, "news-2"))
         other = contents(connection, "news-2")
         assert len(contents(connection, "news")) > 20
-        file = tmp_path / "news.deleted"
+        file = tmp_path / "news.tlog-proof"
         with Service(settings) as service:
-            done = remove(service, file, facts_of(service, keep_receipts=True), silent)
+            done = remove(service, file, facts_of(service, keep_ledger=True), silent)
         assert done.redis_keys > 20
         assert contents(connection, "news") == {}
         assert contents(connection, "news-2") == other

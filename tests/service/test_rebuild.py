@@ -12,7 +12,7 @@ from streamtopic.settings import load
 from streamtopic.state import ForgetKind
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.removal import leader
-from streamtopic.state.residue_ledger import Residue, ResidueState, Stage
+from streamtopic.state.residue_ledger import Residue, ResidueState
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def service(tmp_path, redis_server):
 
 def digest(service):
     """Digest of all counts in Redis."""
-    snapshot = service.reader.snapshot()
-    return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+    counts = service.reader.counts()
+    return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
 
 
 def waiting(service):
@@ -55,7 +55,7 @@ def test_counts_and_deletions_are_as_before(service):
     assert present(service).documents == 37
 
 
-def test_a_state_of_an_older_layout_is_refused_and_rebuilt(service):
+def test_a_state_of_another_format_is_refused_and_rebuilt(service):
     """Nothing reads or continues it, the error names the remedy, and the remedy brings the same counts back."""
     before, known, keys = digest(service), waiting(service), ModelKeys(service.settings.model)
     for key in (keys.named("settings"), keys.partition(0).meta):
@@ -63,13 +63,15 @@ def test_a_state_of_an_older_layout_is_refused_and_rebuilt(service):
     service.__exit__(None, None, None)
     with Service(service.settings) as later:
         for use in (lambda: later.state, lambda: later.reader, lambda: later.open_ingest(0), later.status):
-            with pytest.raises(StateMismatch, match=r"layout 2, .*`streamtopic rebuild`"):
+            with pytest.raises(StateMismatch, match=r"format 2, .*`streamtopic rebuild`"):
                 use()
         rebuild(later, silent)
         assert (digest(later), waiting(later)) == (before, known)
 
 
-@pytest.mark.parametrize("where", ["remove_partition", "remove_base", "record", "_count", "_mend", "put_forgets"])
+@pytest.mark.parametrize(
+    "where", ["remove_partition", "remove_base", "record", "count_to_the_end", "_mend", "put_forgets"]
+)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_it_can_be_killed_anywhere_and_repeated(service, monkeypatch, where, when):
     """The second run ends as if there had been no first one; meanwhile no receipt is issued from half of the facts."""
@@ -86,20 +88,20 @@ def test_it_can_be_killed_anywhere_and_repeated(service, monkeypatch, where, whe
         with pytest.raises(KeyboardInterrupt):
             rebuild(service, silent)
     if (where, when) != ("put_forgets", "after"):
-        assert service.publisher.issue_receipts({0: service.reader.forgets(0)}) == 0
+        assert service.publisher.step().receipts == 0
     rebuild(service, silent)
     assert (digest(service), waiting(service)) == (before, known)
 
 
 def test_an_ingest_that_still_runs_is_noticed(service, monkeypatch):
     """It takes the partition over; the rebuild fails and says what to stop."""
-    count = module._count
+    count = module.count_to_the_end
 
     def disturbed(ingests, update):
         service.open_ingest(0)
         return count(ingests, update)
 
-    monkeypatch.setattr(module, "_count", disturbed)
+    monkeypatch.setattr(module, "count_to_the_end", disturbed)
     with pytest.raises(StateError, match="stop `ingest`"):
         rebuild(service, silent)
 
@@ -107,13 +109,13 @@ def test_an_ingest_that_still_runs_is_noticed(service, monkeypatch):
 def test_what_was_begun_before_cannot_be_staged_any_more(service, monkeypatch):
     """A scheduler that learned from the old counts finds that it does not lead."""
     staged = service.state.acquire(service.holder, 60_000)
-    found, act = [], module._count
+    found, act = [], module.count_to_the_end
 
     def count(ingests, update):
         found.append(leader(service.connection, service.settings.model))
         return act(ingests, update)
 
-    monkeypatch.setattr(module, "_count", count)
+    monkeypatch.setattr(module, "count_to_the_end", count)
     rebuild(service, silent)
     assert found == [module.HOLDER]
     assert service.state.acquire(service.holder, 60_000).token > staged.token
@@ -122,8 +124,8 @@ def test_what_was_begun_before_cannot_be_staged_any_more(service, monkeypatch):
 def test_the_ledger_of_deletions_begins_anew(service):
     """What comes from the log again may bring back what had gone: no mark stays, and everything is looked at again."""
     store = ResidueState(service.connection, service.settings.model)
-    assert store.read().of(0, Stage.SUBTRACTED).offset
+    assert store.read().counted[0].offset
     rebuild(service, silent)
     assert store.read() == Residue()
     meta = service.reader.positions()[0]
-    assert (meta.removed, meta.erased, meta.removals) == (meta.next_offset, 0, 1)
+    assert (meta.removed, meta.trimmed, meta.removals) == (meta.next_offset, 0, 1)

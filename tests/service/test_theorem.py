@@ -13,6 +13,7 @@ from streamtopic.errors import SettingsError, StateCorrupt
 from streamtopic.service.app import Service
 from streamtopic.service.paper_mode import theorem_modeller as theorem
 from streamtopic.service.paper_mode.theorem_modeller import TheoremBase, TheoremRule
+from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
 
 DOCUMENTS = leaning(240, seed=3)
@@ -53,11 +54,11 @@ def record(instance, version):
 
 def outcome(instance, name):
     """What verification found under a name: passed, detail."""
-    return next((check.passed, check.detail) for check in instance.verify().checks if check.name == name)
+    return next((check.passed, check.detail) for check in instance.verify() if check.name == name)
 
 
 def test_it_learns_forgets_and_says_so(tmp_path):
-    """A base, an update without the deleted document, its receipt in theorem mode, and the first version withdrawn."""
+    """A base, an update without the deleted document, its receipt, and the first version withdrawn."""
     with service(tmp_path) as instance:
         instance.add(DOCUMENTS)
         assert settled(instance) == [("retrain", "no base model yet")]
@@ -73,8 +74,7 @@ def test_it_learns_forgets_and_says_so(tmp_path):
         assert np.linalg.eigvalsh(release.R)[0] > -1e-6
         assert release.shares.sum() == pytest.approx(1)
         (receipt,) = instance.receipts()
-        assert (receipt.mode, receipt.version, receipt.found) == ("theorem", 2, True)
-        assert (receipt.capacity_used, receipt.capacity_left) == (1, 9)
+        assert (receipt.version, receipt.found) == (2, True)
         assert "theorem" in str(release.guarantee)
 
 
@@ -194,7 +194,7 @@ def test_an_update_covers_the_documents_of_the_base_only(tmp_path):
         release = instance.release(None)
         assert (release.envelope.m, release.envelope.forgotten, release.envelope.withdrawn) == (199, 1, (1,))
         assert {receipt.version for receipt in instance.receipts()} == {2}
-        assert outcome(instance, "newest version")[0] is True
+        assert outcome(instance, "version")[0] is True
         instance.delete([new[1].id])
         assert [kind for kind, _ in settled(instance)] == ["unlearn"]
         # No version of this base ever held what came after it.
@@ -231,7 +231,7 @@ def test_a_changed_anchor_is_a_retrain(tmp_path):
     with service(tmp_path, capacity_fixed=240) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
-        anchor = instance.release(None).envelope.anchors[0]
+        anchor = instance.release(None).anchors[0]
         held = [document.id for document in DOCUMENTS if f" {anchor} " in f" {document.text} "]
         instance.delete(held[: int(0.9 * len(held))])
         ((kind, reason),) = settled(instance)
@@ -264,21 +264,22 @@ def test_verification_runs_algorithm_1_again(tmp_path):
     with service(tmp_path) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
-        assert instance.verify().passed
+        assert passed(instance.verify())
         instance.delete([document.id for document in DOCUMENTS[:5]])
         # The same document once more changes nothing, so it stays one of the base.
         instance.add([DOCUMENTS[20]])
         assert [kind for kind, _ in settled(instance)] == ["unlearn"]
-        checks = {check.name: check for check in instance.verify().checks}
-        assert all(check.passed for check in checks.values()), checks
-        assert "Algorithm 1" in checks["newest version"].detail
+        checks = {check.name: check for check in instance.verify()}
+        # Not all conditions of the proof hold here, which is open and no failure.
+        assert {name for name, check in checks.items() if check.passed is not True} <= {"conditions"}, checks
+        assert "Algorithm 1" in checks["version"].detail
     for wrong in ({"theorem_constant": 2 * VISIBLE}, {"epsilon": 0.25}, {"imbalance": 2.0}):
         with service(tmp_path, **wrong) as instance:
-            passed, detail = outcome(instance, "newest version")
-        assert passed is False
+            holds, detail = outcome(instance, "version")
+        assert holds is False
         assert f"verify with --set {next(iter(wrong))}=" in detail
     with service(tmp_path, guarantee="certified") as instance:
-        assert outcome(instance, "settings") == (
+        assert outcome(instance, "version") == (
             False,
             "it was made under the theorem, settings say certified: verify with --set guarantee=theorem",
         )
@@ -345,7 +346,7 @@ def test_constants_that_are_known_are_used(tmp_path):
             instance.settle()
             found = record(instance, 1)["constants"]
             values = [found[name] for name in ("a", "gamma", "p", "eps0")]
-            assert instance.verify().passed
+            assert passed(instance.verify())
         if any(known.values()):
             assert values == [1.3, 0.5, 0.1, 0.1]
         else:
@@ -373,7 +374,7 @@ def test_the_edges_of_what_is_allowed_publish_a_model(tmp_path, more):
         release = instance.release(None)
         assert np.isfinite(release.R).all()
         assert np.abs(release.A.sum(axis=0) - 1).max() < 1e-6
-        assert instance.verify().passed
+        assert passed(instance.verify())
 
 
 def test_settings_that_contradict_the_theorem_are_refused(tmp_path):
@@ -397,4 +398,4 @@ def test_heads_are_fitted_on_what_is_published(tmp_path):
         assert [kind for kind, _ in settled(instance)] == ["unlearn"]
         head = instance.release(None).payload.heads["place"]
         assert (head.classes, head.documents) == (("in", "out"), 239)
-        assert instance.verify().passed
+        assert passed(instance.verify())

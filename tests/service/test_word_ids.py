@@ -49,8 +49,8 @@ class World:
         return dict(outcomes)
 
     def digest(self):
-        snapshot = Reader(self.connection, self.names.model, 1).snapshot()
-        return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+        counts = Reader(self.connection, self.names.model, 1).counts()
+        return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
 
 
 def add(document, words, **more):

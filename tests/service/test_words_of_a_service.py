@@ -4,6 +4,7 @@ from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.service.inspection import examination
 from streamtopic.service.inspection.examination import Level, examine_room
+from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
 
 
@@ -16,7 +17,7 @@ def test_many_words_are_shown_and_refuse_nothing(tmp_path, monkeypatch):
         service.settle()
         status = service.status()
         assert (status["documents"], status["words"], status["word_ids"]) == (1_800, {0: 1_201}, {0: 1_201})
-        assert service.verify(lambda *_: None).checks[0].passed
+        assert passed(service.verify())
         levels = {finding.name: finding for finding in examine_room(service)}
     assert levels["words of partition 0"].level is Level.WARN
     assert "out of the texts" in levels["words of partition 0"].remedy
@@ -32,8 +33,16 @@ def test_the_doctor_says_what_redis_will_hold(tmp_path, monkeypatch):
         service.add(texts)
         service.settle()
         words, redis = examine_room(service)
+        levels = []
+        for limit in (1 << 30, 16 << 20):
+            service.connection.call("CONFIG", "SET", "maxmemory", limit)
+            levels.append([finding.level for finding in examine_room(service)][-1])
     assert (words.level, redis.level) == (Level.OK, Level.OK)
+    # Twice the changes that one partition may hold leave nothing of 16 MiB.
+    assert levels == [Level.OK, Level.WARN]
     held = len({word for text in texts for word in text.text.split()})
     assert f"{held:,}; they grow like" in words.detail
     assert "bytes a document so far" in redis.detail
+    for kind in ("its record", "words (", "changes and statistics", "co-occurrence counts"):
+        assert kind in redis.detail
     assert "a GiB more is for about" in redis.detail

@@ -93,7 +93,7 @@ def test_two_workers_count_everything_once(work, log, names, connection, model):
     fill(log, names, 0, 60)
     settle(one, two)
     reader = Reader(connection, model, PARTITIONS)
-    assert reader.snapshot().documents == 60
+    assert reader.counts().documents == 60
     committed = shares[0].committed | shares[1].committed
     assert committed == {p: log.end(names.documents, p) for p in range(PARTITIONS)}
 
@@ -110,7 +110,7 @@ def test_a_rebalance_hands_partitions_over(work, log, names, connection, model):
     log.append_many(names.documents, [encode_delete("d1", "r"), encode_delete("d40", "r")])
     settle(one, two)
     assert (sorted(one.ingests), sorted(two.ingests)) == ([0], [1, 2])
-    assert Reader(connection, model, PARTITIONS).snapshot().documents == 58
+    assert Reader(connection, model, PARTITIONS).counts().documents == 58
 
 
 def test_a_worker_that_did_not_notice_its_loss_writes_nothing(work, log, names, connection, model):
@@ -126,11 +126,11 @@ def test_a_worker_that_did_not_notice_its_loss_writes_nothing(work, log, names, 
     assert zombie.step(0.0).records == 0
     assert (dict(zombie.ingests), zombie.step(0.0).partitions) == ({}, frozenset())
     settle(other)
-    assert Reader(connection, model, PARTITIONS).snapshot().documents == 90
+    assert Reader(connection, model, PARTITIONS).counts().documents == 90
     time[0] = 10.0
     fill(log, names, 90, 120)
     settle(zombie)
-    assert Reader(connection, model, PARTITIONS).snapshot().documents == 120
+    assert Reader(connection, model, PARTITIONS).counts().documents == 120
 
 
 def test_a_worker_that_is_overtaken_while_it_opens_a_partition_waits(connection, log, names, model):
@@ -157,7 +157,7 @@ def test_a_worker_that_is_overtaken_while_it_opens_a_partition_waits(connection,
     time[0] = 10.0
     settle(worker)
     assert sorted(worker.ingests) == [0, 1, 2]
-    assert Reader(connection, model, PARTITIONS).snapshot().documents == 60
+    assert Reader(connection, model, PARTITIONS).counts().documents == 60
 
 
 def test_idle_partitions_get_a_heartbeat(work, log, names):

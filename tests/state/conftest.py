@@ -1,13 +1,8 @@
 """A real Redis for the state tests, and names that no two tests share."""
 
 import itertools
-import sys
-from pathlib import Path
 
 import pytest
-
-# Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 _numbers = itertools.count()
 
@@ -16,6 +11,19 @@ _numbers = itertools.count()
 def model():
     """A model that no other test uses."""
     return f"m{next(_numbers)}"
+
+
+@pytest.fixture
+def run(connection, model):
+    """A partition with two documents of two commits."""
+    # Imported here: the module asks for the fixtures of this one.
+    from test_exactness import Run
+
+    run = Run(connection, model)
+    for number in range(2):
+        run.add(number, ((3, {"x": 2, f"w{number}": 1}),))
+        run.flush()
+    return run
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ import time
 
 import pytest
 import redis
-from cluster_moves import SlotMove, fail_over, wait_until
 
+from campaign.accidents import SlotMove, fail_over, wait_until
+from servers.redis_cluster import LocalRedisCluster, LocalSentinel, RedisNode
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateError
-from streamtopic.local import LocalRedisCluster, LocalSentinel
-from streamtopic.local.local_redis_cluster import RedisNode
 from streamtopic.state import Connection
 from streamtopic.state.connection import mapped
 from streamtopic.state.redis_servers import combined, key_of, servers_at
@@ -21,8 +20,8 @@ COPY = "redis.call('SET', KEYS[2], redis.call('GET', KEYS[1]) or 'nothing') retu
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Three masters with a replica each."""
-    with LocalRedisCluster(node_timeout=2.0) as cluster:
+    """Three masters with a replica each, none of which takes over unless it is told to."""
+    with LocalRedisCluster(node_timeout=60.0) as cluster:
         yield cluster
 
 

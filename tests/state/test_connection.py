@@ -1,15 +1,16 @@
 """Redis's errors stay behind the state: each becomes one of this package's, with a remedy."""
 
 import inspect
-import time
+import threading
 
 import pytest
 import redis
 
-from streamtopic.errors import ComponentUnreachable, SettingsError, StateError, StreamtopicError
+from streamtopic.errors import ComponentUnreachable, SettingsError, StreamtopicError
 from streamtopic.local import LocalRedis
 from streamtopic.state import Connection
 from streamtopic.state.connection import _Packer, mapped
+from waiting import until
 
 ERRORS = [
     error
@@ -67,14 +68,70 @@ def test_a_full_server_writes_nothing_and_says_so():
     """Out of memory is an error with a remedy."""
     with LocalRedis() as server, Connection(server.url) as connection:
         connection.call("CONFIG", "SET", "maxmemory", "1")
-        with pytest.raises(StateError, match="out of memory"):
+        with pytest.raises(ComponentUnreachable, match="out of memory"):
             connection.call("SET", "key", "value")
         assert connection.call("EXISTS", "key") == 0
         # As every commit does, which asks before it writes.
         script = "local had = redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], ARGV[1]) return had"
-        with pytest.raises(StateError, match="out of memory"):
+        with pytest.raises(ComponentUnreachable, match="out of memory"):
             connection.script(script, ["key"], ["value"])
         assert connection.call("EXISTS", "key") == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "after", "words"),
+    [
+        ("maxmemory", "1", "0", "out of memory"),
+        ("min-replicas-to-write", "1", "0", "too few replicas"),
+        ("replicaof", ("127.0.0.1", "1"), ("no", "one"), "read-only replica"),
+    ],
+)
+def test_a_server_that_takes_no_writes_for_now_is_waited_for(setting, value, after, words):
+    """Alone, in a transaction and in a script it is the error of a server that is away, and passes by itself."""
+    acts = (
+        lambda connection: connection.call("SET", "k", "v"),
+        lambda connection: connection.batch([("SET", "k", "v"), ("SET", "k", "w")], atomic=True),
+        lambda connection: connection.script("return redis.call('SET', KEYS[1], 'v')", ["k"], []),
+    )
+    with LocalRedis() as server, Connection(server.url) as connection:
+
+        def set_to(chosen):
+            command = ("CONFIG", "SET", setting, chosen) if isinstance(chosen, str) else ("REPLICAOF", *chosen)
+            connection.call(*command)
+
+        set_to(value)
+        for act in acts:
+            with pytest.raises(ComponentUnreachable, match=words):
+                act(connection)
+        set_to(after)
+        for act in acts:
+            act(connection)
+
+
+def test_a_server_that_is_busy_with_a_script_is_waited_for():
+    """Somebody's endless script is no reason to end a process."""
+    with LocalRedis() as server, Connection(server.url) as connection, redis.Redis.from_url(server.url) as client:
+        client.config_set("lua-time-limit", 10)
+        busy = threading.Thread(target=_endless, args=(server.url,))
+        busy.start()
+        try:
+            while True:
+                try:
+                    connection.call("GET", "k")
+                except StreamtopicError as error:
+                    found = error
+                    break
+        finally:
+            client.script_kill()
+            busy.join()
+        assert isinstance(found, ComponentUnreachable)
+        assert "busy with somebody's script" in str(found)
+        assert connection.call("GET", "k") is None
+
+
+def _endless(url):
+    with redis.Redis.from_url(url) as client, pytest.raises(redis.exceptions.ResponseError):
+        client.eval("while true do redis.call('GET', 'k') end", 0)
 
 
 def test_a_server_that_cannot_write_to_its_disk_says_so(tmp_path):
@@ -90,7 +147,7 @@ def test_a_server_that_cannot_write_to_its_disk_says_so(tmp_path):
             lambda: connection.call("SET", "k", "v"),
             lambda: connection.script("return redis.call('SET', KEYS[1], 'v')", ["k"], []),
         ):
-            with pytest.raises(StateError, match=r"cannot write to its disk.*make room.*nothing was written"):
+            with pytest.raises(ComponentUnreachable, match=r"cannot write to its disk.*make room.*nothing was written"):
                 act()
         folder.mkdir()
         connection.call("CONFIG", "SET", "dir", str(folder))
@@ -102,10 +159,7 @@ def test_a_server_that_cannot_write_to_its_disk_says_so(tmp_path):
 def _save(connection):
     """Have a snapshot written, well or not."""
     connection.call("BGSAVE")
-    deadline = time.monotonic() + 60
-    while connection.information()["rdb_bgsave_in_progress"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not connection.information()["rdb_bgsave_in_progress"], "the end of a snapshot")
 
 
 def test_a_lost_connection_is_made_again(connection):

@@ -157,27 +157,6 @@ def test_what_is_kept_is_bounded(requests, monkeypatch):
     assert requests.tally() == {3: 2}
 
 
-def test_a_requester_is_told_each_status_once(requests):
-    """A callback is stored with the move; a pause and the end of sending are no news to a requester."""
-    before = requests.receive(request(callbacks=("https://a.example/x",), expected_ms=77), wanted())
-    paused = before.moved(RequestState.PAUSED, 1)
-    waiting = paused.approve(2)
-    sending, sent = waiting.moved(RequestState.SENDING, 3), waiting.moved(RequestState.SENT, 4)
-    completed = sent.moved(RequestState.COMPLETED, 5)
-    for old, new in ((before, paused), (paused, waiting), (waiting, sending), (sending, sent), (sent, completed)):
-        assert requests.move(old, new) == Applied()
-        requests.move(old, new)
-    found = requests.callbacks()
-    assert [one.state.status for one in found] == ["in_progress", "completed"]
-    assert {(one.url, one.request, one.expected_ms) for one in found} == {("https://a.example/x", "r-1", 77)}
-    requests.postpone(found[0], 1234)
-    requests.drop(found[1])
-    (left,) = requests.callbacks()
-    assert (left.attempts, left.next_ms) == (1, 1234)
-    requests.drop(left)
-    assert requests.callbacks_waiting() == 0
-
-
 def test_facts_of_a_later_version_are_read(requests, connection, model):
     """A field that this version does not know is passed over, and one that is missing has its default."""
     import msgpack

@@ -1,17 +1,20 @@
-"""Reading stored documents back: those that a snapshot counts, whatever happened before."""
+"""Reading stored documents back: those that counts are of, whatever happened before and happens meanwhile."""
 
 import random
 import zlib
+from dataclasses import replace
+from itertools import islice
 
 import msgpack
 import numpy as np
 import pytest
-from added_documents import added_document
 
+from added_documents import added_document
 from streamtopic.counts import Weighting, count
 from streamtopic.errors import StateCorrupt
-from streamtopic.state import Applied, Changes, PartitionWriter, Reader, RemovedDocument, compact, cut
-from streamtopic.state.documents import read_documents, sample_words
+from streamtopic.state import Applied, Changes, CutGone, Meta, PartitionWriter, Reader, RemovedDocument, begin_epoch
+from streamtopic.state.document_counts import _AHEAD
+from streamtopic.state.documents import document_parts, read_documents, sample_words
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 
 WORDS = [f"w{k}" for k in range(30)] + ["é", "zz"]
@@ -54,11 +57,16 @@ class Corpus:
 
     def cut(self):
         for p, state in enumerate(self.states):
-            assert cut(self.connection, self.model, p, epoch=state.meta.epoch + 1, leader=1) == Applied()
+            begun = begin_epoch(self.connection, self.model, p, epoch=state.meta.epoch + 1, leader=1)
+            assert isinstance(begun, Meta)
             state.reload()
 
-    def snapshot(self, through=None):
-        return Reader(self.connection, self.model, self.partitions).snapshot(through=through)
+    def sum(self):
+        for state in self.states:
+            assert state.sum_changes() == Applied()
+
+    def counts(self, through=None):
+        return Reader(self.connection, self.model, self.partitions).counts(through=through)
 
 
 def made(number, seed, task="section"):
@@ -89,8 +97,8 @@ def plain(stored, words):
 
 
 @pytest.mark.parametrize("cap", [1, 256])
-def test_the_documents_of_a_snapshot_count_to_the_snapshot(connection, model, cap):
-    """Across partitions, replacements, deletions, epochs and merges: counting what was read gives the counts' bits."""
+def test_the_documents_of_counts_count_to_the_counts(connection, model, cap):
+    """Across partitions, replacements, deletions, epochs and sums: counting what was read gives the counts' bits."""
     corpus = Corpus(connection, model, partitions=3, weighting=Weighting(cap))
     corpus.change(made(40, 1))
     corpus.change(made(40, 2), removed=list(made(40, 1))[::4])
@@ -98,47 +106,135 @@ def test_the_documents_of_a_snapshot_count_to_the_snapshot(connection, model, ca
     trained = dict(corpus.live)
     corpus.cut()
     corpus.change(made(20, 4))
-    compact(corpus.states[1], everything=True)
+    corpus.sum()
     for through, expected in ((0, trained), (None, corpus.live), (1, corpus.live)):
-        snapshot = corpus.snapshot(through)
-        stored = read_documents(connection, snapshot, snapshot.words)
-        assert plain(stored, snapshot.words) == expected
+        counts = corpus.counts(through)
+        stored = read_documents(counts, counts.words)
+        assert plain(stored, counts.words) == expected
         assert list(stored.ids) == sorted(expected)
-        assert stored.whole
-        assert stored.batch.documents == len(stored) == snapshot.documents
-        everything = np.arange(len(snapshot.words))
-        recounted = count(stored.batch, len(snapshot.words), corpus.weighting)
-        assert recounted.digest(snapshot.words) == snapshot.restrict(everything).digest(snapshot.words)
+        assert stored.batch.documents == len(stored) == counts.documents
+        everything = np.arange(len(counts.words))
+        recounted = count(stored.batch, len(counts.words), corpus.weighting)
+        assert recounted.digest(counts.words) == counts.restrict(everything).digest(counts.words)
 
 
 def test_documents_behind_the_cut_are_left_out(connection, model):
-    """A document that came or was replaced after the snapshot is no document of it."""
+    """A document that came, went or was replaced after the cut is read as it was then."""
     corpus = Corpus(connection, model)
     corpus.change(made(30, 1))
-    snapshot, before = corpus.snapshot(), dict(corpus.live)
+    counts, before = corpus.counts(), dict(corpus.live)
     corpus.change(made(30, 2))
-    stored = read_documents(connection, snapshot, snapshot.words)
-    assert (plain(stored, snapshot.words), stored.whole) == (before, True)
-    replaced = next(iter(before))
-    corpus.change({replaced: made(1, 5)[b"section-5-0"]})
-    stored = read_documents(connection, snapshot, snapshot.words)
-    assert (set(stored.ids), stored.whole) == (set(before) - {replaced}, False)
+    first, second, third = list(before)[:3]
+    corpus.change({first: made(1, 5)[b"section-5-0"]}, removed=[second])
+    corpus.change({second: made(1, 6)[b"section-6-0"], third: before[third]})
+    corpus.change(removed=[second, third])
+    assert plain(read_documents(counts, counts.words), counts.words) == before
+    assert plain(read_documents(corpus.counts(), WORDS), WORDS) == corpus.live
 
 
-@pytest.mark.parametrize("limit", [None, 100])
-def test_a_deletion_since_the_snapshot_is_told(connection, model, limit):
-    """The reader must know that the documents are no longer those that were counted, sampled or not."""
+def parts_of(counts, words):
+    """Yield what each part of the documents holds, part by part."""
+    for batch, labels in document_parts(counts, words):
+        rows = []
+        for row in range(len(batch.lengths)):
+            here = slice(batch.indptr[row], batch.indptr[row + 1])
+            held = zip(batch.words[here].tolist(), batch.counts[here].tolist(), strict=True)
+            rows.append((int(batch.owners[row]), int(batch.lengths[row]), tuple(held)))
+        yield rows, [dict(one) for one in labels]
+
+
+def test_documents_are_those_of_the_cut_while_ingest_goes_on(connection, model):
+    """Between any two hashes documents come, go, come back and go again, an epoch begins and one sum is made."""
     corpus = Corpus(connection, model)
-    corpus.change(made(400, 1))
-    snapshot = corpus.snapshot()
-    assert read_documents(connection, snapshot, snapshot.words, limit=limit).whole
-    corpus.change(removed=list(corpus.live)[:1])
-    assert not read_documents(connection, snapshot, snapshot.words, limit=limit).whole
-    corpus.cut()
-    corpus.change(made(5, 2))
-    old = corpus.snapshot(through=0)
-    corpus.change(removed=list(made(5, 2)))
-    assert read_documents(connection, old, old.words, limit=limit).whole
+    corpus.change(made(300, 1))
+    counts, before = corpus.counts(), list(made(300, 1))
+    sampled = len(sample_words(counts, counts.words, limit=100))
+    expected = list(parts_of(counts, counts.words))
+    found = []
+    for number, part in enumerate(parts_of(counts, counts.words)):
+        found.append(part)
+        if number % 4 == 0:
+            gone = before[number : number + 8 : 2]
+            corpus.change(made(3, 100 + number), removed=gone)
+            corpus.change({document: made(1, 1)[b"section-1-0"] for document in gone[:2]})
+            corpus.change(removed=gone[:1])
+        if number == 60:
+            corpus.cut()
+            corpus.sum()
+    assert found == expected
+    assert len(sample_words(counts, counts.words, limit=100)) == sampled
+    assert plain(read_documents(corpus.counts(), WORDS), WORDS) == corpus.live
+
+
+def test_a_document_whose_people_change_meanwhile_counts_once(connection, model):
+    """It is stored anew under the offset that it had, so the change takes it away and brings it again."""
+    corpus = Corpus(connection, model, partitions=1)
+    corpus.change(made(40, 1))
+    counts = corpus.counts()
+    digest = counts.restrict(np.arange(len(counts.words))).digest(counts.words)
+    (state,) = corpus.states
+    for people in (b"a" * 16, b"b" * 16):
+        for document in list(corpus.live)[::5]:
+            old = state.documents([document])[document]
+            renamed = replace(added_document(state, document, old.offset, *corpus.live[document]), subjects=(people,))
+            corpus.offsets[0] += 1
+            changes = Changes(corpus.offsets[0], added=[renamed], removed=[RemovedDocument(document, old)])
+            assert state.commit(state.plan(changes)) == Applied()
+    assert plain(read_documents(counts, counts.words), counts.words) == corpus.live
+    for found in (counts, corpus.counts()):
+        assert found.restrict(np.arange(len(found.words))).digest(found.words) == digest
+
+
+def test_documents_whose_changes_went_meanwhile_are_not_read(connection, model):
+    """After two sums nobody knows what went in between: the reading ends, rather than with some documents less."""
+    corpus = Corpus(connection, model)
+    corpus.change(made(300, 1))
+    counts = corpus.counts()
+    parts = document_parts(counts, counts.words)
+    assert len(list(islice(parts, 20))) == 20
+    corpus.change(removed=list(corpus.live)[:50])
+    corpus.sum()
+    corpus.sum()
+    with pytest.raises(CutGone):
+        list(parts)
+
+
+@pytest.mark.parametrize("lost", ["all of it", "a hash"])
+def test_documents_that_redis_loses_meanwhile_are_missed(connection, model, lost):
+    """A reading that began before the loss ends in an error, and not as if there were fewer documents."""
+    corpus = Corpus(connection, model, partitions=1)
+    corpus.change(made(300, 1))
+    counts, keys = corpus.counts(), ModelKeys(model).partition(0)
+    every = np.arange(len(counts.words))
+    hashes = [keys.documents(bucket) for bucket in range(BUCKETS)]
+    connection.call("DEL", *(hashes if lost == "all of it" else hashes[50:51]))
+    reads = [
+        lambda: read_documents(counts, counts.words),
+        lambda: sample_words(counts, counts.words, limit=100),
+        lambda: list(document_parts(counts, counts.words)),
+        lambda: counts.restrict(every),
+        lambda: counts.touching(every, every == 1),
+        lambda: counts.symmetric(every),
+    ]
+    for read in reads:
+        with pytest.raises(StateCorrupt, match=r"documents are there.*streamtopic rebuild"):
+            read()
+
+
+def test_a_slow_reader_does_not_hold_all_documents(connection, model, monkeypatch):
+    """Hashes are read ahead of whoever takes them, but only some at a time."""
+    corpus = Corpus(connection, model, partitions=1)
+    corpus.change(made(50, 1))
+    counts, script, asked = corpus.counts(), connection.script, []
+
+    def counted(text, keys, arguments):
+        asked.append(keys)
+        return script(text, keys, arguments)
+
+    monkeypatch.setattr(connection, "script", counted)
+    for taken, _ in enumerate(document_parts(counts, counts.words), 1):
+        assert len(asked) <= taken + _AHEAD
+    assert len(asked) == BUCKETS
 
 
 def test_what_was_read_does_not_depend_on_history(connection, new_model):
@@ -151,10 +247,10 @@ def test_what_was_read_does_not_depend_on_history(connection, new_model):
         for document, value in list(made(60, 1).items())[::order]:
             corpus.change({document: value})
         corpus.change(removed=list(made(50, 9, "other")))
-        snapshot = corpus.snapshot()
-        found.append([read_documents(connection, snapshot, snapshot.words, **choice) for choice in ({}, {"limit": 20})])
+        counts = corpus.counts()
+        found.append([read_documents(counts, counts.words, **choice) for choice in ({}, {"limit": 20})])
     for one, other in zip(*found, strict=True):
-        assert (one.ids, one.labels, one.whole) == (other.ids, other.labels, other.whole)
+        assert (one.ids, one.labels) == (other.ids, other.labels)
         for name in ("indptr", "words", "counts", "lengths", "owners"):
             assert getattr(one.batch, name).tobytes() == getattr(other.batch, name).tobytes()
 
@@ -163,8 +259,8 @@ def test_words_that_are_not_asked_for_still_count_for_length(connection, model):
     """A head's shares and a count's weight need L of the whole passage."""
     corpus = Corpus(connection, model)
     corpus.change({b"a": (((9, {"w1": 2, "w2": 1, "é": 3}),), {})})
-    snapshot = corpus.snapshot()
-    stored = read_documents(connection, snapshot, ["é", "unknown", "w1"])
+    counts = corpus.counts()
+    stored = read_documents(counts, ["é", "unknown", "w1"])
     assert stored.batch.words.tolist() == [0, 2]
     assert stored.batch.counts.tolist() == [3, 2]
     assert stored.batch.lengths.tolist() == [9]
@@ -174,32 +270,31 @@ def test_only_documents_with_a_label_of_a_named_task(connection, model):
     """Naming tasks leaves out what they cannot be fitted on, and nothing else."""
     corpus = Corpus(connection, model)
     corpus.change(made(30, 1, "section") | made(30, 2, "tone") | made(30, 3, "none"))
-    snapshot = corpus.snapshot()
-    stored = read_documents(connection, snapshot, snapshot.words, labelled=["section", "tone"])
+    counts = corpus.counts()
+    stored = read_documents(counts, counts.words, labelled=["section", "tone"])
     wanted = {d: v for d, v in corpus.live.items() if {"section", "tone"} & set(v[1])}
-    assert plain(stored, snapshot.words) == wanted
-    assert stored.whole
-    assert len(read_documents(connection, snapshot, snapshot.words, labelled=["absent"])) == 0
+    assert plain(stored, counts.words) == wanted
+    assert len(read_documents(counts, counts.words, labelled=["absent"])) == 0
 
 
 def test_a_limit_takes_whole_buckets(connection, model):
     """The sample is the documents of the first hash buckets: no draw, so it can be taken again."""
     corpus = Corpus(connection, model)
     corpus.change(made(500, 1))
-    snapshot = corpus.snapshot()
-    stored = read_documents(connection, snapshot, snapshot.words, limit=100)
+    counts = corpus.counts()
+    stored = read_documents(counts, counts.words, limit=100)
     buckets = BUCKETS * 100 // 500
     assert set(stored.ids) == {d for d in corpus.live if zlib.crc32(d) % BUCKETS < buckets}
-    assert plain(stored, snapshot.words) == {d: corpus.live[d] for d in sorted(stored.ids)}
-    assert len(read_documents(connection, snapshot, snapshot.words, limit=500)) == 500
+    assert plain(stored, counts.words) == {d: corpus.live[d] for d in sorted(stored.ids)}
+    assert len(read_documents(counts, counts.words, limit=500)) == 500
 
 
 def test_a_model_without_documents(connection, model):
-    """Nothing to read is an empty batch, whole."""
+    """Nothing to read is an empty batch."""
     corpus = Corpus(connection, model)
-    snapshot = corpus.snapshot()
-    stored = read_documents(connection, snapshot, snapshot.words)
-    assert (len(stored), stored.batch.documents, stored.whole) == (0, 0, True)
+    counts = corpus.counts()
+    stored = read_documents(counts, counts.words)
+    assert (len(stored), stored.batch.documents) == (0, 0)
     assert stored.batch.indptr.tolist() == [0]
 
 
@@ -233,12 +328,12 @@ def test_bytes_that_are_no_record_are_refused(connection, model, record):
     """Whatever was damaged, it is named with its remedy, and never read as another document."""
     corpus = Corpus(connection, model, partitions=1)
     corpus.change({b"a": (((3, {"w1": 1, "w2": 2}),), {})})
-    snapshot, keys = corpus.snapshot(), ModelKeys(model).partition(0)
+    counts, keys = corpus.counts(), ModelKeys(model).partition(0)
     connection.call("HSET", keys.documents(keys.bucket(b"a")), b"a", GOOD)
-    assert len(read_documents(connection, snapshot, snapshot.words)) == 1
+    assert len(read_documents(counts, counts.words)) == 1
     connection.call("HSET", keys.documents(keys.bucket(b"a")), b"a", record)
     with pytest.raises(StateCorrupt, match="streamtopic rebuild"):
-        read_documents(connection, snapshot, snapshot.words)
+        read_documents(counts, counts.words)
 
 
 @pytest.mark.parametrize("record", [b"", GOOD[:-1], bytes([1, 0, 0, 1, 3, 2, *[0xFE] * 8, 0x7F, *[0xFE] * 9, 1])])
@@ -246,9 +341,9 @@ def test_a_sample_of_damaged_records_is_refused(connection, model, record):
     """Gaps between words that leave every range are no way to read other memory."""
     corpus = Corpus(connection, model, partitions=1)
     corpus.change({b"a": (((3, {"w1": 1, "w2": 2}),), {})})
-    snapshot, keys = corpus.snapshot(), ModelKeys(model).partition(0)
-    assert len(sample_words(connection, snapshot, snapshot.words)) == 1
+    counts, keys = corpus.counts(), ModelKeys(model).partition(0)
+    assert len(sample_words(counts, counts.words)) == 1
     connection.call("HSET", keys.documents(keys.bucket(b"a")), b"a", record)
     for read in (sample_words, read_documents):
         with pytest.raises(StateCorrupt, match="streamtopic rebuild"):
-            read(connection, snapshot, snapshot.words)
+            read(counts, counts.words)

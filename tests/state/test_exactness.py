@@ -4,21 +4,29 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from added_documents import added_document
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from state_reference import LiveDocuments, as_words, difference, words_by_id
 
+from added_documents import added_document
 from streamtopic.counts import Weighting
+from streamtopic.errors import TakenOver
 from streamtopic.state import (
+    AlreadyApplied,
     Applied,
     Changes,
+    CutGone,
+    Meta,
     PartitionWriter,
     Reader,
     RemovedDocument,
-    compact,
-    cut,
+    Stale,
+    begin_epoch,
 )
+from streamtopic.state.documents import read_documents
+from streamtopic.state.flush import commit_arguments
+from streamtopic.state.redis_keys import BUCKETS
+from streamtopic.state.scripts import COMMIT_FLUSH
 
 WORDS = ["a", "b", "c", "d", "e", "é", "zz"]
 passages = st.lists(
@@ -29,10 +37,16 @@ step = st.one_of(
     st.tuples(st.just("delete"), st.integers(0, 5)),
     st.tuples(st.just("flush")),
     st.tuples(st.just("cut")),
-    st.tuples(st.just("compact"), st.booleans()),
+    st.tuples(st.just("sum")),
     st.tuples(st.just("fold")),
     st.tuples(st.just("reopen")),
+    st.tuples(st.just("take_over")),
+    st.tuples(st.just("lose_answer")),
+    st.tuples(st.just("save")),
+    st.tuples(st.just("set_back")),
 )
+# Steps behind which nothing waits to be committed.
+COMMITTED = {"flush", "reopen", "take_over", "lose_answer", "set_back"}
 
 
 class Run:
@@ -42,9 +56,12 @@ class Run:
         self.connection, self.model, self.partition = connection, model, partition
         self.partitions, self.weighting = partitions, weighting or Weighting()
         self.live = LiveDocuments(self.weighting)
-        self.offset = 0
+        self.offset, self.epoch = 0, 0
         self.pending = {}
+        # Plans of a history that is gone, each with the writer that made it.
+        self.lost = []
         self.open()
+        self.saved = self._whole()
 
     def open(self):
         self.state = PartitionWriter.open(
@@ -53,7 +70,7 @@ class Run:
 
     def add(self, number, passages):
         document = f"d{number}".encode()
-        self.live.documents[document] = (self.state.meta.epoch, passages, {})
+        self.live.documents[document] = (self.epoch, passages, {})
         self.pending[document] = (document, self.offset, passages)
         self.offset += 1
 
@@ -63,29 +80,38 @@ class Run:
         self.pending[document] = None
         self.offset += 1
 
-    def flush(self):
+    def plan(self):
+        """Return what waits as one flush."""
+        if not self.state.is_owner():
+            self.state.reload()
         stored = self.state.documents(self.pending)
-        changes = Changes(
-            next_offset=self.offset,
-            added=[added_document(self.state, *added) for added in self.pending.values() if added],
-            removed=[RemovedDocument(document, old) for document, old in stored.items()],
-        )
-        assert self.state.commit(self.state.plan(changes)) == Applied()
+        added = [added_document(self.state, *added) for added in self.pending.values() if added]
+        removed = [RemovedDocument(document, old) for document, old in stored.items()]
+        return self.state.plan(Changes(self.offset, added, removed))
+
+    def flush(self):
+        assert self.state.commit(self.plan()) == Applied()
         self.pending = {}
+        for writer, flush in self.lost:
+            assert isinstance(writer.commit(flush), Stale)
+        self.lost = []
 
-    def cut(self):
+    def cut(self, base=None):
         self.flush()
-        assert cut(self.connection, self.model, self.partition, epoch=self.state.meta.epoch + 1, leader=1) == Applied()
+        self.epoch += 1
+        begun = begin_epoch(self.connection, self.model, self.partition, epoch=self.epoch, leader=1, base=base)
+        assert isinstance(begun, Meta)
+        assert (begun.epoch, begun.next_offset) == (self.epoch, self.state.meta.next_offset)
         self.state.reload()
+        return begun
 
-    def compact(self, everything):
+    def sum(self):
         self.flush()
-        compact(self.state, everything=everything)
+        assert self.state.sum_changes() == Applied()
 
     def fold(self):
-        self.flush()
-        epoch = self.state.meta.epoch
-        compact(self.state, base_epoch=epoch)
+        epoch = self.epoch
+        self.cut(base=epoch)
         documents = self.live.documents
         self.live.documents = {d: (max(e, epoch), p, lab) for d, (e, p, lab) in documents.items()}
 
@@ -93,33 +119,90 @@ class Run:
         self.flush()
         self.open()
 
+    def take_over(self):
+        """Let another process become the writer between a plan and its commit."""
+        former, flush = self.state, self.plan()
+        self.open()
+        assert former.commit(flush) == Stale("another writer took the partition over")
+        assert former.sum_changes() == Stale("another writer took the partition over")
+        with pytest.raises(TakenOver):
+            former.reload()
+        self.flush()
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def lose_answer(self):
+        """Commit, lose the answer, and commit again."""
+        flush = self.plan()
+        keys, arguments = commit_arguments(flush, self.state.keys, self.state.fence)
+        assert self.connection.script(COMMIT_FLUSH, keys, arguments) == [b"applied"]
+        assert self.state.commit(flush) == AlreadyApplied()
+        self.pending = {}
+
+    def save(self):
+        self.flush()
+        self.saved = self._whole()
+
+    def set_back(self):
+        """Put all keys back to what they were when they were saved last; the log is read again from there."""
+        self.lost.append((self.state, self.plan()))
+        dumps, documents, self.offset, self.epoch, fence = self.saved
+        restore(self.connection, self.state.keys, dumps)
+        self.live.documents, self.pending = dict(documents), {}
+        if fence != self.state.fence:
+            self.open()
+
+    def _whole(self):
+        """Return all keys, and what the reference knows of them."""
+        return dump(self.connection, self.state), self.live.documents.copy(), self.offset, self.epoch, self.state.fence
+
+
+def dump(connection, state):
+    """Return all keys of a partition."""
+    keys = sorted(connection.call("KEYS", state.keys.tag + "*"))
+    return dict(zip(keys, connection.batch([("DUMP", key) for key in keys], atomic=True), strict=True))
+
+
+def restore(connection, keys, saved):
+    """Put a partition back to what `dump` returned, as if Redis had been started from an older snapshot."""
+    names = connection.call("KEYS", keys.tag + "*")
+    commands = [("DEL", name) for name in names] + [("RESTORE", key, 0, value) for key, value in saved.items()]
+    connection.batch(commands, atomic=True)
+
+
+@settings(max_examples=60)
 @given(steps=st.lists(step, max_size=25), cap=st.sampled_from([1, 256]))
 def test_any_history_leaves_exactly_the_counts_of_the_live_documents(connection, new_model, steps, cap):
-    """Adds, replacements, deletes, re-adds, unknown deletes, cuts, merges and restarts leave no other trace."""
+    """Adds, replacements, deletes, re-adds, unknown deletes, cuts, sums and restarts leave no other trace.
+
+    Nor do writers that are replaced in the middle, answers that are lost, and a Redis that is set back and goes on
+    otherwise. A reader that follows the changes, one that begins now, and one that counts the documents see the same.
+    """
     model = new_model()
     run = Run(connection, model, weighting=Weighting(cap))
     reader = Reader(connection, model, 1)
-    old, old_counts = reader.snapshot(), run.live.recount()
+    old, old_counts = reader.counts(), run.live.recount()
+    done = Counter()
     for name, *arguments in steps:
         getattr(run, name)(*arguments)
-        if name == "flush":
-            new, new_counts = reader.snapshot(), run.live.recount()
-            assert as_words(new.since(old)) == difference(new_counts, old_counts)
+        done[name] += 1
+        if name in COMMITTED:
+            new, new_counts = reader.counts(), run.live.recount()
+            assert as_words(Reader(connection, model, 1).counts()) == new_counts
+            try:
+                assert as_words(new.since(old)) == difference(new_counts, old_counts)
+            except CutGone:
+                assert done["sum"] >= 2 or done["set_back"]
             old, old_counts = new, new_counts
     run.flush()
-    snapshot = reader.snapshot()
-    assert as_words(snapshot) == run.live.recount()
-    assert list(snapshot.words) == sorted(snapshot.words)
-    counts = snapshot.restrict(np.arange(len(snapshot.words)))
+    counts = reader.counts()
+    assert as_words(counts) == run.live.recount()
+    assert list(counts.words) == sorted(counts.words)
+    pairs = counts.restrict(np.arange(len(counts.words)))
     for name in ("values", "frequency", "tokens", "heavy"):
-        assert getattr(counts, name).min(initial=0) >= 0, name
-    assert as_words(snapshot.since(old)) == difference(run.live.recount(), old_counts)
+        assert getattr(pairs, name).min(initial=0) >= 0, name
     for epoch in range(run.state.meta.folded, run.state.meta.epoch + 1):
-        assert as_words(reader.snapshot(through=epoch)) == run.live.recount(through=epoch)
+        assert as_words(reader.counts(through=epoch)) == run.live.recount(through=epoch)
         by_epoch = sum(1 for of, _, _ in run.live.documents.values() if of <= epoch)
-        assert snapshot.live_through(epoch) == by_epoch
+        assert run.state.meta.live_through(epoch) == by_epoch
     stored = run.state.documents(run.live.documents)
     assert {d: _plain(words_of(run.state, s)) for d, s in stored.items()} == {
         d: _plain(p) for d, (_, p, _) in run.live.documents.items()
@@ -139,10 +222,10 @@ def _plain(passages):
     return [(length, dict(words)) for length, words in passages]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(histories=st.lists(st.lists(step, max_size=10), min_size=2, max_size=3))
 def test_counts_of_partitions_add_up(connection, new_model, histories):
-    """The snapshot of several partitions, each with its own word ids, is the count of all their documents."""
+    """The counts of several partitions, each with its own word ids, is the count of all their documents."""
     model, together = new_model(), LiveDocuments()
     for partition, steps in enumerate(histories):
         run = Run(connection, model, partition, len(histories))
@@ -150,7 +233,7 @@ def test_counts_of_partitions_add_up(connection, new_model, histories):
             getattr(run, name)(*arguments)
         run.flush()
         together.documents.update({(partition, d): entry for d, entry in run.live.documents.items()})
-    assert as_words(Reader(connection, model, len(histories)).snapshot()) == together.recount()
+    assert as_words(Reader(connection, model, len(histories)).counts()) == together.recount()
 
 
 def test_restriction_keeps_order_and_orientation(connection, model):
@@ -159,18 +242,18 @@ def test_restriction_keeps_order_and_orientation(connection, model):
     run.add(0, ((6, {"z": 1, "m": 2, "a": 3}),))
     run.add(1, ((2, {"b": 1, "z": 1}),))
     run.flush()
-    snapshot = Reader(connection, model, 1).snapshot()
-    keep = np.array([k for k, word in enumerate(snapshot.words) if word != "b"])
-    counts = snapshot.restrict(keep)
+    counts_now = Reader(connection, model, 1).counts()
+    keep = np.array([k for k, word in enumerate(counts_now.words) if word != "b"])
+    counts = counts_now.restrict(keep)
     rows = np.repeat(np.arange(3), np.diff(counts.indptr))
     assert (rows <= counts.columns).all()
-    names = [snapshot.words[k] for k in keep]
+    names = [counts_now.words[k] for k in keep]
     found = {(names[a], names[b]): int(v) for a, b, v in zip(rows, counts.columns, counts.values, strict=True)}
     expected = {pair: v for pair, v in run.live.recount()[-1].items() if "b" not in pair}
     assert found == expected
     assert counts.documents == 2
     assert counts.frequency.tolist() == [1, 1, 2]
-    touching = snapshot.touching(keep, np.array([name == "m" for name in names]))
+    touching = counts_now.touching(keep, np.array([name == "m" for name in names]))
     assert np.array_equal(touching.indptr, [0, 1, 3, 3])
     assert [(names[c], int(v)) for c, v in zip(touching.columns, touching.values, strict=True)] == [
         ("m", expected["a", "m"]), ("m", expected["m", "m"]), ("z", expected["m", "z"])
@@ -189,13 +272,13 @@ def test_the_history_leaves_no_trace_in_the_digest(connection, new_model):
             else:
                 run.delete(-number)
             run.flush()
-        snapshot = Reader(connection, model, 1).snapshot()
-        digests.append(snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words))
+        counts_now = Reader(connection, model, 1).counts()
+        digests.append(counts_now.restrict(np.arange(len(counts_now.words))).digest(counts_now.words))
     assert digests[0] == digests[1]
 
 
 def test_a_word_that_died_comes_back_under_a_new_id(connection, model):
-    """Ids are never given twice, so old segments cannot be read as counts of another word."""
+    """Ids are never given twice, so a change that is read late cannot be read as one of another word."""
     run = Run(connection, model)
     run.add(0, ((2, {"x": 1, "y": 1}),))
     run.flush()
@@ -209,8 +292,8 @@ def test_a_word_that_died_comes_back_under_a_new_id(connection, model):
     assert Counter(connection.call("HKEYS", run.state.keys.words)) == {b"x": 1}
 
 
-def test_deleting_everything_and_merging_leaves_nothing(connection, model):
-    """After the last delete and a merge, Redis holds no word, no pair and no document of anyone."""
+def test_deleting_everything_leaves_nothing(connection, model):
+    """After the last delete and two generations of changes, Redis holds no word and no document of anyone."""
     run = Run(connection, model)
     for number in range(5):
         run.add(number, ((4, {f"w{number}": 2, "common": 2}),))
@@ -218,10 +301,55 @@ def test_deleting_everything_and_merging_leaves_nothing(connection, model):
     for number in range(5):
         run.delete(number)
     run.flush()
-    assert compact(run.state, everything=True, grace=0.001) == Applied()
-    assert sum(entry.pairs for entry in run.state.manifest) == 0
-    assert connection.call("EXISTS", run.state.keys.words) == 0
-    assert not any(connection.call("EXISTS", run.state.keys.documents(bucket)) for bucket in range(64))
+    assert any(b"d3" in entry for key in run.state.keys.changes for entry in connection.call("HVALS", key))
+    for _ in range(2):
+        assert run.state.sum_changes() == Applied()
+    keys = run.state.keys
+    left = [keys.words, *keys.changes, *map(keys.documents, range(BUCKETS))]
+    assert not any(connection.call("EXISTS", key) for key in left)
+    assert not run.state.meta.holds_removed
+
+
+def test_a_cut_is_read_exactly_while_documents_come_and_go(connection, model):
+    """What came after the cut is passed over, what went is put back, with its labels and its id."""
+    run = Run(connection, model)
+    for number in range(40):
+        run.add(number, ((4, {f"w{number % 7}": 2, "common": 2}),))
+    run.flush()
+    reader = Reader(connection, model, 1)
+    at_cut, expected = reader.counts(), run.live.recount()
+    ids = sorted(run.live.documents)
+    for number in range(0, 60, 3):
+        run.add(number, ((3, {"new": 1, f"x{number}": 2}),))
+    for number in range(1, 40, 4):
+        run.delete(number)
+    run.flush()
+    run.delete(3)
+    run.flush()
+    assert as_words(at_cut) == expected
+    assert list(read_documents(at_cut, at_cut.words).ids) == ids
+    assert as_words(reader.counts()) == run.live.recount()
+    run.sum()
+    run.add(99, ((3, {"new": 1}),))
+    run.sum()
+    with pytest.raises(CutGone):
+        as_words(at_cut)
+
+
+def test_counts_as_of_the_begin_of_an_epoch(connection, model):
+    """A retraining counts at that moment, whatever comes or is summed up before it reads."""
+    run = Run(connection, model)
+    for number in range(9):
+        run.add(number, ((4, {f"w{number % 4}": 2, "common": 2}),))
+    begun, expected = run.cut(), run.live.recount()
+    run.add(3, ((3, {"new": 3}),))
+    run.delete(2)
+    run.flush()
+    reader = Reader(connection, model, 1)
+    for _ in range(2):
+        assert as_words(reader.counts(at={0: begun})) == expected
+        run.sum()
+    assert as_words(reader.counts()) == run.live.recount()
 
 
 @pytest.mark.parametrize("weighting", [Weighting(1), Weighting(256)])
@@ -232,7 +360,7 @@ def test_documents_too_short_for_a_pair_are_live_all_the_same(connection, model,
     run.add(1, ((1, {"alone": 1}),))
     run.flush()
     assert (run.state.meta.documents, run.live.recount()[-1]) == (2, {})
-    assert as_words(Reader(connection, model, 1).snapshot()) == run.live.recount()
+    assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()
     run.delete(0)
     run.delete(1)
     run.flush()

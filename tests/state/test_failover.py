@@ -2,20 +2,21 @@
 
 import random
 import threading
-import time
 from contextlib import contextmanager
 
 import pytest
-from cluster_moves import SlotMove, cut_off, fail_over, lose, wait_until
 
+from campaign.accidents import SlotMove, cut_off, fail_over, lose, wait_until
+from servers.redis_cluster import LocalRedisCluster, LocalSentinel
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import ComponentUnreachable, StateError
-from streamtopic.local import LocalRedisCluster, LocalSentinel
 from streamtopic.service.app import Service, silent
 from streamtopic.service.upkeep.rebuild_state import rebuild
+from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
-from streamtopic.state import Connection
+from streamtopic.state import Applied, Connection
 from streamtopic.state.redis_keys import ModelKeys
+from waiting import until
 
 WORDS = ["rose", "tulip", "soil", "seed", "oven", "flour", "butter", "knead", "anchor", "vessel", "tide", "crew"]
 
@@ -65,23 +66,26 @@ def service(*arguments):
         yield running
 
 
-def settle(running, seconds=60):
+def settle(running):
     """Work until there is nothing to do, through whatever fails meanwhile, as the service's own loop does."""
-    deadline = time.monotonic() + seconds
-    while True:
+    faults = []
+
+    def settled():
         try:
-            return running.settle()
-        except (ComponentUnreachable, StateError):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+            running.settle()
+        except (ComponentUnreachable, StateError) as error:
+            faults.append(error)
+            return False
+        return True
+
+    until(settled, lambda: f"an end of {faults[-1:]}", 0.2)
 
 
 def is_whole(running, live, deleted):
     """Counts, versions and receipts are those of a service to which nothing has happened."""
     counted = sum(meta.documents for meta in running.reader.positions().values())
     assert counted == live
-    assert running.verify().passed, running.verify()
+    assert passed(running.verify()), running.verify()
     found = running.receipts()
     assert len(found) == len({(receipt.partition, receipt.offset) for receipt in found}) == deleted
     numbers = [version["version"] for version in running.versions()]
@@ -230,7 +234,12 @@ def test_slots_move_under_a_running_service(cluster, tmp_path):
             carrying = threading.Thread(target=carry)
             carrying.start()
             try:
+                (ingest,) = running.ingests
+                ingest.state.reload()
+                assert ingest.state.sum_changes() == Applied()
+                before = running.reader.counts()
                 settle(running)
+                assert running.reader.counts().since(before).documents == 14
             finally:
                 carrying.join()
             assert cluster.master_of(key) is move.target
@@ -247,7 +256,7 @@ def test_a_master_that_others_have_given_up_confirms_nothing_for_long(cluster):
     with Connection(cluster.url) as connection:
         connection.call("SET", keys.meta, 1)
         cut_off(cluster, master)
-        wait_until(lambda: _refuses(connection, keys.meta), seconds=20)
+        wait_until(lambda: _refuses(connection, keys.meta))
 
 
 @pytest.mark.slow

@@ -1,45 +1,32 @@
-"""Commits are all or nothing: repeated ones are known, stale ones write nothing, readers survive merges."""
+"""Writes are all or nothing: repeated ones are known, stale ones write nothing, readers take newer counts."""
 
-import numpy as np
 import pytest
-from added_documents import added_document
-from state_reference import as_words, difference, words_by_id
-from test_exactness import Run
+from state_reference import as_words, words_by_id
+from test_exactness import Run, dump, restore
 
-from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateMismatch
+from added_documents import added_document
+from streamtopic.counts import Weighting
+from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateMismatch, TakenOver
 from streamtopic.state import (
     AlreadyApplied,
     Applied,
     Changes,
+    CutGone,
+    Meta,
     ModelSettings,
     ModelState,
     PartitionWriter,
     Reader,
-    SnapshotExpired,
     Stale,
-    compact,
-    compaction,
-    cut,
+    begin_epoch,
+    scripts,
 )
 from streamtopic.state.deletions import Forget, ForgetKind, Forgets
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.removal import put_forgets
 
-
-@pytest.fixture
-def run(connection, model):
-    """A partition with two documents in two segments."""
-    run = Run(connection, model)
-    for number in range(2):
-        run.add(number, ((3, {"x": 2, f"w{number}": 1}),))
-        run.flush()
-    return run
-
-
-def dump(connection, state):
-    """Return everything under a partition's tag, except uploads that expire by themselves."""
-    keys = sorted(connection.call("KEYS", state.keys.tag + "*"))
-    return {key: connection.call("DUMP", key) for key in keys if connection.call("PTTL", key) == -1}
+TAKEN_OVER = Stale("another writer took the partition over")
+OTHER_HISTORY = Stale("the state has another history")
 
 
 def planned(run):
@@ -49,92 +36,215 @@ def planned(run):
     )
 
 
+def begun(run, epoch=1, leader=5, base=None):
+    """Begin an epoch, as the scheduler does."""
+    return begin_epoch(run.connection, run.model, 0, epoch=epoch, leader=leader, base=base)
+
+
+def twin(run):
+    """Return a writer with the same token, as after Redis was set back: nothing but its commits tells it apart."""
+    return PartitionWriter(run.connection, run.state.keys, 0, run.state.fence, lambda: "other" * 5)
+
+
+def refused(run, write, expected):
+    """A write is Stale for this reason, and no key has changed."""
+    before = dump(run.connection, run.state)
+    assert write() == expected
+    assert dump(run.connection, run.state) == before
+
+
+def lose(kind):
+    """Return a function that makes Redis lose a key of a run. kind: name of a property of PartitionKeys."""
+    return lambda run: run.connection.call("DEL", getattr(run.state.keys, kind))
+
+
+def planned_by(state, offset):
+    """Return another flush of one new document, not committed."""
+    return state.plan(Changes(offset + 1, added=[added_document(state, b"other", offset, ((2, {"o": 2}),))]))
+
+
+def commit_beside(run):
+    """Let a writer with the same token commit."""
+    other = twin(run)
+    assert other.commit(planned_by(other, run.offset)) == Applied()
+
+
+def go_on_otherwise(run):
+    """Set Redis back to what was saved last, and commit as often as since then, but another document."""
+    restore(run.connection, run.state.keys, run.saved[0])
+    commit_beside(run)
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (lose("meta"), "the state is gone"),
+        (Run.open, "another writer took the partition over"),
+        (commit_beside, "the offset has moved"),
+        (begun, "the state has changed"),
+        (lose("forgets"), "keys of the partition are lost"),
+        (lose("suppressed"), "keys of the partition are lost"),
+    ],
+)
+def test_a_commit_on_another_state_writes_nothing(run, event, reason):
+    """What came between plan and commit is named, and no key changes."""
+    flush, writer = planned(run), run.state
+    event(run)
+    refused(run, lambda: writer.commit(flush), Stale(reason))
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (lose("meta"), "the state is gone"),
+        (Run.open, "another writer took the partition over"),
+        (commit_beside, "the state has another history"),
+        (begun, "the state has another history"),
+    ],
+)
+def test_statistics_of_another_state_are_not_written(run, event, reason):
+    """Statistics are of the moment that their writer knows, or none."""
+    writer = run.state
+    event(run)
+    refused(run, writer.sum_changes, Stale(reason))
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (lose("meta"), "the state is gone"),
+        (lambda run: begun(run, epoch=1, leader=6), "another scheduler leads"),
+        (lambda run: begun(run, epoch=3), "the epoch has begun already"),
+    ],
+)
+def test_an_epoch_that_may_not_begin_does_not(run, event, reason):
+    """A former leader and a repetition begin nothing, and no key changes."""
+    event(run)
+    refused(run, lambda: begun(run, epoch=3), Stale(reason))
+
+
+@pytest.mark.parametrize("event", [Run.reopen, lose("meta")])
+def test_what_a_claim_refuses_stays_as_it_is(run, event):
+    """Neither other settings nor a lost position take the partition from its writer."""
+    event(run)
+    before = dump(run.connection, run.state)
+    with pytest.raises((StateMismatch, StateCorrupt), match="rebuild"):
+        PartitionWriter.open(run.connection, run.model, 0, partitions=1, weighting=Weighting(1))
+    assert dump(run.connection, run.state) == before
+
+
+def test_a_claim_whose_answer_is_lost_takes_the_next_token(connection, run, monkeypatch):
+    """It is sent again: the token that nobody got fences out whom it was to fence out, and nothing else changes."""
+    former, script = run.state, connection.script
+
+    def twice(text, *arguments):
+        if text == scripts.CLAIM_PARTITION:
+            script(text, *arguments)
+        return script(text, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "script", twice)
+        run.open()
+    assert (run.state.fence, run.state.secret) == (former.fence + 2, former.secret)
+    assert former.commit(planned(run)) == TAKEN_OVER
+    run.add(5, ((2, {"y": 2}),))
+    run.flush()
+    assert as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
+
+
 def test_a_repeated_commit_is_already_applied(connection, run):
     """The second time nothing is written, and the answer says so."""
     flush = planned(run)
     assert run.state.commit(flush) == Applied()
-    before = dump(connection, run.state)
-    assert run.state.commit(flush) == AlreadyApplied()
-    assert dump(connection, run.state) == before
+    refused(run, lambda: run.state.commit(flush), AlreadyApplied())
     assert run.state.meta.documents == 3
 
 
+def test_a_repeated_sum_is_already_applied(connection, run, monkeypatch):
+    """A second sum for one answer would end a generation that readers had no time to take up."""
+    script, reader = connection.script, Reader(connection, run.model, 1)
+    run.sum()
+    old, before = reader.counts(), run.live.recount()
+    run.add(5, ((2, {"y": 2}),))
+    run.flush()
+    answers = []
+
+    def twice(text, *arguments):
+        if text == scripts.SUM_CHANGES:
+            answers.append(script(text, *arguments))
+        return script(text, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "script", twice)
+        assert run.state.sum_changes() == AlreadyApplied()
+    assert answers == [[b"applied"]]
+    assert run.state.meta.generation == 2
+    assert reader.counts().since(old).documents == run.live.recount()[0] - before[0]
+
+
 def test_a_zombie_writes_nothing(connection, run):
-    """A writer that another one replaced is Stale, whatever it still wants to write."""
+    """A writer that another one replaced is Stale, whatever it still wants to write, and learns that it must stop."""
     flush, zombie = planned(run), run.state
     run.open()
-    before = dump(connection, run.state)
-    assert zombie.commit(flush) == Stale("another writer took the partition over")
-    assert isinstance(compact(zombie, everything=True), Stale)
-    assert dump(connection, run.state) == before
-    with pytest.raises(StateMismatch, match="taken over"):
-        zombie.reload()
-    with pytest.raises(StateMismatch, match="taken over"):
-        zombie.documents([b"d0"])
+    refused(run, lambda: zombie.commit(flush), TAKEN_OVER)
+    refused(run, zombie.sum_changes, TAKEN_OVER)
+    zombie.connection.call("HSET", zombie.keys.meta, "unsummed", 1 << 40)
+    run.state.reload()
+    for act in (zombie.reload, lambda: zombie.documents([b"d0"]), lambda: zombie.apply(Changes(run.offset + 1))):
+        with pytest.raises(TakenOver):
+            act()
+    zombie.meta = run.state.meta
+    with pytest.raises(TakenOver):
+        zombie.keep_summed(3600.0)
 
 
-def test_two_plans_for_one_offset_commit_once(connection, run):
-    """The offset moves by compare-and-set, so records are counted by one flush only."""
-    first, second = planned(run), planned(run)
-    assert run.state.commit(first) == Applied()
-    before = dump(connection, run.state)
-    assert run.state.commit(second) == Stale("the offset has moved")
-    assert dump(connection, run.state) == before
-
-
-def test_a_cut_makes_earlier_plans_stale(connection, run, model):
-    """A document whose flush was planned before a cut must not be counted in the old epoch."""
+def test_a_commit_followed_by_a_change_is_not_committed_again(connection, run):
+    """Its answer is lost and an epoch begins before it is repeated: the plan is Stale, and its document counts once."""
     flush = planned(run)
-    assert cut(connection, model, 0, epoch=1, leader=5) == Applied()
-    before = dump(connection, run.state)
-    assert run.state.commit(flush) == Stale("the manifest has changed")
-    assert dump(connection, run.state) == before
-
-
-def restore(connection, state, saved):
-    """Put Redis back to what `dump` returned, as if it had been started from an older snapshot."""
-    connection.call("DEL", *connection.call("KEYS", state.keys.tag + "*"))
-    for key, value in saved.items():
-        connection.call("RESTORE", key, 0, value)
-
-
-def other_history(connection, run, saved, document):
-    """Go back to `saved`, then change as much as was changed before, but otherwise; return its writer."""
-    restore(connection, run.state, saved)
-    state = PartitionWriter(connection, run.state.keys, 0, run.state.fence, run.state.weighting, lambda: document * 3)
-    added = added_document(state, document.encode(), run.offset, ((2, {document: 2}),))
-    assert state.commit(state.plan(Changes(run.offset + 1, added=[added]))) == Applied()
-    return state
+    assert twin(run).commit(flush) == Applied()
+    assert isinstance(begun(run), Meta)
+    refused(run, lambda: run.state.commit(flush), Stale("the offset has moved"))
+    run.state.reload()
+    assert (run.state.meta.documents, run.state.meta.next_offset) == (3, run.offset + 1)
 
 
 def test_a_plan_for_another_history_is_stale(connection, run):
     """Redis came back older and moved on to the same offset, version and token: the plan was made for what is gone."""
-    saved = dump(connection, run.state)
+    run.save()
     assert run.state.commit(planned(run)) == Applied()
-    flush = run.state.plan(
-        Changes(run.offset + 2, added=[added_document(run.state, b"next", run.offset + 1, ((2, {"n": 2}),))])
-    )
-    other = other_history(connection, run, saved, "other")
+    flush = planned_by(run.state, run.offset + 1)
+    go_on_otherwise(run)
+    other = twin(run)
     same = [(m.next_offset, m.version, m.fence) for m in (run.state.meta, other.meta)]
     assert same[0] == same[1]
-    before = dump(connection, run.state)
-    assert run.state.commit(flush) == Stale("the state has another history")
-    assert isinstance(compact(run.state, everything=True), Stale)
-    assert dump(connection, run.state) == before
+    refused(run, lambda: run.state.commit(flush), OTHER_HISTORY)
+    refused(run, run.state.sum_changes, OTHER_HISTORY)
 
 
 def test_a_writer_notices_that_its_history_is_gone(connection, run):
     """Looking documents up after a restart from an older snapshot reads words and position again."""
-    saved = dump(connection, run.state)
+    run.save()
     assert run.state.commit(planned(run)) == Applied()
-    other_history(connection, run, saved, "other")
+    go_on_otherwise(run)
     assert set(run.state.documents([b"new", b"other"])) == {b"other"}
-    assert set(words_by_id(run.state.vocabulary).values()) == {"x", "w0", "w1", "other"}
+    assert set(words_by_id(run.state.vocabulary).values()) == {"x", "w0", "w1", "o"}
 
 
-def test_a_reload_that_fails_leaves_nothing_half_read(connection, run, model, monkeypatch):
+def test_a_sum_that_redis_has_forgotten_is_made_again(connection, run):
+    """A set-back to before a sum leaves the last change as it is: the next sum that is due writes the statistics."""
+    run.save()
+    assert run.state.sum_changes() == Applied()
+    restore(connection, run.state.keys, run.saved[0])
+    for _ in range(2):
+        assert not isinstance(run.state.sum_changes(), Stale)
+    run.open()
+    assert (run.state.meta.generation, run.state.meta.summed) == (1, run.state.meta.version)
+    assert as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
+
+
+def test_a_reload_that_fails_leaves_nothing_half_read(connection, run, monkeypatch):
     """Position and words change together, so a failure in between is noticed and both are read again."""
-    cut(connection, model, 0, epoch=1, leader=5)
+    assert isinstance(begun(run), Meta)
     before, scan = run.state.meta, connection.scan
 
     def fail(*_):
@@ -151,31 +261,32 @@ def test_a_reload_that_fails_leaves_nothing_half_read(connection, run, model, mo
 
 def test_words_and_position_of_two_moments_are_not_mixed(connection, run, monkeypatch):
     """A commit that comes between the two is seen, and both are read once more."""
-    other = PartitionWriter(connection, run.state.keys, 0, run.state.fence, run.state.weighting, lambda: "other" * 5)
-    scan, tried = connection.scan, []
+    other, scan, tried = twin(run), connection.scan, []
 
     def after_a_commit(key):
         if not tried:
             tried.append(key)
             added = added_document(other, b"new", run.offset, ((2000, {f"n{k}": 1 for k in range(2000)}),))
             assert other.commit(other.plan(Changes(run.offset + 1, added=[added]))) == Applied()
+            assert other.sum_changes() == Applied()
         return scan(key)
 
     monkeypatch.setattr(connection, "scan", after_a_commit)
     run.state.reload()
     assert run.state.meta.commit == other.meta.commit
-    assert set(words_by_id(run.state.vocabulary).values()) == set(words_by_id(other.vocabulary).values())
+    assert words_by_id(run.state.vocabulary) == words_by_id(other.vocabulary)
+    assert run.state.vocabulary.totals.tolist() == other.vocabulary.totals.tolist()
 
 
-def test_a_cut_begins_another_history(connection, run, model):
-    """Two cuts at one offset and version are told apart, so a document's epoch is that of the cut that stands."""
-    saved = dump(connection, run.state)
-    assert cut(connection, model, 0, epoch=1, leader=5) == Applied()
+def test_an_epoch_begins_another_history(connection, run):
+    """Two epochs at one offset and version are told apart, so a document's epoch is that of the one that stands."""
+    run.save()
+    assert isinstance(begun(run, epoch=1), Meta)
     run.state.reload()
     flush = planned(run)
-    restore(connection, run.state, saved)
-    assert cut(connection, model, 0, epoch=2, leader=5) == Applied()
-    assert run.state.commit(flush) == Stale("the state has another history")
+    restore(connection, run.state.keys, run.saved[0])
+    assert isinstance(begun(run, epoch=2), Meta)
+    assert run.state.commit(flush) == OTHER_HISTORY
 
 
 def test_the_newest_time_of_a_counted_record_is_kept(run):
@@ -186,187 +297,107 @@ def test_the_newest_time_of_a_counted_record_is_kept(run):
         assert run.state.meta.time_ms == kept
 
 
-def test_cuts_are_idempotent_and_fenced(connection, run, model):
-    """A repeated cut changes nothing, an older leader's is refused, and a late partition catches up."""
-    assert cut(connection, model, 0, epoch=2, leader=5) == Applied()
-    assert cut(connection, model, 0, epoch=2, leader=5) == AlreadyApplied()
-    assert cut(connection, model, 0, epoch=3, leader=4) == Stale("another scheduler leads")
+def test_epochs_that_a_partition_has_missed_begin_together(run):
+    """A late partition catches up: the epochs between are empty, and none begins twice."""
+    found = begun(run, epoch=2)
+    assert (found.cuts, found.next_offset) == ((run.offset, run.offset), run.offset)
     run.state.reload()
-    assert run.state.meta.cuts == (run.offset, run.offset)
-    assert [run.state.meta.epoch_of(offset) for offset in (run.offset - 1, run.offset)] == [0, 2]
+    assert run.state.meta == found
+    assert [found.epoch_of(offset) for offset in (run.offset - 1, run.offset)] == [0, 2]
 
 
-def test_an_upload_that_expired_is_not_committed(connection, run, monkeypatch):
-    """A manifest never names a segment that is not there."""
-    flush = planned(run)
-    commit = connection.script
-
-    def after_expiry(text, keys, arguments):
-        connection.call("DEL", run.state.keys.segment(flush.segments[0][0].name, 0))
-        return commit(text, keys, arguments)
-
-    monkeypatch.setattr(connection, "script", after_expiry)
-    before = dump(connection, run.state)
-    assert run.state.commit(flush) == Stale("a segment expired before it was committed")
-    assert dump(connection, run.state) == before
-    monkeypatch.undo()
-    assert run.state.commit(flush) == Applied()
-
-
-def test_committed_segments_do_not_expire(connection, run):
-    """What the manifest names stays until a merge replaces it."""
-    for entry in run.state.manifest:
-        for k in range(entry.keys):
-            assert connection.call("PTTL", run.state.keys.segment(entry.name, k)) == -1
-
-
-def test_a_reader_that_misses_a_merged_segment_takes_a_new_manifest(connection, run, model, monkeypatch):
-    """A merge between manifest and segments is not an error for the reader."""
+def test_folded_epochs_are_one_and_cannot_be_told_apart_again(connection, run, model):
+    """Folding moves counters and documents of old epochs together; asking for one of them is refused."""
+    run.cut()
+    run.add(5, ((2, {"y": 2}),))
+    run.flush()
+    run.fold()
+    assert (run.state.meta.folded, dict(run.state.meta.live), run.state.meta.cuts) == (1, {1: 3}, (run.offset,))
     reader = Reader(connection, model, 1)
-    expected = run.live.recount()
-    read_heads, tried = reader._read_heads, []
-
-    def after_a_merge(keys, manifest):
-        if not tried:
-            tried.append(manifest)
-            compact(run.state, everything=True, grace=0.0)
-        return read_heads(keys, manifest)
-
-    monkeypatch.setattr(reader, "_read_heads", after_a_merge)
-    assert as_words(reader.snapshot()) == expected
-    assert tried
+    assert as_words(reader.counts(through=1)) == run.live.recount()
+    with pytest.raises(CutGone, match="folded"):
+        reader.counts(through=0)
 
 
-def test_an_expired_snapshot_says_so_and_read_takes_a_newer_one(connection, run, model):
-    """Pairs of a snapshot whose segments are gone cannot be read; `read` begins again with a new snapshot."""
+def test_changes_do_not_tell_epochs_apart(connection, run, model):
+    """What came and went between counts of some epochs only is not known: whoever asks counts anew."""
+    run.cut()
+    run.add(5, ((2, {"y": 2}),))
+    run.flush()
     reader = Reader(connection, model, 1)
-    old = reader.snapshot()
+    whole, part = reader.counts(), reader.counts(through=0)
+    for new, old in ((part, whole), (whole, part)):
+        with pytest.raises(CutGone, match="epochs"):
+            new.since(old)
+
+
+def test_old_counts_say_so_and_read_takes_newer_ones(connection, run, model):
+    """Pairs of a cut that changes do not lead back to cannot be read; `read` begins again with new counts."""
+    reader = Reader(connection, model, 1)
+    old = reader.counts()
     seen = []
 
-    def use(snapshot):
+    def use(counts):
         if not seen:
-            compact(run.state, everything=True, grace=0.0)
-        seen.append(snapshot)
-        return as_words(snapshot)
+            run.delete(1)
+            run.sum()
+            run.sum()
+        seen.append(counts)
+        return as_words(counts)
 
     assert reader.read(use) == run.live.recount()
     assert len(seen) == 2
-    with pytest.raises(SnapshotExpired):
+    with pytest.raises(CutGone):
         as_words(old)
-    with pytest.raises(SnapshotExpired):
-        as_words(reader.snapshot().since(old))
+    with pytest.raises(CutGone):
+        as_words(reader.counts().since(old))
 
 
-def test_a_snapshot_within_the_grace_period_stays_readable(connection, run, model):
-    """Replaced segments outlive a merge, so learning from an older snapshot goes on; differences see nothing new."""
+def test_a_sum_alone_stands_in_no_ones_way(connection, run, model):
+    """Nothing came or went: older counts stay readable after any number of sums, and nothing is new."""
     reader = Reader(connection, model, 1)
-    old, expected = reader.snapshot(), run.live.recount()
-    assert compact(run.state, everything=True) == Applied()
-    assert compact(run.state, everything=True) == AlreadyApplied()
+    old, expected = reader.counts(), run.live.recount()
+    for _ in range(3):
+        assert run.state.sum_changes() == Applied()
     assert as_words(old) == expected
-    delta = reader.snapshot().since(old)
-    counts = delta.restrict(np.arange(len(delta.words)))
-    assert (counts.pairs, delta.documents, delta.frequency.any()) == (0, 0, False)
+    change = reader.counts().since(old)
+    assert (change.documents, list(change.words), change.passages().passages) == (0, [], 0)
 
 
-def test_a_difference_reads_new_segments_only(connection, run, model, monkeypatch):
-    """The cost of an update follows what changed, not what is stored."""
-    reader = Reader(connection, model, 1)
-    old = reader.snapshot()
-    run.add(7, ((2, {"late": 2}),))
-    run.flush()
-    delta = reader.snapshot().since(old)
-    read, string = [], reader.string
-    monkeypatch.setattr(type(reader), "string", lambda _, one, k: read.append(one.entry.name) or string(one, k))
-    assert as_words(delta)[1] == {"late": 1}
-    assert read == [run.state.manifest[-1].name]
-    assert list(delta.words) == ["late"]
-
-
-@pytest.mark.parametrize("everything", [False, True])
-def test_folded_epochs_are_one_and_cannot_be_told_apart_again(connection, run, model, everything):
-    """Folding moves counters and documents of old epochs together; asking for one of them is refused."""
-    cut(connection, model, 0, epoch=1, leader=1)
-    run.state.reload()
-    run.add(5, ((2, {"y": 2}),))
-    run.flush()
-    assert compact(run.state, base_epoch=1, everything=everything) == Applied()
-    assert (run.state.meta.folded, dict(run.state.meta.live), run.state.meta.cuts) == (1, {1: 3}, ())
-    assert {entry.epoch for entry in run.state.manifest} == {1}
-    reader = Reader(connection, model, 1)
-    assert as_words(reader.snapshot(through=1)) == run.live.recount()
-    with pytest.raises(SnapshotExpired, match="folded"):
-        reader.snapshot(through=0)
-
-
-def test_a_word_that_died_and_came_back_is_one_word_in_a_difference(connection, model, monkeypatch):
-    """A merged segment may hold the same word under its old and its new id; both count."""
-    run = Run(connection, model)
-    run.add(0, ((4, {"x": 2, "y": 2}),))
-    run.flush()
-    reader = Reader(connection, model, 1)
-    old, before = reader.snapshot(), run.live.recount()
-    run.delete(0)
-    run.flush()
-    run.add(1, ((6, {"x": 3, "z": 3}),))
-    run.flush()
-    monkeypatch.setattr(compaction, "_groups", lambda manifest, **_: [manifest[1:]] if len(manifest) > 2 else [])
-    assert compact(run.state) == Applied()
-    assert len(run.state.manifest) == 2
-    assert as_words(reader.snapshot().since(old)) == difference(run.live.recount(), before)
-    assert as_words(reader.snapshot()) == run.live.recount()
-
-
-def test_a_damaged_segment_is_refused(connection, run, model):
-    """One flipped byte in a segment is found by its checksum."""
-    key = run.state.keys.segment(run.state.manifest[0].name, 1)
-    data = bytearray(connection.call("GET", key))
-    data[-1] ^= 1
-    connection.call("SET", key, bytes(data))
-    with pytest.raises(StateCorrupt, match="rebuild"):
-        as_words(Reader(connection, model, 1).snapshot())
-
-
-def test_a_lost_segment_is_refused_by_the_writer(connection, run, model):
-    """A writer without all its segments would let words die that documents still hold."""
-    connection.call("DEL", run.state.keys.segment(run.state.manifest[0].name, 0))
-    with pytest.raises(StateCorrupt, match="rebuild"):
-        run.open()
-
-
-@pytest.mark.parametrize("layout", [2, 99])
-def test_another_layout_is_refused(connection, run, model, layout):
-    """A state of another version is not read as if it were of this one; the error names both ways out.
-
-    Counts of layout 2 have no heavy documents, and gave every passage of a long text a mass of its own.
-    """
+@pytest.mark.parametrize("number", [5, 99])
+def test_another_format_is_refused(connection, run, model, number):
+    """A state of another format is not read as if it were of this one; the error names both numbers and the remedy."""
     settings = ModelSettings(1, 256)
     ModelState.open(connection, model, settings)
-    connection.call("HSET", run.state.keys.meta, "schema", layout)
-    connection.call("HSET", ModelKeys(model).named("settings"), "schema", layout)
+    connection.call("HSET", run.state.keys.meta, "schema", number)
+    connection.call("HSET", ModelKeys(model).named("settings"), "schema", number)
     for read in (
         run.open,
-        Reader(connection, model, 1).snapshot,
+        Reader(connection, model, 1).counts,
         Reader(connection, model, 1).positions,
         lambda: ModelState.open(connection, model, settings),
         lambda: ModelState.find(connection, model),
     ):
-        with pytest.raises(StateMismatch, match=rf"layout {layout}.*reads 3 and 4.*version.*`streamtopic rebuild`"):
+        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 7: run `streamtopic rebuild`"):
             read()
-
-
-def test_a_head_without_heavy_documents_is_refused(connection, run, model):
-    """Even where the layout's number was lost, a segment of an older program is not taken for one of this."""
-    key = run.state.keys.segment(run.state.manifest[0].name, 0)
-    connection.call("SET", key, connection.call("GET", key).replace(b"STH3", b"STH2", 1))
-    with pytest.raises(StateCorrupt, match="rebuild"):
-        Reader(connection, model, 1).snapshot()
 
 
 def test_there_must_be_a_state_to_read(connection, model):
     """A wrong model name or address is not an empty model."""
     with pytest.raises(StateMismatch, match="no state"):
-        Reader(connection, model, 1).snapshot()
+        Reader(connection, model, 1).counts()
+
+
+def test_a_lexicon_that_is_full_of_gone_words_is_replaced(connection, model, monkeypatch):
+    """Words that came and went are not remembered for ever, and counting goes on as before."""
+    monkeypatch.setattr("streamtopic.state.partition_writer._SPARE_WORDS", 10)
+    run = Run(connection, model)
+    for k in range(20):
+        run.add(0, ((9, {"all": 3, f"u{k}": 3, f"v{k}": 3}),))
+        run.flush()
+        run.state.tidy()
+    assert len(run.state.lexicon) <= 2 * 3 + 12
+    assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()
 
 
 def test_deletions_that_are_put_back_twice_are_there_once(connection, model, monkeypatch):

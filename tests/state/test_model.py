@@ -9,13 +9,14 @@ from streamtopic.state import (
     AlreadyApplied,
     Applied,
     Lease,
+    Meta,
     ModelSettings,
     ModelState,
     OutboxRecord,
     PartitionWriter,
     Stale,
     StoredBase,
-    cut,
+    begin_epoch,
 )
 
 SETTINGS = ModelSettings(2, 256)
@@ -30,8 +31,13 @@ def state(connection, model):
 
 def stage(state, lease, version=1, base=None, **more):
     """Stage a version with plain contents."""
-    contents = {"release": {"version": version}, "ledger": {"epsilon": 1.0}, "records": RECORDS, **more}
+    contents = {"release": {"version": version}, "records": RECORDS, **more}
     return state.stage(lease, version, base=base, **contents)
+
+
+def of_ledger(version, digest="d" * 64):
+    """The record of a version that the ledger has."""
+    return {"version": version, "withdrawn": [], "digest": digest}
 
 
 def test_settings_are_fixed_at_creation(connection, model, state):
@@ -72,13 +78,13 @@ def test_a_leader_that_redis_has_forgotten_stands_in_nobodys_way(connection, mod
         state.release(forgotten)
     connection.call("DEL", *connection.call("KEYS", f"{{st:{model}}}:*"))
     connection.call("RESTORE", f"{{st:{model}}}:settings", 0, before)
-    assert cut(connection, model, 0, epoch=1, leader=forgotten.token) == Applied()
+    assert isinstance(begin_epoch(connection, model, 0, epoch=1, leader=forgotten.token), Meta)
     present = state.acquire("four", 60_000)
-    assert cut(connection, model, 0, epoch=2, leader=present.token) == Applied()
+    assert isinstance(begin_epoch(connection, model, 0, epoch=2, leader=present.token), Meta)
 
 
 def test_a_version_is_staged_whole_and_once(state):
-    """Release record, ledger, outbox and base appear together; a repetition changes nothing."""
+    """Release record, outbox and base appear together; a repetition changes nothing."""
     lease = state.acquire("one", 60_000)
     base = StoredBase(epoch=3, version=1, fields={"trained": 7}, blob=b"x" * 10_000_000)
     assert state.base() is None
@@ -88,7 +94,6 @@ def test_a_version_is_staged_whole_and_once(state):
     assert state.base() == base
     assert state.base_epoch() == 3
     assert state.releases() == [(1, {"version": 1})]
-    assert state.ledger() == {1: {"epsilon": 1.0}}
     assert [entry.record for entry in state.outbox()] == RECORDS
 
 
@@ -98,18 +103,20 @@ def test_a_former_leader_stages_nothing(state):
     state.release(first)
     state.acquire("two", 60_000)
     assert stage(state, first) == Stale("another scheduler leads, or the lease ended")
-    assert (state.releases(), state.ledger(), state.outbox(), state.base()) == ([], {}, [], None)
+    assert (state.releases(), state.outbox(), state.base()) == ([], [], None)
 
 
 def test_versions_have_no_gaps_and_no_second_content(state):
-    """Version numbers follow one another, and one number never stands for two contents."""
+    """A version follows the last one that its maker knew, and one number never stands for two contents."""
     lease = state.acquire("one", 60_000)
     assert isinstance(stage(state, lease, 2), Stale)
     assert stage(state, lease, 1) == Applied()
-    assert isinstance(stage(state, lease, 1, ledger={"epsilon": 0.0}), Stale)
+    assert isinstance(stage(state, lease, 1, release={"version": 1, "other": True}), Stale)
     assert stage(state, lease, 2) == Applied()
     assert state.releases(1) == [(2, {"version": 2})]
-    assert [version for version, _ in state.releases()] == [1, 2]
+    assert isinstance(stage(state, lease, 5, before=1), Stale)
+    assert stage(state, lease, 5, before=2) == Applied()
+    assert [version for version, _ in state.releases()] == [1, 2, 5]
 
 
 def test_a_new_base_replaces_the_old_one(connection, state):
@@ -134,7 +141,7 @@ def test_a_damaged_base_is_refused(connection, state):
 
 def test_the_outbox_keeps_order_and_forgets_what_is_confirmed(connection, state):
     """Records leave in the order they came, once; nothing of them stays behind."""
-    records = [OutboxRecord("receipts", f"r{k}".encode(), b"signed") for k in range(3)]
+    records = [OutboxRecord("releases", f"1/{k}".encode(), b"bytes") for k in range(3)]
     state.withdraw(state.acquire("one", 60_000), [1], records)
     assert [entry.record for entry in state.outbox()] == records
     state.confirm(state.outbox(2))
@@ -159,25 +166,42 @@ def test_whoever_lost_the_lease_stages_nothing_even_with_the_newest_token(state)
     state.release(lease)
     assert isinstance(stage(state, lease), Stale)
     assert isinstance(stage(state, Lease("two", lease.token)), Stale)
-    assert isinstance(state.adopt(lease, 1, release={}, ledger={}), Stale)
+    assert isinstance(state.adopt(lease, 1, of_ledger(1)), Stale)
     assert isinstance(state.withdraw(lease, [1], []), Stale)
-    assert (state.releases(), state.ledger(), state.withdrawn()) == ([], {}, set())
+    assert (state.releases(), state.withdrawn()) == ([], set())
 
 
-def test_versions_of_the_log_are_adopted_in_order(state):
-    """A published version that Redis forgot is recorded once, gaps allowed, and the next version follows it."""
+def test_versions_of_the_ledger_are_adopted_in_order(state):
+    """A version that Redis forgot is recorded once, gaps allowed, and the next version follows it."""
     lease = state.acquire("one", 60_000)
     assert stage(state, lease, 1) == Applied()
     for version in (3, 4):
-        assert (
-            state.adopt(lease, version, release={"version": version, "withdrawn": []}, ledger={"base": 1}) == Applied()
-        )
-        assert isinstance(state.adopt(lease, version, release={}, ledger={}), AlreadyApplied)
-    assert isinstance(state.adopt(lease, 2, release={}, ledger={}), AlreadyApplied)
+        assert state.adopt(lease, version, of_ledger(version)) == Applied()
+        assert isinstance(state.adopt(lease, version, of_ledger(version)), AlreadyApplied)
+    assert isinstance(state.adopt(lease, 2, of_ledger(2)), AlreadyApplied)
     assert [version for version, _ in state.releases()] == [1, 3, 4]
-    assert state.ledger()[4] == {"base": 1}
     assert isinstance(stage(state, lease, 4), Stale)
     assert stage(state, lease, 5) == Applied()
+
+
+def test_a_staged_version_gives_way_to_that_of_the_ledger(connection, state):
+    """Its record is replaced, and the base model that was learned for it goes; older base models stay."""
+    lease = state.acquire("one", 60_000)
+    kept = StoredBase(1, 1, {}, b"kept")
+    assert stage(state, lease, 1, base=kept) == Applied()
+    assert stage(state, lease, 2) == Applied()
+    assert state.adopt(lease, 2, of_ledger(2)) == Applied()
+    assert state.base() == kept
+    assert stage(state, lease, 3, base=StoredBase(2, 3, {}, b"of the version that goes")) == Applied()
+    for digest in ("a" * 64, "b" * 64):
+        assert state.adopt(lease, 3, of_ledger(3, digest)) == Applied()
+        assert isinstance(state.adopt(lease, 3, of_ledger(3, digest)), AlreadyApplied)
+        assert state.releases(2) == [(2, of_ledger(2)), (3, of_ledger(3, digest))]
+    assert state.base() is None
+    assert [
+        key for key in connection.call("KEYS", f"{{st:{state.model}}}:base:*") if connection.call("PTTL", key) < 0
+    ] == []
+    assert stage(state, lease, 4) == Applied()
 
 
 def test_versions_are_withdrawn_without_a_new_one(state):

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from servers.redis_cluster import LocalRedisCluster, LocalSentinel
 from streamtopic.errors import ComponentUnreachable, SettingsError
-from streamtopic.local import LocalRedisCluster, LocalSentinel
 from streamtopic.state import Connection
 
 

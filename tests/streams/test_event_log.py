@@ -9,6 +9,7 @@ import pytest
 
 from streamtopic.errors import StateMismatch, UsageError
 from streamtopic.streams import EventLog, FileLog, KafkaLog, KafkaOptions, Message, open_log, partition_of
+from waiting import PATIENCE
 
 NUMBERS = itertools.count()
 
@@ -122,11 +123,11 @@ def test_it_is_an_event_log(log):
 def test_waiting_ends_when_a_record_comes(log, news):
     """A wait returns with the record, in whichever partition it comes, and at once where one is there already."""
     log.append(news, b"k", b"v", partition=0)
-    log.wait(news, {0: 0, 1: 0}, 60)
+    log.wait(news, {0: 0, 1: 0}, PATIENCE)
     assert [record.value for record in log.read(news, 0, 0)] == [b"v"]
     timer = threading.Timer(0.3, log.append, (news, b"k", b"late"), {"partition": 1})
     timer.start()
-    log.wait(news, {0: 1, 1: 0}, 60)
+    log.wait(news, {0: 1, 1: 0}, PATIENCE)
     timer.join()
     assert [record.value for record in log.read(news, 1, 0)] == [b"late"]
     assert log.read(news, 0, 1) == []

@@ -2,17 +2,11 @@
 
 import re
 import resource
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-# Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
-sys.path.append(str(Path(__file__).parent.parent))
-
 from hostile_records import DOCUMENTS, KINDS, hostile
-
 from streamtopic.documents.events import Delete, decode_record
 from streamtopic.errors import InvalidEvent
 from streamtopic.streams import KafkaLog, KafkaOptions, Message, TopicNames

@@ -3,18 +3,20 @@
 import contextlib
 import dataclasses
 import itertools
-import socket
 import threading
-import time
 
 import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
+from kafka_topics import until_compacted
+from servers.ports import quiet_ports
+from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMismatch, UsageError
 from streamtopic.local import LocalKafka
 from streamtopic.streams import KafkaLog, KafkaOptions, Message, kafka_reader, open_log
 from streamtopic.streams.opening import open_membership
+from waiting import PATIENCE, until
 
 NUMBERS = itertools.count()
 
@@ -94,13 +96,9 @@ def test_a_compacted_log_is_read_past_its_gaps(log, topic):
     for number in range(200):
         log.append_many(topic, [Message(b"same", b"%d" % number), Message(b"key-%d" % (number % 10), b"x" * 9_000)])
     last = [(record.key, record.offset) for record in everything(log, topic)]
-    deadline = time.monotonic() + 60
-    while len(found := everything(log, topic)) > 300:
-        assert time.monotonic() < deadline, "compaction did not come"
-        time.sleep(1)
-        log.append(topic, b"same", b"again")  # only a closed file is compacted, and only a record closes it
-    by_key = dict(last)
-    assert {record.key for record in found} == by_key.keys()
+
+    found = until_compacted(log, topic, lambda: (read := everything(log, topic))[300:] == [] and read)
+    assert {record.key for record in found} - {HEARTBEAT_KEY} == {key for key, _ in last}
     assert found[0].offset > 0
     assert log.begin(topic, 0) == 0
     # More may have gone meanwhile.
@@ -121,9 +119,7 @@ def test_a_gap_at_the_end_is_an_end(log):
             producer.flush()
             assert [record.value for record in everything(log, name)][-1] != b"open"
             end()
-    deadline = time.monotonic() + 30
-    while log.end(name, 0) < 5 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: log.end(name, 0) >= 5, "the ends of both transactions")
     assert [record.value for record in everything(log, name)] == [b"before", b"in"]
     assert log.end(name, 0) == 5
     for offset in (2, 3, 4, 5):
@@ -199,6 +195,7 @@ def test_an_emptied_batch_is_not_the_end(monkeypatch):
     seconds = itertools.count(step=0.2)
     monkeypatch.setattr(kafka_reader, "connect", lambda *_, **__: LateConsumer(place))
     monkeypatch.setattr(kafka_reader, "read_all_records", lambda _: None)
+    monkeypatch.setattr(kafka_reader, "let_go", lambda _: None)
     reader = kafka_reader.PartitionReader(KafkaOptions("nowhere:1"), SixRecords(), clock=lambda: next(seconds))
     assert [record.offset for record in reader.read("t", 0, 0, 100, 1 << 20)] == [3, 4, 5]
 
@@ -311,12 +308,7 @@ class AnyBytes(str):
 def test_a_user_who_is_refused_is_told_so(tmp_path):
     """The right password works for every part; a wrong one is a matter of settings, not of a broker that is away."""
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_me="right";'
-    ports = []
-    for _ in range(3):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            ports.append(probe.getsockname()[1])
-    plain, guarded, controller = ports
+    plain, guarded, controller = quiet_ports(3)
     properties = {
         "listeners": f"PLAINTEXT://127.0.0.1:{plain},GUARDED://127.0.0.1:{guarded},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},GUARDED://127.0.0.1:{guarded}",
@@ -333,14 +325,14 @@ def test_a_user_who_is_refused_is_told_so(tmp_path):
             assert log.append("t", b"k", b"v") == (0, 0)
             assert log.read("t", 0, 0)[0].value == b"v"
             membership = open_membership(log, "t", "group", 6_000)
-            assert membership.poll(60) == {0}
+            assert membership.poll(PATIENCE) == {0}
             membership.leave()
         with KafkaLog(wrong) as log:
             with pytest.raises(SettingsError, match="refuses this user"):
                 log.partitions("t")
             membership = open_membership(log, "t", "group", 6_000)
             with pytest.raises(SettingsError, match="refuses this user"):
-                membership.poll(60)
+                membership.poll(PATIENCE)
 
 
 def test_records_of_other_producers_are_read(log, topic):

@@ -1,14 +1,26 @@
 """Each fault of kafka-python that is put right: the installed version has it; where it does not, the repair can go."""
 
 import contextlib
+import importlib.util
 import socket
+from collections import Counter
 
-from kafka import KafkaConsumer
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaConnectionError
 from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import KafkaNetSocket
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 
-from streamtopic.streams.kafka_compat import NetClient, data_before_end, give_up
+from streamtopic.streams import KafkaLog, KafkaOptions, Message
+from streamtopic.streams.kafka_compat import NetClient, connect_or_close, data_before_end, give_up, let_go
+from waiting import until
+
+# The function that the repair replaces, from a copy of its module that nobody has repaired.
+_copy = importlib.util.module_from_spec(importlib.util.find_spec("kafka.net.inet"))
+_copy.__spec__.loader.exec_module(_copy)
+ORIGINAL = _copy.KafkaNetSocket.connect
 
 
 class Listener:
@@ -67,6 +79,91 @@ def test_a_delay_is_given_in_seconds_without_the_repair():
         client._net.close()
     assert 5 < delays[KafkaNetClient] < 13
     assert 5_000 < delays[NetClient] < 13_000
+
+
+class Refused:
+    """A socket that no broker takes."""
+
+    def __init__(self):
+        self.closed = False
+
+    def setblocking(self, flag):
+        pass
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.mark.parametrize("end", [KafkaConnectionError("refused"), GeneratorExit()], ids=["refused", "client closed"])
+def test_a_socket_that_is_not_connected_is_closed(end, monkeypatch):
+    """kafka-python leaves it to the collector; `connect_or_close` can go when the second half fails."""
+
+    async def fails(*_, **__):
+        raise end
+
+    given = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 1))
+    left = {}
+    for connect in (connect_or_close, ORIGINAL):
+        factory, made = KafkaNetSocket(), Refused()
+        monkeypatch.setattr(factory, "socket", lambda *_, made=made: made)
+        monkeypatch.setattr(factory, "sock_connect", fails)
+        with pytest.raises(type(end)):
+            connect(factory, None, given).send(None)
+        left[connect] = made.closed
+    assert left == {connect_or_close: True, ORIGINAL: False}
+
+
+def test_a_connection_with_a_request_to_send_is_closed(kafka_server):
+    """kafka-python leaves its socket to the collector; `NetClient.close` can go when the second half fails."""
+    left = {}
+    for kind in (NetClient, KafkaNetClient):
+        consumer = KafkaConsumer(bootstrap_servers=kafka_server.servers, group_id=None, kafka_client=kind)
+        consumer.topics()
+        (transport, *_) = [one.transport for one in consumer._client._manager._conns.values() if one.connected]
+        # As if the broker had stopped to read: what is sent stays in the buffer.
+        transport._writing = True
+        transport.write(b"a request")
+        connection = transport._sock
+        consumer.close()
+        left[kind] = connection.fileno() >= 0
+        connection.close()
+    assert left == {NetClient: False, KafkaNetClient: True}
+
+
+def whole_after_a_pause(servers, topic, sizes, repair):
+    """Read one partition a little, pause it, read the other one to its end; return whether the first one goes on."""
+    consumer = KafkaConsumer(bootstrap_servers=servers, group_id=None, fetch_max_wait_ms=50)
+    places = [TopicPartition(topic, partition) for partition in range(len(sizes))]
+    taken = Counter()
+
+    def took(**options):
+        repair(consumer)
+        taken.update({place: len(some) for place, some in consumer.poll(timeout_ms=200, **options).items()})
+        return taken
+
+    with contextlib.closing(consumer):
+        consumer.assign(places)
+        for place in places:
+            consumer.seek(place, 0)
+        until(lambda: took(max_records=1))
+        (first,) = taken
+        (other,) = (place for place in places if place != first)
+        consumer.pause(first)
+        until(lambda: took()[other] == sizes[other.partition])
+        consumer.resume(first)
+        for _ in range(20):
+            took()
+    return taken[first] == sizes[first.partition]
+
+
+def test_a_partition_that_was_paused_goes_on_when_it_is_resumed(kafka_server):
+    """kafka-python keeps its records for ever, if another one was read to its end; `let_go` can go when this fails."""
+    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
+        log.create("paused", 2)
+        log.append_many("paused", [Message(b"%d" % k, b"x") for k in range(400)])
+        sizes = [log.end("paused", partition) for partition in range(2)]
+    assert whole_after_a_pause(kafka_server.servers, "paused", sizes, let_go)
+    assert not whole_after_a_pause(kafka_server.servers, "paused", sizes, lambda _: None)
 
 
 def test_a_client_whose_end_fails_gives_its_sockets_back(kafka_server):

@@ -8,23 +8,25 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from kafka.coordinator.consumer import ConsumerCoordinator
 
+import waiting
 from streamtopic.streams import FileLog, KafkaLog, KafkaOptions, kafka_membership
 from streamtopic.streams.kafka_membership import KafkaMembership
 from streamtopic.streams.opening import AllPartitions, open_membership
 
 NUMBERS = itertools.count()
-SESSION_MS = 3_000
+# A machine that stops for a moment puts no member out of its group.
+SESSION_MS = 60_000
+SHORT_MS = 3_000
 MEMBER = """
 import sys
 from streamtopic.streams import KafkaLog, KafkaOptions
 from streamtopic.streams.kafka_membership import KafkaMembership
 from streamtopic.streams.opening import open_membership
-member = open_membership(KafkaLog(KafkaOptions(sys.argv[1])), sys.argv[2], "group", int(sys.argv[3]))
+member = open_membership(KafkaLog(KafkaOptions(sys.argv[1])), sys.argv[2], f"group-{sys.argv[2]}", int(sys.argv[3]))
 while True:
     print(sorted(member.poll(0.1)), flush=True)
 """
@@ -45,24 +47,31 @@ def topic(log):
     return name
 
 
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """Members notice soon that their group shares out anew, however long their sessions are."""
+    monkeypatch.setattr(kafka_membership, "_HEARTBEAT_MS", 500)
+
+
 @contextlib.contextmanager
-def member(log, topic, group="group"):
-    """A member that leaves at the end."""
-    membership = open_membership(log, topic, group, SESSION_MS)
+def member(log, topic, session_ms=SESSION_MS):
+    """A member that leaves at the end; topics have groups of their own."""
+    membership = open_membership(log, topic, f"group-{topic}", session_ms)
     try:
         yield membership
     finally:
         membership.leave()
 
 
-def until(condition, *members, seconds=60):
+def until(condition, *members):
     """Let members take part until the condition holds for what they own."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        owned = [member.poll(0.05) for member in members]
-        if condition(*owned):
-            return owned
-    raise AssertionError(f"members own {owned}")
+    owned = []
+
+    def polled():
+        owned[:] = [member.poll(0.05) for member in members]
+        return condition(*owned)
+
+    waiting.until(polled, lambda: f"the end of members that own {owned}", 0.0)
 
 
 def shared(*owned):
@@ -116,28 +125,30 @@ def test_a_group_that_shares_well_is_left_alone(log, topic, monkeypatch, caplog)
     """Where the client joins again by itself, nobody asks for one more rebalance, however late the member looks."""
     monkeypatch.setattr(kafka_membership, "_FOLLOW_UP_SECONDS", 0.0)
     # Both rebalances of a hand-over fit into one such poll.
-    monkeypatch.setattr(kafka_membership, "_LOOK_MS", 2_000)
+    monkeypatch.setattr(kafka_membership, "_LOOK_MS", 3_000)
+    looks, look = [], kafka_membership._FollowUp.look
+    monkeypatch.setattr(kafka_membership._FollowUp, "look", lambda *given: looks.append(given) or look(*given))
     with member(log, topic) as first:
         until(shared, first)
         with member(log, topic) as second:
             until(shared, first, second)
-            looked = itertools.count()
-            until(lambda *_: next(looked) == 80, first, second)
+            before = len(looks)
+            until(lambda *_: len(looks) >= before + 2, first, second)
     assert [record.event for record in caplog.records if getattr(record, "event", "") == "partitions_unowned"] == []
 
 
 def test_a_poll_ends_when_ownership_changes(log, topic):
     """A member without partitions does not sleep through being given some."""
     with member(log, topic) as first:
-        assert first.poll(60) == {0, 1, 2, 3}
+        assert first.poll(waiting.PATIENCE) == {0, 1, 2, 3}
 
 
 def test_committed_offsets_are_seen_by_tools(log, topic, kafka_server):
     """Offsets are kept by the group, also when the member leaves right away; committing without a broker is silent."""
     from kafka import KafkaAdminClient, TopicPartition
 
-    group = f"lag-{topic}"
-    with member(log, topic, group) as first:
+    group = f"group-{topic}"
+    with member(log, topic) as first:
         first.commit({0: 3})
         until(shared, first)
         first.commit({0: 7, 2: 9})
@@ -150,7 +161,7 @@ def test_committed_offsets_are_seen_by_tools(log, topic, kafka_server):
 def test_who_no_longer_asks_loses_its_share(log, topic):
     """A process that hangs gives its partitions up without leaving, and gets its share back when it goes on."""
     now = [0.0]
-    hanging = KafkaMembership(log.options, topic, "group", SESSION_MS, clock=lambda: now[0])
+    hanging = KafkaMembership(log.options, topic, f"group-{topic}", SESSION_MS, clock=lambda: now[0])
     try:
         until(shared, hanging)
         now[0] += 1_000
@@ -164,9 +175,9 @@ def test_who_no_longer_asks_loses_its_share(log, topic):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_the_dead_and_the_stopped_lose_their_share(log, topic, kafka_server, how):
     """After the session timeout the others own everything; a member that goes on takes part again."""
-    arguments = [sys.executable, "-c", MEMBER, kafka_server.servers, topic, str(SESSION_MS)]
+    arguments = [sys.executable, "-c", MEMBER, kafka_server.servers, topic, str(SHORT_MS)]
     lines = []
-    with member(log, topic) as first, subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as other:
+    with member(log, topic, SHORT_MS) as first, subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as other:
         reader = threading.Thread(target=lambda: lines.extend(map(json.loads, other.stdout)))
         reader.start()
         try:
@@ -187,7 +198,7 @@ def test_a_restarted_broker_is_no_end(tmp_path):
 
     with LocalKafka(tmp_path) as server, KafkaLog(KafkaOptions(server.servers)) as log:
         log.create("t", 4)
-        with member(log, "t") as first:
+        with member(log, "t", SHORT_MS) as first:
             assert "not joined" in first.lost
             until(shared, first)
             until(lambda _owned: first.lost == "", first)

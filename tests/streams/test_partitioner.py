@@ -14,7 +14,7 @@ with warnings.catch_warnings():
 
 
 @given(st.binary(max_size=600))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_murmur2_is_kafkas(data):
     """Our hash is the one of kafka-python, which is the Java client's."""
     assert murmur2(data) == kafka_murmur2(data) & 0xFFFFFFFF

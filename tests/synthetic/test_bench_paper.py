@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from streamtopic.lab.bench.cases import paper
+from streamtopic.bench.cases import paper
 
 
 @pytest.mark.parametrize(("varied", "values"), [("m", (150, 300)), ("m_U", (2, 20)), ("n", (60, 90)), ("r", (2, 4))])

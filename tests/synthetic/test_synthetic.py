@@ -22,7 +22,7 @@ PRIORS = ["dirichlet", "logistic_normal"]
     st.sampled_from(PRIORS),
     st.integers(0, 9),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_planted_model_has_what_was_asked(topics, words, p, a, prior, seed):
     """p-separable with exactly the p and a that were wanted, columns on the simplex, no word without mass."""
     a = 1.0 if topics == 1 else a
@@ -50,7 +50,7 @@ def test_in_the_population_every_word_is_a_mixture_of_anchors(prior):
 
 
 @given(st.integers(2, 6), st.floats(0.05, 0.6), st.floats(1, 8), st.floats(0.1, 5), st.integers(0, 99))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_population_simplex_is_gamma_p_robust(topics, p, a, concentration, seed):
     """Every anchor's row of Qbar* is at least gamma p away from the hull of the others' (the paper's proposition)."""
     planted = SyntheticTopics.planted(

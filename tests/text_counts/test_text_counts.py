@@ -76,7 +76,7 @@ def same_batch(one, other):
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(texts)
 def test_words_and_passages_are_those_of_the_service(some):
     """Whatever the texts: the columns are their words, the rows their passages, to the last token."""
@@ -95,7 +95,7 @@ def test_words_and_passages_are_those_of_the_service(some):
     assert same_batch(vectoriser.transform(some).texts.batch, batch)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(texts, texts)
 def test_columns_that_are_there_keep_their_places(first, second):
     """New words come behind the others, in order, so the same texts keep their counts; without them they only count."""

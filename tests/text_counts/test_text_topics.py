@@ -6,6 +6,8 @@ import pickle
 import sys
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
@@ -127,11 +129,9 @@ def columns():
     yield pytest.param(lambda texts: np.array(texts, object), id="numpy")
     yield pytest.param(lambda texts: pa.table({"text": texts})["text"], id="pyarrow")
     yield pytest.param(pa.array, id="pyarrow array")
-    yield pytest.param(lambda texts: pytest.importorskip("pandas").DataFrame({"text": texts})["text"], id="pandas")
-    yield pytest.param(
-        lambda texts: pytest.importorskip("pandas").Series(texts, dtype="category", index=texts), id="pandas category"
-    )
-    yield pytest.param(lambda texts: pytest.importorskip("polars").DataFrame({"text": texts})["text"], id="polars")
+    yield pytest.param(lambda texts: pd.DataFrame({"text": texts})["text"], id="pandas")
+    yield pytest.param(lambda texts: pd.Series(texts, dtype="category", index=texts), id="pandas category")
+    yield pytest.param(lambda texts: pl.DataFrame({"text": texts})["text"], id="polars")
 
 
 @pytest.mark.parametrize("column", [*columns()])
@@ -149,9 +149,9 @@ def test_columns_of_tables_are_texts(column):
 def tables():
     """Whole tables, which give the names of their columns when they are read as texts."""
     yield pytest.param(pa.table, id="pyarrow")
-    yield pytest.param(lambda rows: pytest.importorskip("pandas").DataFrame(rows), id="pandas")
-    yield pytest.param(lambda rows: pytest.importorskip("polars").DataFrame(rows), id="polars")
-    yield pytest.param(lambda rows: pytest.importorskip("polars").LazyFrame(rows), id="polars lazy")
+    yield pytest.param(pd.DataFrame, id="pandas")
+    yield pytest.param(pl.DataFrame, id="polars")
+    yield pytest.param(pl.LazyFrame, id="polars lazy")
     yield pytest.param(dict, id="dict")
 
 

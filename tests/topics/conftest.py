@@ -1,16 +1,10 @@
 """Corpora drawn from planted topics, so that there is something to find."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from streamtopic.counts import Counts, DocumentBatch, Passage, count
 from streamtopic.topics.learner_options import LearnerOptions
-
-# Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
-sys.path.append(str(Path(__file__).parent))
 
 
 class Planted:

@@ -8,7 +8,6 @@ from scipy.sparse import coo_array
 from streamtopic.counts import Counts, DocumentBatch, Passage, SymmetricCounts, Weighting, count
 from streamtopic.counts.compact import pack
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.fit import TopicFit, Words
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
@@ -70,7 +69,7 @@ def _of(rng, q, N, start=None):
         mass=mass,
         squares=squares,
         candidates=np.arange(q.n),
-        choice=AnchorChoice(np.arange(r), 1.0),
+        choice=np.arange(r),
         group=np.full(q.n, -1),
         mixtures=made,
     )

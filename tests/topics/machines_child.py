@@ -2,8 +2,8 @@
 
     python machines_child.py CORPUS TARGET [TEXTS]
 
-CORPUS: mirrored, or docstrings read as JSON lists of texts from TEXTS; TARGET: an .npz of A, and words, anchors and
-sets of each fit.
+CORPUS: mirrored, or docstrings read as JSON lists of texts from TEXTS; TARGET: an .npz of A, and words, anchors,
+sets and certificates of each fit.
 """
 
 import json
@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_info
 
+from streamtopic.bench.chain_corpora import cyclic_images
+from streamtopic.bench.chains import described
 from streamtopic.counts import Counts, DocumentBatch, Passage, count
-from streamtopic.lab.bench.chain_corpora import cyclic_images
-from streamtopic.lab.bench.chains import described
 from streamtopic.service.verify.recount import Numbering
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
@@ -63,14 +63,15 @@ def fits(names, batch, given, learner):
 
 
 def main(corpus, target, *given):
-    """Write A of every fit, its words, anchors and sets, and the BLAS that was in use."""
+    """Write A of every fit, its words, anchors, sets and certificates, and the BLAS that was in use."""
     names, batch, options = mirrored() if corpus == "mirrored" else texts(*given)
     found, decided = {}, {}
     for learner in ("default", "paper"):
         for step, fit in enumerate(fits(names, batch, options, learner)):
             model = described(fit)
             found[f"{learner}-{step}"] = model.A
-            decided[f"{learner}-{step}"] = [model.words, model.anchors, sorted(model.sets.items())]
+            bounds = fit.certificate.bound.hex(), fit.certificate.from_products.hex()
+            decided[f"{learner}-{step}"] = [model.words, model.anchors, sorted(model.sets.items()), bounds]
     blas = sorted({info["architecture"] for info in threadpool_info() if info["internal_api"] == "openblas"})
     threads = sorted({info["num_threads"] for info in threadpool_info() if info["internal_api"] == "openblas"})
     np.savez(target, **found, decided=json.dumps(decided), blas=blas, threads=threads)

@@ -91,7 +91,7 @@ def test_it_is_the_algorithm_of_the_paper(corpus, fit, forgotten):
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 100))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_one_newton_step_lands_on_the_optimum_wherever_it_starts(seed, far):
     """From any C the step ends at B G^-1, to rounding: the loss is quadratic."""
     rng = np.random.default_rng(seed)
@@ -137,8 +137,8 @@ def test_kept_statistics_and_exact_counts_do_as_well_as_the_model_itself(corpus,
     one, other = unlearn_base(whole), unlearn_base(kept)
     assert np.abs(one.A - other.A).max() < 1e-13
     assert np.abs(one.R - other.R).max() < 1e-11
-    assert fit.names[chosen_again(kept).rows[0]] == fit.anchors[0]
-    assert np.array_equal(chosen_again(kept).rows, chosen_again(whole).rows)
+    assert fit.names[chosen_again(kept)[0]] == fit.anchors[0]
+    assert np.array_equal(chosen_again(kept), chosen_again(whole))
 
 
 def test_words_are_those_that_a_retraining_chooses():
@@ -156,7 +156,7 @@ def test_words_are_those_that_a_retraining_chooses():
         assert np.isfinite(unlearn_base(left).A).all()
         if retrained.anchors == fit.anchors:
             assert np.abs(retrain_rows(left).A - retrained.A).max() < 1e-12
-        assert tuple(left.names[k] for k in chosen_again(left).rows) == retrained.anchors
+        assert tuple(left.names[k] for k in chosen_again(left)) == retrained.anchors
         seen.add(left.changed > 0)
     assert True in seen
 

@@ -1,5 +1,6 @@
 """Topics as people arrange them: trees, merges, searches and pictures follow from the model alone."""
 
+import io
 import json
 
 import numpy as np
@@ -130,6 +131,32 @@ def test_a_picture_needs_no_document(model):
     for term in {*table["Term"]}:
         shown = [f for f, t in zip(table["Freq"], table["Term"], strict=True) if t == term]
         assert sum(shown) == pytest.approx(1, abs=0.2)
+
+
+def test_pyldavis_draws_it(model):
+    """The library itself writes its page of the data, with the bars of every topic, and saves them as JSON."""
+    pyldavis = pytest.importorskip("pyLDAvis")
+    data = pyldavis_data(*model, WORDS, 10_000, terms=8)
+    # Given open files, since it leaves those open that it opens by a name.
+    page, saved = io.StringIO(), io.StringIO()
+    pyldavis.save_html(data, page)
+    assert data.to_json() in page.getvalue()
+    pyldavis.save_json(data, saved)
+    assert json.loads(saved.getvalue()) == data
+    # Its own type, made of frames, writes the same text.
+    frame = pytest.importorskip("pandas").DataFrame
+    parts = (frame(data["mdsDat"]), frame(data["tinfo"]), frame(data["token.table"]))
+    own = pyldavis.PreparedData(*parts, data["R"], data["lambda.step"], data["plot.opts"], data["topic.order"])
+    assert own.to_json() == data.to_json()
+
+
+def test_a_topic_without_a_share_is_drawn(model):
+    """Its place on the map is finite, and so are the bars of all topics."""
+    A, shares = model
+    shares = np.where(np.arange(R) == 2, 0.0, shares)
+    data = pyldavis_data(A, shares / shares.sum(), WORDS, 10_000, terms=8)
+    for numbers in (data["mdsDat"]["x"], data["mdsDat"]["y"], data["tinfo"]["logprob"], data["tinfo"]["loglift"]):
+        assert np.isfinite(numbers).all()
 
 
 def test_distances_on_the_map(model):

@@ -101,7 +101,7 @@ def brute_force(words, Q, frequency, keep):
     return left
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000))
 def test_the_coherent_words_are_the_definition(seed):
     """Any counts: the words left are those of a plain computation, in the order in which they came."""

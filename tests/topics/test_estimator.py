@@ -34,9 +34,10 @@ def model(**more):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-def test_scikit_learn_finds_nothing_wrong():
+@pytest.mark.parametrize("params", [{}, SMALL, {**SMALL, "learner": "paper"}], ids=["defaults", "small", "paper"])
+def test_scikit_learn_finds_nothing_wrong(params):
     """All of scikit-learn's own estimator checks pass; one needs an environment variable and is skipped by itself."""
-    results = check_estimator(AnchorTopics(**SMALL), on_fail=None, on_skip=None)
+    results = check_estimator(AnchorTopics(**params), on_fail=None, on_skip=None)
     assert len(results) > 30
     assert {r["check_name"] for r in results if r["status"] != "passed"} <= {"check_array_api_input"}
 
@@ -68,7 +69,7 @@ def test_partial_fit_equals_one_fit(matrix):
     assert np.abs(back.components_ - model().fit(matrix[:200]).components_).max() <= 1e-12
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 1000), st.floats(0.01, 50))
 def test_fractional_values_are_unlearned_exactly(seed, scale):
     """Fixed point: rows with fractions, and long rows that are scaled down, leave no trace either."""
@@ -106,7 +107,7 @@ def test_words_that_a_deletion_leaves_others_are_not_taken_for_the_documents(mat
     assert fitted.n_documents_ == len(matrix)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.data())
 def test_words_cross_the_threshold_both_ways(data):
     """Whatever comes and goes, the model is that of a fresh fit, words that enter and leave with all their pairs.
@@ -197,8 +198,8 @@ def test_last_bits_decide_nothing_that_is_shown():
     X = np.array([rng.multinomial(30, of_topic[k % 4]) for k in range(240)])
     one = AnchorTopics(4, min_df=1, min_share=0, max_df=1.0).fit(X)
     other = copy.deepcopy(one)
-    other.components_ *= 1 + rng.integers(-4, 5, other.components_.shape) * 2.0**-52
-    other.topic_shares_ = other.topic_shares_ * (1 + rng.integers(-4, 5, 4) * 2.0**-52)
+    for array in (other.components_, other.topic_shares_):
+        np.multiply(array, 1 + rng.integers(-4, 5, array.shape) * 2.0**-52, out=array)
     classes = ["a", "b", "c"] * 80
     views = []
     for each in (one, other):
@@ -227,10 +228,10 @@ def test_transform_gives_the_optimum(matrix):
     [
         ("alpha", (0, -1.0, np.nan, np.inf, "0.1", None)),
         ("tolerance", (0, -1.0, np.nan, np.inf, "0.1", None)),
-        ("n_topics", (1.5, "3", None, np.nan, 10**6)),
+        ("n_topics", (1.5, "3", np.nan, 10**6)),
         ("min_df", ("5", None)),
         ("min_share", ("0", None)),
-        ("max_df", ("1", None)),
+        ("max_df", ("1",)),
         ("anchor_min_df", ("0", None)),
         ("max_words", ("100", None)),
         ("guided", ("cars", {"cars": None}, {"cars": 3}, {"cars": [1.5]}, {"cars": [None]})),

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from streamtopic import AnchorTopics, TextCounts
 from streamtopic.counts import Cooccurrence, SymmetricCounts
-from streamtopic.topics.anchors import tandem_rows
+from streamtopic.topics.guided import tandem_rows
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 
 TOPICS, WORDS, DOCUMENTS = 5, 60, 900
@@ -60,7 +60,7 @@ def test_row_is_the_harmonic_mean():
     Qbar = Q / Q.sum(axis=1, keepdims=True)
     wanted = [2 / (1 / Qbar[0, k] + 1 / Qbar[1, k]) for k in range(3)]
     assert np.allclose(made.rows[0] / 2.0**40, [*wanted, 0.0], atol=2.0**-40)
-    assert made.notes == ()
+    assert not made.remarks
 
 
 def test_guided_topics_are_those_of_their_seeds(planted):
@@ -178,7 +178,7 @@ def test_the_published_learner_has_no_guides(planted):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not POSTS.exists(), reason="the posts of 20 Newsgroups are not beside the project")
+@pytest.mark.skipif(not POSTS.exists(), reason=f"corpora: needs {POSTS.name}")
 def test_posts_are_guided_and_forgotten():
     """On real posts a guided topic ranks its seeds first, and forgetting posts is never having seen them."""
     with gzip.open(POSTS, "rt", encoding="utf-8") as lines:

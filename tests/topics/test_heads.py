@@ -73,7 +73,7 @@ def forgotten(planted, fit, gone):
 
 
 @given(st.integers(0, 1000), st.floats(1e-8, 10))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_derivatives_are_those_of_the_loss(seed, ridge):
     """Gradient and second derivative agree with finite differences of the loss and of the gradient."""
     rng = np.random.default_rng(seed)
@@ -86,7 +86,7 @@ def test_derivatives_are_those_of_the_loss(seed, ridge):
 
 
 @given(st.integers(0, 1000), st.sampled_from([1e-9, 1e-5, 1.0]), st.floats(0, 1e4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_newton_arrives_from_anywhere(seed, ridge, far):
     """From any start the minimum is reached and the certificate bounds the distance to it, separable data included."""
     rng = np.random.default_rng(seed)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamtopic import TextTopics
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.topics.learner import choose_words, learn, reachable_words, thresholds
@@ -167,7 +168,7 @@ def test_options_out_of_range_name_the_option(wrong):
     min_df=st.integers(1, 8),
     data=st.data(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_words_out_of_reach_stay_out(frequency, deletions, max_df, min_df, data):
     """Whichever documents go, up to so many, only reachable words are ever kept, so they suffice to choose from."""
     options = LearnerOptions(n_topics=2, max_df=max_df, min_df=min_df)
@@ -180,3 +181,20 @@ def test_words_out_of_reach_stay_out(frequency, deletions, max_df, min_df, data)
     among, same = chosen(after[reachable], 60 - gone, options)
     assert np.array_equal(reachable[among], keep)
     assert np.array_equal(same, anchors)
+
+
+@pytest.mark.parametrize("learner", ["default", "paper"])
+@pytest.mark.parametrize("documents", [1, 2, 5])
+def test_a_few_documents_are_refused_in_plain_words(learner, documents):
+    """The error says that documents are too few and what to do, without a word of how anchors are searched."""
+    texts = [
+        "the engine of the car",
+        "a car on the road",
+        "the cat and the dog",
+        "a dog and its paw",
+        "bread in the oven",
+    ]
+    estimator = TextTopics(10, learner=learner)
+    with pytest.raises(ValueError, match=r"^the documents are too few .*: add documents") as caught:
+        estimator.fit(texts[:documents])
+    assert not {"span", "directions", "rank", "candidate", "anchors", "rows"} & {*str(caught.value).split()}

@@ -7,8 +7,8 @@ import pytest
 from scipy.sparse import csr_array, vstack
 
 from streamtopic import AnchorTopics
+from streamtopic.bench.cases.over_time import planted_slices
 from streamtopic.errors import UsageError
-from streamtopic.lab.bench.cases.over_time import planted_slices
 from streamtopic.topics.over_time import ShareEstimator, SliceKeys, SliceSums, periods, read_days
 
 WORDS, TOPICS = 400, 8

@@ -88,7 +88,7 @@ def test_one_other_rounding_changes_the_first_answer():
     assert abs(one[0] - other[0]) > 1e-6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10_000), r=st.integers(1, 30), d=st.integers(1, 60))
 def test_they_compute_what_they_say(seed, r, d):
     """Products, factors and solutions agree with numpy's to rounding."""

@@ -24,7 +24,7 @@ def known(B, G, sigma):
     return Known(np.zeros(len(B)), np.zeros(len(B)), np.ones(len(G)), 0.0, sigma**2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(1, 9))
 def test_solution_meets_the_conditions_of_optimality(seed, r):
     """Rows lie on the simplex, the gradient is level on the support and nowhere lower off it."""
@@ -59,7 +59,7 @@ def test_solution_equals_a_general_solver():
         assert np.abs(found.x - c).max() < 1e-3
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000))
 def test_warm_and_cold_starts_agree_to_the_bit(seed):
     """The answer depends on the problem, not on the support that was tried first."""
@@ -70,7 +70,7 @@ def test_warm_and_cold_starts_agree_to_the_bit(seed):
         assert np.array_equal(solve_rows(G, B, start), cold)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.sampled_from([0.55, 0.6, 0.9, 1.0]))
 def test_who_holds_most_is_what_the_whole_solution_says(seed, r, least):
     """Leaving a row early changes no answer; a row's answer does not depend on the other rows."""
@@ -100,7 +100,7 @@ def test_dependent_anchor_rows_end_with_a_feasible_point():
     assert np.allclose(C.sum(axis=1), 1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.floats(1e-9, 0.3))
 def test_certificate_bounds_the_distance_of_any_feasible_point(seed, push):
     """The row bound holds for points that are moved away from the optimum on purpose."""

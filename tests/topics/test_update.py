@@ -51,7 +51,7 @@ def test_twin_for_small_forget_sets(planted, learner):
         same_model(outcome.fit, twin)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 10_000), steps=st.integers(2, 5))
 def test_twin_after_several_changes(planted, seed, steps):
     """Deletions and additions one after the other end in the twin's model, without one retrain."""

@@ -116,7 +116,7 @@ def test_many_passages_are_taken_as_pairs():
     corpus = Corpus(9)
     many = SignedPassages.of(batch(corpus.rng, 500), WEIGHTING)
     assert outer_change(corpus.q, corpus.squares, many, 10, None) is None
-    assert outer_change(corpus.q, corpus.squares, SignedPassages.joined([]), 10, None) is None
+    assert outer_change(corpus.q, corpus.squares, SignedPassages.of(batch(corpus.rng, 0), WEIGHTING), 10, None) is None
 
 
 class World:

@@ -123,7 +123,7 @@ def anything(draw):
 
 
 @given(one=anything())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_single_document_removes_a_word_that_fifty_others_hold(honest, one):
     """Whatever a document within the limits holds, every word of the others is kept, and so it is when it has gone."""
     part = numbers([one])
@@ -143,7 +143,7 @@ def fewest(k, h):
     occurrences=st.integers(0, 10_000),
     data=st.data(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_word_goes_by_no_fewer_documents_than_proven(k, share, occurrences, data):
     """Below max(10 - h, (k - 5 h) / 4) added documents no word goes; at it one does that they repeat enough."""
     h = int(share * k)
@@ -170,7 +170,7 @@ def of_any(counted):
 
 
 @given(cap=st.integers(10, 400))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_what_others_repeat_already_needs_one_document(cap):
     """A word heavy in a fifth of its documents, ten at least, is kept only as long as nobody repeats it five times."""
     k = max(cap, 50)
@@ -188,7 +188,7 @@ def test_few_words_switch_the_rule_off(others, stays):
 
 
 @given(order=st.permutations(range(12)), gone=st.integers(0, 12))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_what_is_added_and_deleted_leaves_no_trace(honest, order, gone):
     """Twelve hostile documents remove a word; as they go, in any order, words are those of the documents that stay."""
     hostile = [numbers([document([700], MAX_LENGTH - k)]) for k in range(12)]

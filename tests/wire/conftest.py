@@ -1,11 +1,12 @@
-"""A small model, as releases carry it."""
+"""A ledger in memory."""
 
-import sys
-from pathlib import Path
+import pytest
+from sent_records import Sent
 
-# Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
-sys.path.append(str(Path(__file__).parent))
+from ledger_maker import LedgerMaker
 
-from sample_release import key, make
 
-__all__ = ["key", "make"]
+@pytest.fixture
+def maker():
+    """Makes the ledger of the model `news`; `maker.log.values` has its records."""
+    return LedgerMaker(Sent())

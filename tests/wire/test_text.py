@@ -33,7 +33,7 @@ def test_words_of_many_scripts(text, words):
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_text_gives_clean_words(text):
     """Words are never empty, long, spaced or upper case."""
     words = tokenize(text)
@@ -42,7 +42,7 @@ def test_any_text_gives_clean_words(text):
 
 
 @given(st.text(alphabet="abcXY19 _-.,'", max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_latin_words_are_whole_runs(text):
     """Every word is also a word to a reader that splits at whatever is no letter or digit."""
     assert set(tokenize(text)) <= set(re.findall(r"[^\W_]+", text.lower()))

@@ -31,7 +31,7 @@ signing.pub: {{ required "publicKey: give it with --set-file publicKey=deploy/se
 {{- include "streamtopic.variables" .Values.settings }}
 STREAMTOPIC_SECRETS_DIR: /run/secrets/streamtopic
 STREAMTOPIC_PUBLIC_KEY: /etc/streamtopic/signing.pub
-STREAMTOPIC_SIGNING_KEY: /run/secrets/streamtopic/streamtopic_signing.pem
+STREAMTOPIC_SIGNING_KEY: /run/secrets/streamtopic/streamtopic_signing.key
 STREAMTOPIC_NOISE_KEY: /run/secrets/streamtopic/streamtopic_noise.key
 STREAMTOPIC_RECEIPT_KEY: /run/secrets/streamtopic/streamtopic_receipt.key
 {{- end }}
@@ -54,11 +54,12 @@ containers:
   - name: {{ .command }}
     image: {{ include "streamtopic.image" $root }}
     imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-    args: [{{ .command }}{{ if ne .command "init" }}, --json{{ end }}]
+    args: [{{ .command }}{{ if ne .command "init" }}, --json{{ end }}
+      {{- if eq .command "dashboard" }}, --host, 0.0.0.0{{ range .part.names }}, --name, {{ . | quote }}{{ end }}{{ end }}]
     envFrom:
       - configMapRef: {name: {{ .config }}-settings}
     env:
-      {{- if ne .command "init" }}
+      {{- if has .command (list "ingest" "schedule") }}
       - {name: STREAMTOPIC_METRICS_ADDRESS, value: "0.0.0.0:9464"}
       {{- end }}
       {{- if and $root.Values.suppression (has .command (list "init" "ingest")) }}
@@ -67,7 +68,15 @@ containers:
       {{- range $name, $value := include "streamtopic.variables" .part.settings | fromYaml }}
       - {name: {{ $name }}, value: {{ $value | quote }}}
       {{- end }}
-    {{- if ne .command "init" }}
+    {{- if eq .command "dashboard" }}
+    ports:
+      - {name: pages, containerPort: 8787}
+    # A page that takes no token.
+    readinessProbe:
+      httpGet: {path: /login, port: pages}
+      periodSeconds: 10
+      timeoutSeconds: 10
+    {{- else if ne .command "init" }}
     ports:
       - {name: metrics, containerPort: 9464}
     # Kernels are compiled at the first start, which takes a while on a slow node.

@@ -7,7 +7,7 @@ names the reason. A record that they take gives the event that `events.decode` w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,12 +17,14 @@ import numpy.typing as npt
 
 from streamtopic.compiled import inner, kernel, once
 from streamtopic.documents.deletes import headers_ask
+from streamtopic.documents.dialects import OWN, Dialect
 from streamtopic.documents.events import (
     HEARTBEAT_KEY,
     MAX_COUNT,
     MAX_KEY,
     MAX_TEXT,
     MAX_VALUE,
+    STRUCTURED,
     Add,
     Delete,
     ForgetSubject,
@@ -31,11 +33,11 @@ from streamtopic.documents.events import (
     check_labels,
     dated,
     decode_record,
+    document_of,
 )
 from streamtopic.documents.subjects import is_subject_key, subject_digests
 from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import InvalidEvent
-from streamtopic.sources import OWN, Dialect
 from streamtopic.state import AddedDocument, AddedDocuments, Batch, Rows, RowSpan
 from streamtopic.streams import MURMUR2, partition_of
 from streamtopic.streams.event_log import MAX_HEADERS, murmur2
@@ -60,8 +62,8 @@ _BYTES_A_DOCUMENT = 60
 # Each subject is one more write of the commit, which costs Redis as much time as so many bytes (MAX_FLUSH_RECORD_BYTES
 # and MAX_FLUSH_WRITES).
 _BYTES_A_SUBJECT = 375
-# Keys of the service's own begin with it; a few ids do as well.
-_SERVICE = HEARTBEAT_KEY[:3]
+# Keys of the service's own begin with the first, a few ids do as well; structured keys begin with the others.
+_UNUSUAL = (HEARTBEAT_KEY[:3], *STRUCTURED)
 _NO_LABELS: Mapping[str, str] = {}
 # The lexicon grows by at most so many bytes at a time: a large record may hold few different words.
 _GROWTH = 1 << 16
@@ -111,7 +113,6 @@ class Decoded:
     homes: (k,), the partition that the key of each record belongs to.
     lexicon: holds the words of added documents.
     batch: the same records as the state prepares them: keys, which are document ids, sizes, words.
-    forms: (k,), the key of each record as it stands in the log; () where a document has one key only.
     subjects: place of a record, as `batch` counts places, to the subjects that its add names, if it names any.
     """
 
@@ -121,7 +122,6 @@ class Decoded:
     homes: Sequence[int]
     lexicon: Lexicon
     batch: Batch
-    forms: Sequence[bytes] = ()
     subjects: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -153,7 +153,7 @@ class Decoded:
         documents = self.documents.span(start, stop)
         others = {k - start: event for k, event in self.others.items() if start <= k < stop}
         homes = self.homes[here]
-        return Decoded(records, documents, others, homes, self.lexicon, part, self.forms[here], self.subjects)
+        return Decoded(records, documents, others, homes, self.lexicon, part, self.subjects)
 
 
 def decode_all(
@@ -165,7 +165,6 @@ def decode_all(
     dialect: Dialect = OWN,
     *,
     days: bool = False,
-    subjects: bool = True,
 ) -> Decoded:
     """Decode records as `events.decode` does, plain adds by compiled code.
 
@@ -176,17 +175,10 @@ def decode_all(
     secret: of the partition, for the digests of subjects.
     dialect: of the records.
     days: whether the day of a document stands among its labels.
-    subjects: whether the state knows subjects.
-
-    Where a schema registry does not answer, only the records before the first that needs it are decoded. Raises
-    ComponentUnreachable where that is the very first.
     """
-    translated = dialect.read(records)
-    own = translated.records
-    records = records[: len(own)]
-    # The key of the log places a record, and the id in it may be another one.
-    homes = _homes([record.key or b"" for record in records], partitions, partitioner)
+    own, refused = dialect.read(records)
     keys = [record.key or b"" for record in own]
+    homes = _homes(keys, partitions, partitioner)
     values = [record.value or b"" for record in own]
     unusual = [k for k, record in enumerate(own) if not _is_usual(record)]
     for k in unusual:
@@ -196,12 +188,11 @@ def decode_all(
     with lexicon.lock:
         rows, taken, places, times = _scan(values, lexicon)
     labels, doubtful = _labels(values, places, times if days else [])
-    left = {*translated.refused, *np.flatnonzero(taken != TAKEN).tolist(), *doubtful}
+    left = {*refused, *np.flatnonzero(taken != TAKEN).tolist(), *doubtful}
     left.update(k for k in unusual if k not in left and not _may_add(own[k]))
     others: dict[int, Event | Add] = {}
     for k in sorted(left):
-        refusal = translated.refused.get(k)
-        others[k] = _event(own[k], dialect, subjects=subjects) if refusal is None else refusal
+        others[k] = refused[k] if k in refused else _event(own[k], dialect)
     sizes = _BYTES_A_DOCUMENT + _BYTES_A_WORD * (rows.stops - rows.starts)
     for k, (start, stop) in places.items():
         sizes[k] += stop - start
@@ -209,8 +200,6 @@ def decode_all(
     sizes[list(others)] = 0
     named = {k: add.subjects for k, add in others.items() if isinstance(add, Add) and add.subjects}
     of_others = _lay_out(others, own, sizes, lexicon, secret, days=days)
-    forms = [b""] * len(own)
-    _note_forms(translated.forms, keys, others, forms, sizes)
     numbers = np.arange(len(own))
     documents = AddedDocuments(
         ids=keys,
@@ -221,35 +210,11 @@ def decode_all(
         stops=numbers + (rows.lengths > 0),
         labels=labels,
         subjects=[()] * len(own),
-        forms=forms,
     )
     batch = Batch(keys, sizes, [(rows, numbers), of_others])
     # `_lay_out` has replaced every Add by an AddedDocument.
     events = cast("dict[int, Event]", others)
-    return Decoded(records, documents, events, homes, lexicon, batch, translated.forms, named)
-
-
-def _note_forms(
-    given: Sequence[bytes],
-    keys: Sequence[bytes],
-    others: dict[int, Event | Add],
-    forms: list[bytes],
-    sizes: npt.NDArray[np.int64],
-) -> None:
-    """Note under which key each document came, where the key is not the id itself.
-
-    given: (k,), the key of each record as it stands in the log; () where a document has one key only.
-    keys: (k,), the id in each.
-    others: as in `Decoded`; changed here, as are `forms` and `sizes`.
-    """
-    for k, form in enumerate(given):
-        event = others.get(k)
-        if k not in others and keys[k] != form:
-            forms[k] = form
-            sizes[k] += len(form)
-        elif isinstance(event, AddedDocument) and event.document != form:
-            others[k] = replace(event, form=form)
-            sizes[k] += len(form)
+    return Decoded(records, documents, events, homes, lexicon, batch, named)
 
 
 def _is_usual(record: Record) -> bool:
@@ -262,7 +227,7 @@ def _is_usual(record: Record) -> bool:
     if not key or not value or record.headers or len(key) > MAX_KEY or len(value) > MAX_VALUE:
         return False
     # isascii: it is much cheaper than decoding, and most keys are.
-    return key.isascii() and not key.startswith(_SERVICE)
+    return key.isascii() and not key.startswith(_UNUSUAL)
 
 
 def _live_key(key: bytes | None, dialect: Dialect) -> bytes:
@@ -340,7 +305,7 @@ def _readable(record: Record, dialect: Dialect) -> bytes:
 def _may_add(record: Record) -> bool:
     """Return whether key and headers of a record allow that it is a plain add."""
     key = record.key
-    if not key or len(key) > MAX_KEY or not _is_text(key):
+    if document_of(key) is None:
         return False
     # A header may turn an add into a delete.
     headers = record.headers
@@ -368,19 +333,10 @@ def _labels(
     return found, doubtful
 
 
-def _is_text(key: bytes) -> bool:
-    """Return whether a key is UTF-8."""
-    try:
-        key.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _event(record: Record, dialect: Dialect, *, subjects: bool) -> RecordEvent | InvalidEvent:
+def _event(record: Record, dialect: Dialect) -> RecordEvent | InvalidEvent:
     """Return the event in a record, or the reason why it is refused."""
     try:
-        return decode_record(record, subjects=subjects, suppression=dialect.suppression)
+        return decode_record(record, suppression=dialect.suppression)
     except InvalidEvent as error:
         return error
 

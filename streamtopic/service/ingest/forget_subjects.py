@@ -22,13 +22,11 @@ from typing import TYPE_CHECKING
 from streamtopic.documents.events import encode_subject_forgotten
 from streamtopic.errors import TakenOver
 from streamtopic.service.ingest.resolve import receipt_headers
-from streamtopic.sources import OWN
 from streamtopic.streams import Message, pages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streamtopic.sources import Dialect
     from streamtopic.state import PartitionWriter, SubjectRequest
     from streamtopic.streams import EventLog
 
@@ -49,14 +47,12 @@ class SubjectForgetter:
 
     state: the writer of the partition.
     topic: the documents topic.
-    dialect: of its records.
     """
 
-    def __init__(self, state: PartitionWriter, log: EventLog, topic: str, dialect: Dialect = OWN) -> None:
+    def __init__(self, state: PartitionWriter, log: EventLog, topic: str) -> None:
         self._state = state
         self._log = log
         self._topic = topic
-        self._dialect = dialect
         self._known: dict[bytes, SubjectRequest] | None = None
 
     @property
@@ -137,14 +133,8 @@ class SubjectForgetter:
         """Return the ids of the records that are in the log and not counted yet. Raises ComponentUnreachable."""
         ids = set[bytes]()
         for page in pages(self._log, self._topic, self._state.partition, offset, end):
-            ids.update(self._id(record.key) for record in page if record.key is not None)
+            ids.update(record.key for record in page if record.key is not None)
         return ids
-
-    def _id(self, key: bytes) -> bytes:
-        """Return the id in a key; the key itself where it holds none."""
-        # A structured key names its id in one of many forms.
-        document = self._dialect.document_of(key) if self._dialect.many_forms else None
-        return key if document is None else document.encode()
 
     def _carry_out(self, request: SubjectRequest, uncounted: set[bytes]) -> int:
         """Do the next step of one request; return how many tombstones were appended."""
@@ -154,8 +144,7 @@ class SubjectForgetter:
         if request.closed >= 0:
             documents = self._of_before(documents, request.closed)
         if documents:
-            # The index has the key under which each document was added.
-            due = [document for document in documents if self._id(document) not in uncounted][:_AT_ONCE]
+            due = [document for document in documents if document not in uncounted][:_AT_ONCE]
             self._append(
                 [
                     Message(
@@ -168,7 +157,7 @@ class SubjectForgetter:
                 ]
             )
             # A document of two people who are forgotten at once needs one tombstone.
-            uncounted.update(map(self._id, due))
+            uncounted.update(due)
             return len(due)
         if request.closed < 0 and request.key in uncounted:
             return 0
@@ -188,27 +177,24 @@ class SubjectForgetter:
         return 1
 
     def _of_before(self, documents: Sequence[bytes], closed: int) -> list[bytes]:
-        """Return the documents that no add behind the end of a request names, by their keys.
+        """Return the documents that no add behind the end of a request names.
 
-        documents: keys of documents of the subject.
+        documents: ids of documents of the subject.
         closed: offset of the tombstone that ended the request.
 
         What came behind it stays: a recount, or a Redis that was set back, reads the request again when such documents
         are already there. Raises ComponentUnreachable.
         """
-        before = self._state.added_before(list(map(self._id, documents)), closed)
-        doubtful = {self._id(document): document for document in compress(documents, before)}
+        before = self._state.added_before(documents, closed)
+        doubtful = set(compress(documents, before))
         if not doubtful:
             return []
         # The same content with other subjects keeps the offset of the add before it, so the offset does not tell.
         partition = self._state.partition
         start = max(closed, self._log.begin(self._topic, partition))
         for page in pages(self._log, self._topic, partition, start, self._state.meta.next_offset):
-            for record in page:
-                # A tombstone of another key of a document leaves the document as it is.
-                if record.key is not None and record.value is not None:
-                    doubtful.pop(self._id(record.key), None)
-        return list(doubtful.values())
+            doubtful.difference_update(record.key for record in page if record.value is not None)
+        return [document for document in documents if document in doubtful]
 
     def _append(self, tombstones: list[Message]) -> None:
         """Append tombstones to the partition."""

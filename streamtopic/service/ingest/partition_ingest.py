@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from streamtopic.documents.dialects import OWN, Dialect
 from streamtopic.documents.events import suppression_in
 from streamtopic.documents.suppression import check_suppression_key
 from streamtopic.errors import StateError, StateMismatch, StreamtopicError
@@ -18,15 +19,15 @@ from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.find_suppressions import find_suppressions
 from streamtopic.service.ingest.forget_subjects import SubjectForgetter
 from streamtopic.service.ingest.resolve import OUTCOMES, resolve
-from streamtopic.service.ingest.send_home import CLOCKS_MS, Forwarder
+from streamtopic.service.ingest.send_home import Forwarder
+from streamtopic.service.log_history import departures
 from streamtopic.service.partition_counts import count_remedy
-from streamtopic.sources import OWN, Dialect
 from streamtopic.state import (
     MAX_FLUSH_DOCUMENTS,
     MAX_WORD_IDS,
     Changes,
-    Compactor,
     ForgetKind,
+    LastRecord,
     PartitionWriter,
     Stale,
 )
@@ -51,7 +52,11 @@ _BYTES = 8 << 20
 # Weak: a log that is closed and dropped takes its thread along.
 _threads: WeakKeyDictionary[EventLog, ThreadPoolExecutor] = WeakKeyDictionary()
 
-# Seconds between two looks for keys that Redis has lost. A version is made only after a look of its own.
+# The setting `residue_max_age` where nobody sets another.
+_RESIDUE_SECONDS = 86_400.0
+
+# Seconds between two looks for keys that Redis has lost, and at the history of the log. A version is made only after a
+# look of its own.
 _LOOK_SECONDS = 60.0
 
 logger = logging.getLogger(__name__)
@@ -84,9 +89,10 @@ class Ingest:
 
     state: the partition's one writer.
     clock: seconds since 1970, for receipts.
-    base_epoch: epoch of the base model, None before the first; epochs up to it are folded when segments are merged.
     ahead: whether a second thread reads the next records while the state counts those before them.
     dialect: of the records.
+
+    The changes of the partition are free of a removed document within `residue_max_age`, seconds that may be set.
 
     State and offset move in one commit, so a process that is killed anywhere loses nothing and counts nothing twice.
     Pointers to rejected records are confirmed by their log before the commit; after a crash they may be there twice.
@@ -100,22 +106,20 @@ class Ingest:
         log: EventLog,
         topics: TopicNames,
         clock: Callable[[], float],
-        base_epoch: Callable[[], int | None] = lambda: None,
         *,
         ahead: bool = True,
         dialect: Dialect = OWN,
     ) -> None:
         self.state = state
         self.dialect = dialect
+        self.residue_max_age = _RESIDUE_SECONDS
         self._log = log
         self._topics = topics
         self._clock = clock
-        self._base_epoch = base_epoch
         self._announced = 0
         # The writer has looked when it read the state.
         self._looked_at = clock()
         self._fitting = MAX_FLUSH_DOCUMENTS
-        self._compactor = Compactor(state)
         self._records = _ReadAhead(
             log,
             topics.documents,
@@ -126,12 +130,12 @@ class Ingest:
             ahead=ahead,
             dialect=dialect,
             days=state.days,
-            subjects=state.keeps_subjects,
         )
         self._dialect = dialect
         self._forwarder = Forwarder(state, log, topics.documents)
-        self._subjects = SubjectForgetter(state, log, topics.documents, dialect)
-        self._check_position()
+        self._subjects = SubjectForgetter(state, log, topics.documents)
+        self._topic_id = log.describe(topics.documents).id
+        self.check_log()
 
     @classmethod
     def open(
@@ -143,7 +147,6 @@ class Ingest:
         *,
         settings: ModelSettings,
         clock: Callable[[], float],
-        base_epoch: Callable[[], int | None] = lambda: None,
         word_ids: int = MAX_WORD_IDS,
         ahead: bool = True,
         dialect: Dialect = OWN,
@@ -156,9 +159,9 @@ class Ingest:
         Raises StateMismatch where settings, partitions or the log do not fit the state, SettingsError where the key of
         its suppressions is missing.
         """
-        have = log.partitions(topics.documents)
+        have = log.describe(topics.documents).partitions
         if have != settings.partitions:
-            remedy = count_remedy(topics, topics.documents, have, many_forms=dialect.many_forms)
+            remedy = count_remedy(topics, topics.documents, have)
             raise StateMismatch(
                 f"topic {topics.documents} has {have} partitions, the model was made for {settings.partitions}, and a "
                 f"document's delete would miss its add: {remedy}"
@@ -175,10 +178,9 @@ class Ingest:
             partitioner=settings.partitioner,
             first_offset=log.begin(topics.documents, partition),
             limits=settings.limits,
-            layout=settings.layout,
             word_ids=word_ids,
         )
-        return cls(state, log, topics, clock, base_epoch, ahead=ahead, dialect=dialect)
+        return cls(state, log, topics, clock, ahead=ahead, dialect=dialect)
 
     @property
     def topic(self) -> str:
@@ -191,18 +193,18 @@ class Ingest:
         return self.state.partition
 
     @property
-    def merging(self) -> float:
-        """Processor seconds that merges of segments took since this process took ownership of the partition."""
-        return self._compactor.spent
-
-    @property
     def lag(self) -> int:
         """Number of records that are not yet counted, and of deletions that are not yet in their own partition.
 
-        A request to forget a subject counts as one until no document of the subject is left in the partition.
+        A request to forget a subject counts as one until no document of the subject is left in the partition. Raises
+        StateMismatch if the log ends before what was counted.
         """
         end = self._log.end(self._topics.documents, self.partition)
         uncounted = end - self.state.meta.next_offset
+        if uncounted < 0:
+            self.state.reload()
+            self.check_log()
+            uncounted = end - self.state.meta.next_offset
         return uncounted + self._forwarder.waiting + self._subjects.waiting
 
     def step(
@@ -210,7 +212,7 @@ class Ingest:
     ) -> Progress:
         """Read and commit at most one flush; `records` is 0 at the end of the log.
 
-        Segments are not merged, so that a step takes about as long as its records: call `compact_if_due` in between.
+        Changes are not summed up, so that a step takes about as long as its records: call `sum_if_due` in between.
 
         max_records: the most records of the flush, None for as many as a flush may have.
         amend: may add to the changes before they are committed; it returns None to have the records read again.
@@ -219,24 +221,41 @@ class Ingest:
         StateCorrupt where Redis has lost keys of the partition, ComponentUnreachable where log or Redis do not answer.
         It may be repeated after any error.
         """
-        self._look_for_losses()
         most = min(max_records or MAX_FLUSH_DOCUMENTS, MAX_FLUSH_DOCUMENTS)
         for _ in range(_ATTEMPTS):
-            progress = self._attempt(most, amend)
+            offset = self.state.meta.next_offset
+            try:
+                self._look_for_losses()
+                progress = self._attempt(most, amend)
+            except StateMismatch:
+                # Another process may have taken the partition over and counted on: then the log may well have lost the
+                # records at this writer's position. Only for the newest position is that a fault of the log.
+                self.state.reload()
+                if self.state.meta.next_offset == offset:
+                    raise
+                continue
             if progress is not None:
                 return progress
         raise StateError(f"partition {self.partition} keeps changing under its writer: is a second ingest running?")
 
-    def compact_if_due(self) -> bool:
-        """Do at most one small merge of segments, or put a larger one in place that a thread has done meanwhile.
+    def sum_if_due(self) -> bool:
+        """Write the word statistics anew where many changes came since, or changes hold a removed document for long.
 
-        Return whether the segments have changed. Raises as `step`.
+        Return whether that was done. Raises as `step`.
         """
-        return self._compactor.step(self._base_epoch())
+        held = self.state.meta.holds_removed
+        done = self.state.keep_summed(self.residue_max_age)
+        if held and not self.state.meta.holds_removed:
+            extra = {"event": "changes_cleared", "partition": self.partition}
+            logger.info("partition %d: its changes hold no deleted document any more", self.partition, extra=extra)
+        return done
 
-    def clear_residue_after(self, seconds: float) -> None:
-        """Merge all segments once they have held the pairs of a deleted document for so many seconds."""
-        self._compactor.max_age = seconds
+    def check_log(self) -> None:
+        """Raise StateMismatch if the log is not the one that was counted, or has partitions that nobody counts."""
+        meta = self.state.meta
+        found = departures(self._log, self._topics.documents, meta.partitions, {self.partition: meta})
+        if found:
+            raise StateMismatch(found[0].text)
 
     def forward(self) -> int:
         """Send deletions to the partitions that they belong to, as far as they can be sent now.
@@ -266,7 +285,7 @@ class Ingest:
         return True
 
     def drain(self) -> Iterator[Progress]:
-        """Yield flushes until the log's present end is counted, merging and sending home in between.
+        """Yield flushes until the log's present end is counted, summing changes up and sending home in between.
 
         Call `went_back` first where Redis may have been set back since this process last wrote to it.
         """
@@ -275,16 +294,17 @@ class Ingest:
             progress = self.step()
             if not progress.records:
                 break
-            self.compact_if_due()
+            self.sum_if_due()
             yield progress
         self.forward()
 
     def _look_for_losses(self) -> None:
-        """Raise StateCorrupt where Redis has lost keys of the partition, if it was not looked for lately."""
+        """Raise StateCorrupt if Redis has lost keys of the partition, and as `check_log`, unless it looked lately."""
         now = self._clock()
         # `abs`: a clock may be set back.
         if abs(now - self._looked_at) >= _LOOK_SECONDS:
             self.state.require_keys()
+            self.check_log()
             self._looked_at = now
 
     def _attempt(self, max_records: int, amend: Callable[[Changes], Changes | None]) -> Progress | None:
@@ -324,6 +344,8 @@ class Ingest:
         if changes is None:
             self.state.reload()
             return None
+        last = decoded.records[-1]
+        changes = replace(changes, last=LastRecord(self._topic_id, last.offset, last.digest))
         # Before the commit as well: where its answer is lost, nobody knows whether the notes are there.
         if changes.forwards:
             self._forwarder.noted()
@@ -352,6 +374,8 @@ class Ingest:
         Otherwise its lag would never be 0. Return None where there is a record by now, or the state changed.
         """
         end = self._log.end(self._topics.documents, self.partition)
+        if end < offset:
+            self.check_log()
         if end <= offset:
             return None if self.went_back() else Progress(0, offset)
         # Read after the end was known: a record before that end would be there by now.
@@ -395,54 +419,6 @@ class Ingest:
                 times = (forget.received_ms, int(self._clock() * 1000))
                 span("streamtopic ingest", times, {"partition": self.partition}, parent=forget.trace)
 
-    def _check_position(self) -> None:
-        """Raise StateMismatch where the log does not hold the next record to count."""
-        topic = self._topics.documents
-        offset = self.state.meta.next_offset
-        begin = self._log.begin(topic, self.partition)
-        end = self._log.end(topic, self.partition)
-        if offset < begin:
-            raise StateMismatch(
-                f"partition {self.partition} of {topic}: records {offset} to {begin - 1} left the log before they were "
-                "counted, deletes perhaps among them: run `streamtopic rebuild`"
-            )
-        if offset > end:
-            raise StateMismatch(
-                f"partition {self.partition} of {topic} ends at {end}, but records up to {offset} were counted: it is "
-                "another log, or a restored one; point to the right one, or run `streamtopic rebuild`"
-            )
-        self._check_first(begin)
-
-    def _check_first(self, begin: int) -> None:
-        """Raise StateMismatch where the log begins with a record that is newer than everything that was counted.
-
-        Such a topic was removed and made again under its name. Its records up to the position would never be counted,
-        and documents of the log before would never leave.
-        """
-        topic, meta = self._topics.documents, self.state.meta
-        if not meta.time_ms or begin >= meta.next_offset:
-            return
-        read = self._log.read(topic, self.partition, begin, max_records=1)
-        if not read or read[0].offset >= meta.next_offset:
-            return
-        (first,) = read
-        # Counted times end at the time of counting, so a time of the future tells nothing.
-        newest = int(self._clock() * 1000)
-        if meta.time_ms + CLOCKS_MS < first.timestamp_ms <= newest and not self._holds(first):
-            raise StateMismatch(
-                f"partition {self.partition} of {topic}: record {first.offset} is newer than all that was counted "
-                f"up to {meta.next_offset}: the topic was removed and made again; run `streamtopic rebuild`, or bring "
-                "the topic of before back"
-            )
-
-    def _holds(self, record: Record) -> bool:
-        """Return whether a live document was counted from this record, whatever the clocks were by then."""
-        document = self._dialect.document_of(record.key)
-        if document is None:
-            return False
-        found = self.state.documents([document.encode()])
-        return any(stored.offset == record.offset for stored in found.values())
-
 
 def _rests_on_absence(changes: Changes) -> bool:
     """Return whether changes conclude from an entry that is not in Redis that it never was, beyond what is counted."""
@@ -478,7 +454,6 @@ class _ReadAhead:
     partitioner: name of the hash that chooses a key's partition.
     secret: of the partition; subjects are digested with it.
     days: whether documents keep their day.
-    subjects: whether the state knows subjects.
     ahead: whether to use a second thread at all.
     dialect: of the records.
 
@@ -497,11 +472,9 @@ class _ReadAhead:
         ahead: bool = True,
         dialect: Dialect = OWN,
         days: bool = False,
-        subjects: bool = True,
     ) -> None:
         self._dialect = dialect
         self._days = days
-        self._with_subjects = subjects
         self._log = log
         self._topic = topic
         self._secret = secret
@@ -572,5 +545,4 @@ class _ReadAhead:
             self._secret,
             self._dialect,
             days=self._days,
-            subjects=self._with_subjects,
         )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from streamtopic.documents.events import FORM_HEADER, Add, ForgetSubject
+from streamtopic.documents.dialects import OWN, Dialect
+from streamtopic.documents.events import Add, ForgetSubject
 from streamtopic.documents.subjects import is_subject_key
 from streamtopic.errors import InvalidEvent
-from streamtopic.sources import OWN, Dialect
 from streamtopic.streams import MURMUR2, Message, pages, partition_of
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def _again(
     wanted: offset to rejection.
     """
     partitions = log.partitions(names.documents)
-    ids = {_id(rejection.document, dialect) for rejection in wanted.values()}
-    newest: dict[str | bytes | None, int] = {}
+    keys = {rejection.document for rejection in wanted.values()}
+    newest: dict[bytes | None, int] = {}
     found: dict[int, Record] = {}
     forgotten: dict[str, int] = {}
     end = log.end(names.documents, partition)
@@ -120,10 +120,8 @@ def _again(
     offset = min(max(min(wanted), log.begin(names.documents, partition)), end)
     for page in pages(log, names.documents, partition, offset, end):
         for record in page:
-            name = _id(record.key, dialect)
-            # The tombstone of another key of a document says nothing about the document.
-            if name in ids and record.header(FORM_HEADER) is None:
-                newest[name] = record.offset
+            if record.key in keys:
+                newest[record.key] = record.offset
             if is_subject_key(record.key):
                 asked = _event(record, dialect)
                 if isinstance(asked, ForgetSubject):
@@ -139,15 +137,10 @@ def _again(
         elif event is None or partition_of(refused.key, partitions, partitioner) != partition:
             outcomes["still_rejected"] += 1
         # Only the newest record of an id is repeated: an older one would undo the changes behind it.
-        elif newest.get(_id(refused.key, dialect)) != place or _is_forgotten(event, place, forgotten):
+        elif newest.get(refused.key) != place or _is_forgotten(event, place, forgotten):
             outcomes["superseded"] += 1
         else:
             yield Message(refused.key, refused.value, refused.headers, partition)
-
-
-def _id(key: bytes | None, dialect: Dialect) -> str | bytes | None:
-    """Return the id in a key, or the key where it holds none: a later record may name the same id by another key."""
-    return dialect.document_of(key) or key
 
 
 def _event(record: Record, dialect: Dialect) -> Event | None:

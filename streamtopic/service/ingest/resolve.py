@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from streamtopic.documents.events import (
-    FORM_HEADER,
     Delete,
     ForgetSubject,
     Heartbeat,
@@ -96,7 +95,7 @@ def resolve(
     found = _only_new(decoded, live, base, partition, now_ms, suppressions)
     if found is not None:
         return found
-    run = _Run(live, base, partition, now_ms, secret, suppressions, bool(decoded.forms))
+    run = _Run(live, base, partition, now_ms, secret, suppressions)
     ids = decoded.batch.keys
     people = (suppressions.people if suppressions is not None else ()) or [()] * len(ids)
     rows = zip(decoded.records, decoded.events, decoded.homes, ids, people, strict=True)
@@ -111,7 +110,7 @@ def _only_new(
     """Return the net effect of records that each add another new document; None if there may be another one."""
     # Nearly all large batches are such, and their columns become the changes as they are.
     documents = decoded.documents
-    may_differ = decoded.others or live.documents or decoded.forms or (suppressions is not None and suppressions.people)
+    may_differ = decoded.others or live.documents or (suppressions is not None and suppressions.people)
     if may_differ or any(home != partition for home in decoded.homes) or len(set(documents.ids)) < len(documents):
         return None
     # A pair needs two words of one passage.
@@ -134,7 +133,6 @@ class _Run:
 
     live: the documents as they were before the first record.
     said: statements about ids and subjects, None in a model without suppressions.
-    many_forms: whether several keys may name one document.
     current: the live documents of the ids in the records, after the records so far.
     forgets, totals, counted, rejected, forwards, time_ms: of the changes to commit.
     requests: requests to forget a subject by name.
@@ -147,7 +145,6 @@ class _Run:
     now_ms: int
     secret: bytes
     said: Suppressions | None
-    many_forms: bool = False
     current: dict[bytes, StoredDocument | AddedDocument] = field(init=False)
     forgets: list[Forget] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
@@ -284,7 +281,6 @@ class _Run:
         # Compaction keeps only this record of the id: a recount of the log could not find the document any more.
         if document in self.current:
             self.totals["deleted_by_refusal"] += 1
-            self.end_other_form(record, document)
             self.forget(record, document, ForgetKind.REFUSED, request, salt)
             del self.current[document]
         elif here and request and document_of(document) is not None:
@@ -325,16 +321,14 @@ class _Run:
         """Put a document in place of the one that its id held."""
         document = event.document
         have = self.current.get(document)
-        # The same content again forgets nothing, so it must not count against the deletion capacity. Under another key
-        # it takes the place of the first record, which has to leave the log.
-        if have is not None and have.form == event.form and self.live.same(have, event):
+        # The same content again forgets nothing, so it must not count against the deletion capacity.
+        if have is not None and self.live.same(have, event):
             self.totals["unchanged"] += 1
             if have.subjects != event.subjects:
                 # It is still the document of the earlier record, so its epoch stays as well.
                 self.current[document] = replace(event, offset=have.offset)
             return
         if have is not None:
-            self.end_other_form(record, document)
             self.forget(record, document, ForgetKind.REPLACED, "")
         self.totals["added" if have is None else "replaced"] += 1
         # A pair needs two words of one passage.
@@ -348,44 +342,10 @@ class _Run:
         """Delete a document."""
         document = event.document.encode()
         found = document in self.current
-        of_a_form = self.many_forms and _has(record, FORM_HEADER)
-        if of_a_form and self.key_of(document) != record.key:
-            # The service's own, for a key whose document came again under another key, or is gone.
-            self.totals["unchanged"] += 1
-            return
-        self.end_other_form(record, document)
         self.totals["deleted" if found else "not_found"] += 1
         kind = ForgetKind.DELETED if found else ForgetKind.NOT_FOUND
         self.forget(record, document, kind, event.request or "", event.salt)
         self.current.pop(document, None)
-
-    def key_of(self, document: bytes) -> bytes | None:
-        """Return the key under which a document was added, None without a document."""
-        have = self.current.get(document)
-        return None if have is None else have.form or document
-
-    def end_other_form(self, record: Record, document: bytes) -> None:
-        """Note that the key under which a document was added needs a tombstone, where a record has another key.
-
-        Compaction goes by keys: without that tombstone the older record would stay in the log, and a recount of the
-        compacted log would find its document again.
-        """
-        key = self.key_of(document)
-        if not self.many_forms or key is None or key == record.key:
-            return
-        late = self.now_ms - record.timestamp_ms > _LATE_MS
-        note = Forward(
-            offset=record.offset,
-            document=key,
-            home=self.partition,
-            asked=True,
-            time_ms=record.timestamp_ms,
-            headers=((FORM_HEADER, b"1"),),
-            # Any later record of that key is newer than this one.
-            end=record.next_offset,
-            late=late,
-        )
-        self.forwards.append(note)
 
     def forget(self, record: Record, document: bytes, kind: ForgetKind, request: str, salt: bytes = b"") -> None:
         """Note a deletion, before the document leaves `current`."""

@@ -99,7 +99,7 @@ class IngestWorker:
         return self._ingests
 
     def step(self, seconds: float) -> Round:
-        """Do one round: take part in the group, commit one flush of each own partition, merge segments.
+        """Do one round: take part in the group, commit one flush of each own partition, sum changes up.
 
         seconds: where no record came, wait for one for so long.
 
@@ -124,9 +124,9 @@ class IngestWorker:
             # For Kafka's lag tools only: reading goes on from the offset in Redis.
             positions = {p: ingest.state.meta.next_offset for p, ingest in self._ingests.items()}
             self._membership.commit(positions)
-        owned = list(self._ingests)
-        merged = [self._guarded(partition, lambda ingest: ingest.compact_if_due()) for partition in owned]
-        if not records and not any(merged):
+        for partition in list(self._ingests):
+            self._guarded(partition, lambda ingest: ingest.sum_if_due())
+        if not records:
             self._idle(seconds)
         elif records < _FULL_ENOUGH and self._options.linger:
             time.sleep(self._options.linger)

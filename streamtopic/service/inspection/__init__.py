@@ -3,7 +3,6 @@
 status_facts       its state, as `status` shows it
 capacity_facts     how many deletions its model bears
 slices             topics over time and by class
-topic_phrases      phrases of topics
 examination        faults that can be seen before they do harm, each with its remedy
 certificate_dates  when TLS certificates end
 hidden_records     records behind an open transaction, which nobody can read

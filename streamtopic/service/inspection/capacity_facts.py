@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from streamtopic.service.app import Service
     from streamtopic.service.schedule.situation import Base
-    from streamtopic.state import Snapshot
+    from streamtopic.state import DocumentCounts
     from streamtopic.topics.heads import HeadTask
 
 __all__ = ["CalibrationRequest", "capacity_of"]
@@ -66,7 +66,7 @@ def capacity_of(
     known: Mapping[str, Any] = {}
     stored = service.state.base()
     if stored is not None:
-        known = kept_fields(stored).get("calibration", {})
+        known = kept_fields(stored)["calibration"]
     if "tried" in known:
         tried = {"of": f"the base model of version {base.version}", **known["tried"]}
     if request is not None:
@@ -82,7 +82,7 @@ def capacity_of(
     facts = {
         "version": base.version,
         "base_documents": base.documents,
-        "rule": base.calibration.get("rule"),
+        "rule": base.calibration["rule"],
         "rule_set": service.settings.capacity,
         "capacity": base.capacity,
         "used": used,
@@ -103,15 +103,15 @@ def _measured(
     settings = service.settings
     learner = assembly.learner_options(settings)
 
-    def measure(snapshot: Snapshot) -> tuple[Mapping[str, Any], dict[str, Any] | None]:
-        fit = learn(snapshot, learner)
-        facts = model_facts(fit, snapshot, settings.epsilon, settings.delta)
+    def measure(counts: DocumentCounts) -> tuple[Mapping[str, Any], dict[str, Any] | None]:
+        fit = learn(counts, learner)
+        facts = model_facts(fit, counts, settings.epsilon, settings.delta)
         if request is None:
             return facts, None
         plan = assembly.capacity_rule(settings).plan
         if request.trials is not None:
             plan = replace(plan, trials=request.trials)
-        _, tried = try_deletions(plan, service.connection, snapshot, fit, update)
+        _, tried = try_deletions(plan, counts, fit, update)
         # The trials are those of another model then, and a reader has to know it.
         changed = "" if fit.anchors == base.anchors else ", whose anchor words are others by now"
         return facts, {"of": f"the {fit.documents:,} documents of the base that are left{changed}", **tried}

@@ -1,6 +1,6 @@
 """Examine an instance or a service for faults before they do harm. Each line of the doctor names a remedy.
 
-The doctor looks at keys, Redis, the log, the state and its room, in this order. It changes nothing.
+The doctor looks at keys, Redis, the log, the ledger, the state and its room, in this order. It changes nothing.
 """
 
 from __future__ import annotations
@@ -14,21 +14,30 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from streamtopic import __version__
-from streamtopic.documents.events import suppression_in, without_subjects, without_suppression
-from streamtopic.errors import ComponentUnreachable, SettingsError, StateCorrupt, StateMissing, StreamtopicError
-from streamtopic.formats import STATE
+from streamtopic.documents.events import suppression_in, without_suppression
+from streamtopic.errors import (
+    ComponentUnreachable,
+    SettingsError,
+    StateCorrupt,
+    StateMismatch,
+    StateMissing,
+    StreamtopicError,
+)
 from streamtopic.monitoring.endpoint import is_loopback
 from streamtopic.security.concealing import clear_address
 from streamtopic.service.inspection.certificate_dates import endings
 from streamtopic.service.inspection.hidden_records import REMEDY, hidden
 from streamtopic.service.instance import differing, suppression_file
+from streamtopic.service.log_history import departures
 from streamtopic.service.partition_counts import count_remedy, wanted_partitions
-from streamtopic.signed import PublicKey, ReceiptReader, SigningKey, foreign_key_lists, load_secret
+from streamtopic.service.publish.witnesses import Witnesses
+from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret
 from streamtopic.state import MAX_WORD_IDS, ModelState
-from streamtopic.state.layout import layouts
+from streamtopic.state.change_log import MOST_UNSUMMED
 from streamtopic.state.measure import growth, measure
 from streamtopic.state.meta import changed_limits, require_keys
 from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.stored_counts import CountsStore
 from streamtopic.state.word_ids import MANY_WORDS, NEARLY
 from streamtopic.streams import KafkaLog
 
@@ -38,17 +47,16 @@ if TYPE_CHECKING:
 
     from streamtopic.service.assembly import Parts
     from streamtopic.settings import Settings
-    from streamtopic.signed import KeyList
+    from streamtopic.signed import Ledger
     from streamtopic.state import Meta, ModelSettings
     from streamtopic.state.measure import Growth
 
 __all__ = ["Diagnosis", "Level", "examine", "examine_log", "examine_room"]
 
-# The commands that need each secret.
-_USERS = {"signing_key": "schedule and publish", "noise_key": "schedule", "receipt_key": "publish"}
+_SECRETS = ("signing_key", "noise_key", "receipt_key")
 
 _OLDEST_REDIS = (6, 2)
-# Above this share of maxmemory a merge, which writes before it frees, may find no memory.
+# Above this share of maxmemory a large hash that grows, and is there twice for a while, may find no memory.
 _FULL = 0.8
 _DISK = "see Redis's log; is its disk full?"
 _SKEW_SECONDS = 5.0
@@ -61,15 +69,14 @@ _ENDING_DAYS = 30
 _RENEW = "renew it (`streamtopic keys tls`, docs/deploy.md): without it nobody gets in"
 
 _BUSY_OUTBOX = 1_000
-# More receipts than that take longer than about half a minute to read.
-_MANY_RECEIPTS = 100_000
 
 # With fewer documents, their memory says little about the documents to come.
 _LEAST_DOCUMENTS = 1_000
-# Redis holds at most three copies of segments: those that count, those that they replaced, and those being merged.
-_COPIES = 3
-# Bytes of replaced segments that stay in any case, for each partition.
-_REPLACED = 256 << 20
+# Redis needs so many times the bytes of the state: a hash that grows is there twice for a while, statistics are written
+# before those of before go, and clients have buffers.
+_TIMES = 2
+# Bytes of two generations of changes, which each partition may hold however few documents it has.
+_CHANGES = 2 * MOST_UNSUMMED
 
 
 class Level(StrEnum):
@@ -119,6 +126,7 @@ def examine(parts: Parts) -> Iterator[Diagnosis]:
     redis = yield from _guarded("redis", examine_redis, parts)
     log = yield from _guarded("log", examine_log, parts)
     if redis and log:
+        yield from _guarded("ledger", examine_ledger, parts)
         yield from _guarded("state", examine_state, parts)
         yield from _guarded("room", examine_room, parts)
     else:
@@ -151,13 +159,13 @@ def _program(parts: Parts) -> Iterator[Diagnosis]:
 def examine_keys(parts: Parts) -> Iterator[Diagnosis]:
     """Examine the three secrets, which only their owner may read, and the public key that subscribers verify with."""
     signing: SigningKey | None = None
-    for name, users in _USERS.items():
+    for name in _SECRETS:
         path = _key_file(parts, name)
         if path is None:
-            yield warn(name, "not set", f"fine here unless {users} runs on this machine; else name the file")
+            yield warn(name, "not set", "fine here unless schedule runs on this machine; else name the file")
             continue
         try:
-            loaded = SigningKey.load(path) if name == "signing_key" else load_secret(path)
+            loaded = _signing_key(parts, path) if name == "signing_key" else load_secret(path)
         except SettingsError as error:
             # An error of this program ends with its remedy, behind the last semicolon or colon.
             detail, _, remedy = str(error).rpartition("; " if "; " in str(error) else ": ")
@@ -168,6 +176,13 @@ def examine_keys(parts: Parts) -> Iterator[Diagnosis]:
         yield ok(name, f"{path}, readable by its owner only")
     yield from _suppression_key(parts)
     yield from _public_key(parts, signing)
+
+
+def _signing_key(parts: Parts, path: Path) -> SigningKey:
+    """Return the key in a file. Raises SettingsError if it is damaged, or of another ledger."""
+    key = SigningKey.load(path)
+    check_origin(key, parts.settings.model)
+    return key
 
 
 def _suppression_key(parts: Parts) -> Iterator[Diagnosis]:
@@ -203,13 +218,14 @@ def examine_certificates(parts: Parts) -> Iterator[Diagnosis]:
 
 def _public_key(parts: Parts, signing: SigningKey | None) -> Iterator[Diagnosis]:
     """Examine whether the public key, or the key list of its root key, verifies the signatures of the service."""
-    if foreign := _foreign_lists(parts):
+    ledger = _read_ledger(parts)
+    if ledger is not None and ledger.foreign:
         yield fail(
             "public_key",
-            f"{parts.names.releases} holds {foreign} key lists of a root key that is not known here: if a list revoked "
-            "the signing key, subscribers refuse everything that it signs",
+            f"{parts.names.ledger} holds a key list of a root key that is not known here: if it revoked the signing "
+            "key, subscribers refuse everything that it signs",
             "name root.pub as public_key (in a folder: keys/root.pub) and the newest signing key, as after a restore "
-            "from before the root key; if you have none, see who may write to the topic",
+            "from before the root key",
         )
         return
     path = _key_file(parts, "public_key")
@@ -221,10 +237,9 @@ def _public_key(parts: Parts, signing: SigningKey | None) -> Iterator[Diagnosis]
             yield ok("public_key", f"key {signing.public.key_id}, from the signing key")
         return
     public = PublicKey.load(path)
-    keys = _key_list(parts)
+    keys = None if ledger is None else ledger.keys.keys
     if keys is not None:
-        named = (keys.current, *keys.previous)
-        if signing is not None and signing.public not in named:
+        if signing is not None and signing.public not in keys.trusted:
             detail = f"key list {keys.sequence} does not name key {signing.public.key_id}, which signs"
             yield fail("public_key", detail, "set signing_key to the key that `streamtopic keys rotate` made")
         else:
@@ -243,22 +258,13 @@ def _public_key(parts: Parts, signing: SigningKey | None) -> Iterator[Diagnosis]
         yield ok("public_key", f"{path}, key {public.key_id}{belongs}")
 
 
-def _key_list(parts: Parts) -> KeyList | None:
-    """Return the newest key list, None where there is none or the log does not answer."""
+def _read_ledger(parts: Parts) -> Ledger | None:
+    """Return the ledger; None if log or Redis does not answer, or no key is here, which are findings of their own."""
     try:
-        return parts.keys.keys
-    # A log that does not answer is a finding of its own.
-    except ComponentUnreachable:
+        parts.ledger.catch_up()
+    except (ComponentUnreachable, SettingsError, StateMismatch):
         return None
-
-
-def _foreign_lists(parts: Parts) -> int:
-    """Return how many key lists of an unknown root key the log holds; 0 where it does not answer."""
-    try:
-        return foreign_key_lists(parts.log, parts.settings.model, parts.keys)
-    # Without keys nothing can be checked, and each of these is a finding of its own.
-    except (ComponentUnreachable, SettingsError):
-        return 0
+    return parts.ledger.ledger
 
 
 def _key_file(parts: Parts, name: str) -> Path | None:
@@ -395,8 +401,7 @@ def examine_log(parts: Parts) -> Iterator[Diagnosis]:
         if not count:
             yield fail(topic, "there is no such topic", _INIT)
         elif count != right:
-            many_forms = bool(parts.settings.input.key)
-            remedy = count_remedy(parts.names, topic, count, many_forms=many_forms)
+            remedy = count_remedy(parts.names, topic, count)
             yield fail(topic, f"{count} partitions, not {right}", remedy)
         else:
             yield _topic_settings(parts, topic, count, wanted)
@@ -450,7 +455,7 @@ def _topic_settings(parts: Parts, topic: str, count: int, wanted: Mapping[str, s
     if not changed:
         return ok(topic, f"{count} partition(s), settings as they should be")
     detail = ", ".join(f"{name} is {have or 'not set'}, not {value}" for name, (have, value) in changed.items())
-    loses_receipts = topic == parts.names.receipts and changed.keys() & _RETENTION
+    loses_receipts = topic == parts.names.ledger and changed.keys() & _RETENTION
     if "cleanup.policy" in changed or loses_receipts:
         return fail(topic, detail, f"{_INIT}: documents or receipts would be lost, or deleted text would stay")
     if "compression.type" in changed:
@@ -458,11 +463,49 @@ def _topic_settings(parts: Parts, topic: str, count: int, wanted: Mapping[str, s
     return warn(topic, detail, _INIT)
 
 
+def examine_ledger(parts: Parts) -> Iterator[Diagnosis]:
+    """Examine whether the ledger is whole, whether witnesses sign it, and whether its service has spoken lately."""
+    parts.ledger.catch_up()
+    ledger = parts.ledger.ledger
+    missing = [*([range(ledger.start)] if ledger.start else []), *ledger.gaps]
+    shown = f"{ledger.size:,} entries"
+    if missing:
+        gaps = ", ".join(f"{gap.start} to {gap.stop - 1}" for gap in missing)
+        yield fail("ledger", f"{shown}, but {gaps} are missing from the log", "restore its topic from a backup")
+    else:
+        yield ok("ledger", f"{shown}, one tree; {ledger.strays} other records passed over")
+    if parts.settings.witnesses is not None and ledger.checkpoint:
+        yield _witnesses(Witnesses.load(parts.settings.witnesses), parts.settings, ledger.checkpoint)
+    yield _alive(parts, ledger)
+
+
+def _witnesses(witnesses: Witnesses, settings: Settings, checkpoint: str) -> Diagnosis:
+    """Examine whether enough witnesses have signed the newest checkpoint."""
+    signed = witnesses.signers(checkpoint)
+    detail = f"{', '.join(sorted(signed)) or 'no witness'} signed the newest checkpoint"
+    if signed and witnesses.quorum.met_by(signed):
+        return ok("witnesses", detail)
+    level = fail if settings.require_witnesses else warn
+    return level("witnesses", f"{detail}, which is not the quorum", "the log of `streamtopic schedule` says why")
+
+
+def _alive(parts: Parts, ledger: Ledger) -> Diagnosis:
+    """Examine the age of the service's last word on which version is the newest."""
+    alive, name = ledger.alive, "alive"
+    if alive is None:
+        return warn(name, "the service has not said yet which version is the newest", "start `schedule` or `run`")
+    age = parts.clock() - alive.made / 1000
+    detail = f"the last word on the newest version is {age:,.0f} s old"
+    if alive.interval and age > 2 * alive.interval / 1000:
+        return warn(name, f"{detail}, more than {2 * alive.interval / 1000:,.0f}", "is `streamtopic schedule` running?")
+    return ok(name, detail)
+
+
 def examine_state(parts: Parts) -> Iterator[Diagnosis]:
     """Examine the state against settings and log, and whether the parts of the service keep up."""
     found = ModelState.find(parts.connection, parts.settings.model)
     if found is None:
-        remedy = "run `streamtopic init`, then `run`, or `ingest`, `schedule` and `publish`"
+        remedy = "run `streamtopic init`, then `run`, or `ingest` and `schedule`"
         yield warn("state", "there is none yet", remedy)
         return
     fixed = found.settings
@@ -472,10 +515,7 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
         yield fail("state", detail, "go back to these settings, or `streamtopic rebuild` under the new ones")
         return
     limits = changed_limits(fixed.limits, wanted.limits)
-    if fixed.limits == without_subjects(wanted.limits):
-        remedy = "run `streamtopic rebuild` before somebody sends documents with subjects"
-        yield warn("subjects", "the state is older than subjects: requests to forget one are refused", remedy)
-    elif not suppression_in(wanted.limits) and without_suppression(fixed.limits) == wanted.limits and limits:
+    if not suppression_in(wanted.limits) and without_suppression(fixed.limits) == wanted.limits and limits:
         fingerprint = suppression_in(fixed.limits)
         remedy = "fine here unless ingest or verify runs on this machine; else name its file in `suppression_key`"
         yield warn("suppressions", f"the state keeps suppressions of key {fingerprint}, which is not here", remedy)
@@ -484,7 +524,6 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
         yield fail("state", detail, "run `streamtopic rebuild`")
         return
     yield ok("state", f"made for {_named(fixed)}")
-    yield _layout(parts, fixed.partitions)
     try:
         positions = parts.reader.positions()
     except StateMissing:
@@ -495,19 +534,6 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
         yield from _lost_keys(parts, partition)
     yield from _open_transactions(parts, positions)
     yield from _waiting(parts, found, positions)
-    yield from _receipts(parts)
-
-
-def _layout(parts: Parts, partitions: int) -> Diagnosis:
-    """Examine which layout is written, and whether an upgrade was broken off."""
-    found = layouts(parts.connection, parts.settings.model, partitions)
-    if len(found.all) > 1:
-        both = " and ".join(map(str, sorted(found.all)))
-        return warn("layout", f"{both}: a change of the layout was broken off", "repeat `streamtopic upgrade`")
-    if found.model < STATE.newest:
-        detail = f"{found.model}, which the version before reads too; this one has {STATE.newest}"
-        return warn("layout", detail, "run `streamtopic upgrade` once every process is of this version")
-    return ok("layout", f"{found.model}, the newest of this version")
 
 
 def _named(fixed: ModelSettings) -> str:
@@ -519,12 +545,10 @@ def _position(parts: Parts, partition: int, meta: Meta) -> Diagnosis:
     """Examine how far a partition is counted."""
     name = f"partition {partition}"
     topic = parts.names.documents
-    begin = parts.log.begin(topic, partition)
-    end = parts.log.end(topic, partition)
-    if not begin <= meta.next_offset <= end:
-        detail = f"counted up to offset {meta.next_offset}, but the log holds {begin} to {end}"
-        return fail(name, detail, "point to the right log, or run `streamtopic rebuild`")
-    lag = end - meta.next_offset
+    departed = departures(parts.log, topic, parts.settings.partitions, {partition: meta})
+    if departed:
+        return fail(name, departed[0].fault, departed[0].remedy)
+    lag = parts.log.end(topic, partition) - meta.next_offset
     age_ms = parts.clock() * 1000 - meta.time_ms
     # Half of the retention, in milliseconds: from then on ingest compares all documents with the log.
     if lag and meta.time_ms and age_ms > parts.settings.delete_retention * 500:
@@ -556,30 +580,13 @@ def _waiting(parts: Parts, state: ModelState, positions: Mapping[int, Meta]) -> 
     """Examine the outbox, the deletions that wait for a receipt, and whether there is a model."""
     waiting = len(state.outbox(_BUSY_OUTBOX))
     if waiting >= _BUSY_OUTBOX:
-        yield warn("outbox", f"{waiting} records or more wait to be published", "is `streamtopic publish` running?")
+        yield warn("outbox", f"{waiting} records or more wait to be published", "is `streamtopic schedule` running?")
     else:
         yield ok("outbox", f"{waiting} records wait to be published")
     deletions = sum(len(parts.reader.forgets(partition)) for partition in positions)
     yield ok("deletions", f"{deletions} wait for their receipt")
     if state.base_head() is None:
         yield warn("model", "there is no base model yet", "`streamtopic status` gives the reason")
-
-
-def _receipts(parts: Parts) -> Iterator[Diagnosis]:
-    """Examine whether the chain of receipts is whole."""
-    topic = parts.names.receipts
-    if parts.log.end(topic, 0) - parts.log.begin(topic, 0) > _MANY_RECEIPTS:
-        yield ok("receipts", "too many to read here: `streamtopic receipts export`, then `verify`, checks them")
-        return
-    reader = ReceiptReader(parts.log, parts.settings.model, parts.keys)
-    count = reader.catch_up()
-    gaps = ", ".join(f"{gap.start} to {gap.stop - 1}" for gap in reader.chain.lost)
-    if gaps:
-        detail = f"{count}, but {gaps} are missing from the log"
-        yield fail("receipts", detail, "restore the receipts topic from a backup")
-    else:
-        passed = f"{reader.chain.strays} strays and {reader.skipped} other records passed over"
-        yield ok("receipts", f"{count}, their chain is whole; {passed}")
 
 
 def examine_room(parts: Parts) -> Iterator[Diagnosis]:
@@ -619,28 +626,31 @@ def _word_growth(name: str, grown: Growth, meta: Meta) -> Diagnosis:
 
 def _documents_that_fit(parts: Parts, documents: int, partitions: int) -> Diagnosis:
     """Estimate how many documents Redis can hold, from the memory of those that it holds now."""
-    keys = ModelKeys(parts.settings.model)
+    model = parts.settings.model
+    keys = ModelKeys(model)
+    about = CountsStore(parts.connection, model).about()
+    counts = 0 if about is None else about.size
     sizes = [measure(parts.connection, keys.partition(partition)) for partition in range(partitions)]
-    pairs = sum(size.pairs for size in sizes)
     held = sum(size.held for size in sizes)
     records = sum(size.documents for size in sizes)
-    # As if all were merged: rows take a tenth of the pairs that they become.
-    segments = sum(size.merged for size in sizes)
+    changes = sum(size.changes for size in sizes)
     words = sum(size.words for size in sizes)
+    each = (records + words + changes) / documents
     detail = (
-        f"{(records + segments + words) / documents:,.0f} bytes a document so far: "
+        f"{each:,.0f} bytes a document so far: "
         f"{records / documents:,.0f} its record, "
-        f"{segments / documents:,.0f} pairs ({segments / max(pairs, 1):.1f} each), "
-        f"{words / documents:,.0f} words ({words / max(held, 1):.0f} each)"
+        f"{words / documents:,.0f} words ({words / max(held, 1):.0f} each), "
+        f"{changes / documents:,.0f} changes and statistics; "
+        f"{counts / 2**20:,.1f} MiB of co-occurrence counts beside them"
     )
     limit = int(parts.connection.information().get("maxmemory", 0))
-    least = (records + words + _COPIES * segments) / documents
     if not limit:
-        return ok("room", f"{detail}; with room for merges, a GiB more is for about {_round((1 << 30) / least):,}")
-    most = _round(max(limit - partitions * _REPLACED, 0) / least)
-    detail = f"{detail}; with room for merges, maxmemory {limit / 2**20:,.0f} MiB is for about {most:,}"
+        more = _round((1 << 30) / (_TIMES * each))
+        return ok("room", f"{detail}; at {_TIMES} times all that, a GiB more is for about {more:,}")
+    most = _round(max(limit / _TIMES - counts - partitions * _CHANGES, 0) / each)
+    detail = f"{detail}; at {_TIMES} times all that, maxmemory {limit / 2**20:,.0f} MiB is for about {most:,}"
     if documents > most:
-        return warn("room", detail, "raise maxmemory: merging writes before it frees")
+        return warn("room", detail, "raise maxmemory: at the limit ingest stands still")
     return ok("room", detail)
 
 

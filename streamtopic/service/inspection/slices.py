@@ -13,14 +13,12 @@ from streamtopic.counts import DocumentBatch
 from streamtopic.documents.events import DAY
 from streamtopic.errors import UsageError
 from streamtopic.signed import Release
-from streamtopic.state import Connection, Reader, Snapshot
+from streamtopic.state import DocumentCounts, Reader
 from streamtopic.state.documents import document_parts
 from streamtopic.topics.over_time import ShareEstimator, SliceKeys, SliceReport, SliceSums, Unit, periods
 
 __all__ = ["SliceView", "read_slices", "slice_sums"]
 
-# A service that ingests all the time would never be read at one point; after so many readings the last one is shown.
-_READINGS = 3
 _NO_DAY = np.iinfo(np.int64).min
 
 
@@ -46,7 +44,7 @@ class SliceView:
         return SliceKeys.made(times, classes)
 
 
-def read_slices(connection: Connection, reader: Reader, release: Release, view: SliceView, top: int) -> SliceReport:
+def read_slices(reader: Reader, release: Release, view: SliceView, top: int) -> SliceReport:
     """Return the slices of all documents that are stored now, through a version.
 
     top: words of a topic in a slice.
@@ -55,28 +53,25 @@ def read_slices(connection: Connection, reader: Reader, release: Release, view: 
     InvalidRelease where the version withholds its topics, StateCorrupt, ComponentUnreachable.
     """
     estimator = ShareEstimator.of(np.ascontiguousarray(release.A), release.shares)
-    for _ in range(_READINGS):
-        snapshot = reader.snapshot()
-        keys, sums = slice_sums(connection, snapshot, release.words, estimator, view)
-        whole = len(keys.of) == snapshot.documents
-        if whole:
-            break
+    keys, sums = reader.read(lambda counts: slice_sums(counts, release.words, estimator, view))
     if not keys.times:
         _refuse(view)
     found = estimator.slices(keys, sums, top=top)
-    return SliceReport(release.version, release.words, view.unit, view.task, found, whole)
+    return SliceReport(release.version, release.words, view.unit, view.task, found)
 
 
 def slice_sums(
-    connection: Connection, snapshot: Snapshot, words: Sequence[str], estimator: ShareEstimator, view: SliceView
+    counts: DocumentCounts, words: Sequence[str], estimator: ShareEstimator, view: SliceView
 ) -> tuple[SliceKeys, SliceSums]:
-    """Return the slices of the documents that a snapshot counts, and the sums over them.
+    """Return the slices of the documents that are counted, and the sums over them.
 
     words: of the estimator's model. The bits depend on the documents alone, and not on the service's history.
+
+    Raises CutGone, StateCorrupt, ComponentUnreachable.
     """
     keys = []
     sums = []
-    for batch, labels in document_parts(connection, snapshot, words):
+    for batch, labels in document_parts(counts, words):
         here = view.keys(labels)
         keys.append(here)
         sums.append(estimator.sums(_matrix(batch, len(words)), here.of, len(here.times)))

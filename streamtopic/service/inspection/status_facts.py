@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.errors import SettingsError
+from streamtopic.errors import SettingsError, StateMismatch
 from streamtopic.service.inspection.hidden_records import REMEDY, hidden
+from streamtopic.service.log_history import departures
 from streamtopic.service.publish.erasure import residue_fields
 from streamtopic.service.publish.published import versions_of
 from streamtopic.service.schedule.decide import decision_text
-from streamtopic.signed import newest_statement
+from streamtopic.signed.notes import read_note
 from streamtopic.state.residue_ledger import ResidueState
+from streamtopic.state.stored_counts import CountsStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from streamtopic.service.assembly import Parts
     from streamtopic.service.inspection.hidden_records import Hidden
     from streamtopic.service.schedule.situation import Base, SituationReader
+    from streamtopic.signed import Alive
     from streamtopic.state import Meta
 
 __all__ = ["status_of"]
@@ -79,31 +82,43 @@ def _self_check(service: Parts, situation: SituationReader) -> dict[str, Any]:
     }
 
 
-def _statement(service: Parts) -> dict[str, Any]:
-    """Return the fields of the newest signed statement in the releases topic; all are None before the first.
+def _ledger(service: Parts) -> dict[str, Any]:
+    """Return the state of the ledger.
 
-    made: milliseconds since 1970.
-    age: seconds since then.
-    due: seconds until the promised next statement, below 0 where it is late; None where none is promised.
-    unread: why it cannot be verified here.
+    size: number of entries.
+    gaps: number of entries that its topic has lost.
+    strays: number of records that are not part of it.
+    witnesses: number of others who signed the newest checkpoint.
+    alive: the last word on the versions, None before the first: when it was made in milliseconds since 1970, its age in
+        seconds, the seconds until the promised next one (below 0 if it is late, None if none is promised), the
+        newest version, and how many are withdrawn.
+    unread: why it cannot be read here; then all else is None.
     """
-    nothing: dict[str, Any] = dict.fromkeys(("sequence", "made", "age", "due", "newest", "withdrawn", "unread"))
+    nothing: dict[str, Any] = dict.fromkeys(("size", "gaps", "strays", "witnesses", "alive", "unread"))
     try:
-        statement = newest_statement(service.log, service.settings.model, service.keys)
-    except SettingsError as error:
+        service.ledger.catch_up()
+    except (SettingsError, StateMismatch) as error:
         # All other fields are of use also where there is no key to verify with.
         return nothing | {"unread": str(error)}
-    if statement is None:
-        return nothing
-    age = service.clock() - statement.made / 1000
-    due = round(statement.interval / 1000 - age, 3) if statement.interval else None
+    ledger = service.ledger.ledger
     return nothing | {
-        "sequence": statement.sequence,
-        "made": statement.made,
+        "size": ledger.size,
+        "gaps": sum(map(len, ledger.gaps)),
+        "strays": ledger.strays,
+        "witnesses": len(read_note(ledger.checkpoint).signatures) - 1 if ledger.checkpoint else 0,
+        "alive": None if ledger.alive is None else _alive(ledger.alive, service.clock()),
+    }
+
+
+def _alive(alive: Alive, now: float) -> dict[str, Any]:
+    """Return the last word on the versions. now: seconds since 1970."""
+    age = now - alive.made / 1000
+    return {
+        "made": alive.made,
         "age": round(age, 3),
-        "due": due,
-        "newest": statement.newest,
-        "withdrawn": list(statement.withdrawn),
+        "due": round(alive.interval / 1000 - age, 3) if alive.interval else None,
+        "newest": alive.newest,
+        "withdrawn": len(alive.withdrawn_versions),
     }
 
 
@@ -116,21 +131,25 @@ def _moment(time_ms: int) -> str:
 def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     """Return the fields that `status --json` shows.
 
-    statement: the newest signed statement of the releases topic.
+    ledger: as `_ledger`.
     lag: number of records that are not counted yet.
     words: number of words of live documents, by partition.
     word_ids: number of word ids given so far, also to words that are gone, by partition.
+    counts: the co-occurrence counts of the working vocabulary, as `_counts_fields`.
     forwards: deletions that came to another partition and have not reached their own.
     suppressed: number of ids and subjects that are suppressed.
     hidden: records behind open transactions, which nobody can read yet.
     guarantee, ratio, covered, unfitted: of the last version. ratio: of the noise to the model. unfitted: for each task
         without a head, the reason.
-    remarks: on the last version, and on transactions that hide records for too long.
+    remarks: on the last version, on transactions that hide records for too long, and on a documents topic that is not
+        the one that was counted.
+    healthy: whether every record that can be read is counted in time.
 
     Raises StateMissing before all partitions are counted, ComponentUnreachable.
     """
     positions = service.reader.positions()
     topic = service.names.documents
+    departed = departures(service.log, topic, service.settings.partitions, positions)
     hiding = hidden(service.log, topic, positions)
     # Redis's clock, by which `moved_ms` was written.
     now_ms = service.connection.time_ms()
@@ -139,7 +158,8 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     lag = forwards = receipts = 0
     stalled = []
     for partition, meta in positions.items():
-        behind = service.log.end(topic, partition) - meta.next_offset
+        # Below 0 in a log that was cut, which is among `departed`.
+        behind = max(service.log.end(topic, partition) - meta.next_offset, 0)
         lag += behind
         # A service is alive while it moves: a lag alone only says that there is work.
         if behind > 0 and now_ms - _waits_since(service, partition, meta, now_ms - patience_ms) > patience_ms:
@@ -148,8 +168,10 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
         receipts += len(service.reader.forgets(partition))
     residue = ResidueState(service.connection, service.settings.model).read()
     facts = _model(service, situation, overdue)
+    facts["remarks"] += [one.text for one in departed]
     facts["words"] = {partition: meta.words for partition, meta in positions.items()}
     facts["word_ids"] = {partition: meta.next_word for partition, meta in positions.items()}
+    facts["counts"] = _counts_fields(service)
     facts["lag"] = lag
     facts["forwards"] = forwards
     facts["suppressed"] = max((meta.suppressed for meta in positions.values()), default=0)
@@ -158,11 +180,26 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     facts["receipts_waiting"] = receipts
     facts["outbox"] = len(service.state.outbox())
     facts["outcomes"] = _outcomes(positions)
-    facts["statement"] = _statement(service)
+    facts["ledger"] = _ledger(service)
     facts["residue"] = residue_fields(residue)
     facts["running"] = not service.leads
-    facts["healthy"] = not stalled and not overdue
+    facts["healthy"] = not stalled and not overdue and not departed
     return facts
+
+
+def _counts_fields(service: Parts) -> dict[str, Any] | None:
+    """Return the facts of the co-occurrence counts in Redis; None before the first, and for who may not read them.
+
+    offsets: partition to the first offset that they do not reflect; what came later is in the changes.
+    """
+    try:
+        about = CountsStore(service.connection, service.settings.model).about()
+    except SettingsError:
+        return None
+    if about is None:
+        return None
+    offsets = {str(partition): offset for partition, offset in about.offsets.items()}
+    return {"words": about.words, "pairs": about.pairs, "bytes": about.size, "offsets": offsets}
 
 
 def _waits_since(service: Parts, partition: int, meta: Meta, before_ms: float) -> int:

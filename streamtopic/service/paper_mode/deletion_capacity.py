@@ -18,7 +18,7 @@ from streamtopic.errors import UsageError
 from streamtopic.paper.calibration import Calibration, CalibrationPlan, Probe, calibrate
 from streamtopic.paper.capacity_formulas import Rule, base_capacity, fit_constants, head_capacity_terms, most_deletions
 from streamtopic.service.schedule.situation import BaseCapacity
-from streamtopic.state import Connection, Snapshot
+from streamtopic.state import DocumentCounts
 from streamtopic.state.documents import read_documents
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.heads import HeadTask
@@ -108,8 +108,7 @@ def _formula(fit: TopicFit, epsilon: float, delta: float, tasks: Sequence[HeadTa
 
 def measure_capacity(
     rule: CapacityRule,
-    connection: Connection,
-    snapshot: Snapshot,
+    counts: DocumentCounts,
     fit: TopicFit,
     epsilon: float,
     delta: float,
@@ -117,30 +116,30 @@ def measure_capacity(
 ) -> BaseCapacity:
     """Return the capacity of a base model: a function of its documents and the settings.
 
-    snapshot: the counts that it was learned from.
+    counts: the counts that it was learned from.
     fit: the base model.
     epsilon, delta: the guarantee of a version.
     tasks: the tasks whose heads are released in place of A.
 
-    It makes no pass over Q, except under `calibrated`, see `try_deletions`. Raises StateCorrupt, SnapshotExpired.
+    It makes no pass over Q, except under `calibrated`, see `try_deletions`. Raises StateCorrupt, CutGone.
     """
     found: Calibration | None = None
-    facts = model_facts(fit, snapshot, epsilon, delta, tasks)
+    facts = model_facts(fit, counts, epsilon, delta, tasks)
     if rule.rule == "calibrated":
-        found, facts["tried"] = try_deletions(rule.plan, connection, snapshot, fit)
+        found, facts["tried"] = try_deletions(rule.plan, counts, fit)
     limit = rule.limit(fit, epsilon, delta, tasks, found)
     return BaseCapacity(limit, {"rule": rule.rule, "limit": limit, **facts})
 
 
 def model_facts(
-    fit: TopicFit, snapshot: Snapshot, epsilon: float, delta: float, tasks: Sequence[HeadTask] = ()
+    fit: TopicFit, counts: DocumentCounts, epsilon: float, delta: float, tasks: Sequence[HeadTask] = ()
 ) -> dict[str, Any]:
     """Return the figures that the formulas of a model's capacity need, and their results at c = 1.
 
     All values have types of msgpack and JSON.
     """
     n, r = fit.A.shape
-    held = _anchor_documents(fit, snapshot)
+    held = _anchor_documents(fit, counts)
     fitted = asdict(fit_constants(fit)).items()
     constants = {name: _plain(value) for name, value in fitted}
     shares = dict(zip(fit.topic_names, fit.topic_masses.tolist(), strict=True))
@@ -159,42 +158,40 @@ def model_facts(
     }
 
 
-def _anchor_documents(fit: TopicFit, snapshot: Snapshot) -> npt.NDArray[np.int64]:
+def _anchor_documents(fit: TopicFit, counts: DocumentCounts) -> npt.NDArray[np.int64]:
     """Return the number of documents that hold each anchor word, (r,)."""
-    place = {word: k for k, word in enumerate(snapshot.words)}
+    place = {word: k for k, word in enumerate(counts.words)}
     anchors = [place[word] for word in fit.anchors]
-    return np.asarray(snapshot.frequency[anchors])
+    return np.asarray(counts.frequency[anchors])
 
 
 def try_deletions(
     plan: CalibrationPlan,
-    connection: Connection,
-    snapshot: Snapshot,
+    counts: DocumentCounts,
     fit: TopicFit,
     update: Callable[[int, int], None] = lambda _done, _most: None,
 ) -> tuple[Calibration, dict[str, Any]]:
     """Remove forget sets of stored documents from copies of a model, and see how many deletions it bears.
 
     plan: sizes and number of the trials.
-    snapshot: the counts that the model was learned from.
+    counts: the counts that the model was learned from.
     fit: the model.
     update: told how many updates were made, of how many at most.
 
     Return the calibration, and the same as facts. It makes plan.most_updates updates at most, and reads the counts
-    once. At most 20,000 documents are read, by hash of their ids. Raises StateCorrupt, SnapshotExpired.
+    once. At most 20,000 documents are read, by hash of their ids. Raises StateCorrupt, CutGone.
     """
     start = time.perf_counter()
-    largest = int(plan.largest_share * snapshot.documents) + 1
-    keep = reachable_words(snapshot.frequency, snapshot.documents, fit.options, largest)
-    # In memory: deletions bring other words into the vocabulary, and the snapshot may expire before the last trial.
-    words = [snapshot.words[k] for k in keep]
-    counts = Counts(words, snapshot.restrict(keep))
-    documents = read_documents(connection, snapshot, counts.words, limit=_SAMPLE)
+    largest = int(plan.largest_share * counts.documents) + 1
+    keep = reachable_words(counts.frequency, counts.documents, fit.options, largest)
+    # In memory: deletions bring other words into the vocabulary, and the cut may be gone before the last trial.
+    words = [counts.words[k] for k in keep]
+    held = Counts(words, counts.restrict(keep))
+    documents = read_documents(counts, held.words, limit=_SAMPLE)
     generator = np.random.default_rng(_SEED)
-    found = calibrate(counts, documents.batch, fit.options, generator, plan, fit, update)
+    found = calibrate(held, documents.batch, fit.options, generator, plan, fit, update)
     facts = _calibration_facts(found)
     facts["sampled"] = documents.batch.documents
-    facts["whole"] = documents.whole
     facts["utility"] = plan.utility
     facts["probability"] = plan.probability
     facts["seconds"] = time.perf_counter() - start

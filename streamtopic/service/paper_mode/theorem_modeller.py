@@ -29,7 +29,7 @@ from streamtopic.paper.algorithm1 import BaseModel, Remaining, Statistics, remai
 from streamtopic.paper.capacity_formulas import ModelConstants, theorem_sigma
 from streamtopic.paper.theorem import BaseFacts, Condition, Examined, TheoremOptions, TheoremRelease, draw, examine
 from streamtopic.privacy.accounting import Composition
-from streamtopic.service.schedule.modeller import Made, MeasureCapacity, NewBase, NotVerified, cut_of, learn_cold
+from streamtopic.service.schedule.modeller import Made, MeasureCapacity, NewBase, NotVerified, learn_cold
 from streamtopic.service.schedule.payload import (
     PayloadPlan,
     ReleaseNoise,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from streamtopic.privacy.keystream import NoiseKey
     from streamtopic.service.schedule.situation import Base
     from streamtopic.signed import Release
-    from streamtopic.state import Snapshot, StoredBase
+    from streamtopic.state import DocumentCounts, StoredBase
     from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.learner_options import LearnerOptions
 
@@ -229,29 +229,29 @@ class TheoremModeller:
         """Drop the last model. This mode carries nothing over, so later models are the same without it."""
         self.last = None
 
-    def retrain(self, snapshot: Snapshot, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
+    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
         """Learn a base model, and run Algorithm 1 on it with an empty forget set: the definition's reference run.
 
         Raises CannotLearn, also where the proof gives no noise for the model.
         """
         start = self._clock()
-        fit = learn_cold(snapshot, self.options)
+        fit = learn_cold(counts, self.options)
         learning = self._clock() - start
-        bears = capacity(snapshot, fit)
+        bears = capacity(counts, fit)
         # The trials of a capacity are a stage of their own, so their time is not counted here.
         start = self._clock() - learning
-        base = TheoremBase.of(fit, snapshot, bears.limit)
+        base = TheoremBase.of(fit, counts, bears.limit)
         try:
             run = Run.of(remaining(fit), base, self.rule, self.options)
         except UsageError as error:
             raise CannotLearn("noise", str(error)) from error
         new = NewBase(fit, bears, {_FIELD: base.fields}, {"C": base.statistics.C})
-        return self._made(run, snapshot, cut_of(snapshot), start), new
+        return self._made(run, counts, start), new
 
-    def unlearn(self, snapshot: Snapshot, base: Base) -> Made | NotVerified:
+    def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:
         """Run Algorithm 1 from the kept C^S.
 
-        snapshot: of the base model's documents that are left. Where a retraining on them would have other anchors, or
+        counts: of the base model's documents that are left. Where a retraining on them would have other anchors, or
             noise of another size, the answer is NotVerified: the two could be told apart for certain.
         base: the base model.
 
@@ -263,30 +263,28 @@ class TheoremModeller:
         kept = TheoremBase.parse(stored)
         start = self._clock()
         try:
-            left = remaining_counts(kept.statistics, snapshot, self.options)
+            left = remaining_counts(kept.statistics, counts, self.options)
             run = Run.of(left, kept, self.rule, self.options)
         except (CannotLearn, UsageError) as error:
             return NotVerified(str(error))
         if (reason := run.told_apart) is not None:
             return NotVerified(reason)
-        return self._made(run, snapshot, snapshot.offsets, start)
+        return self._made(run, counts, start)
 
-    def _made(self, run: Run, snapshot: Snapshot, cut: Mapping[int, int], start: float) -> Made:
+    def _made(self, run: Run, counts: DocumentCounts, start: float) -> Made:
         """Return the model of a run. start: when making it began, seconds of the clock."""
         examined = run.examined
         self.last = examined.found
         return Made(
-            snapshot,
-            cut,
+            counts,
             documents=run.left.documents,
             words=run.left.words,
             anchors=run.base.statistics.anchors,
             tolerance=examined.plan.topics.sensitivity,
             # The promise rests on the proof and its Delta; nothing is certified.
             certificate=math.inf,
-            margin=examined.compared.margin if examined.compared else math.nan,
             seconds=self._clock() - start,
-            draw=partial(theorem_payload, run, snapshot),
+            draw=partial(theorem_payload, run, counts),
         )
 
 
@@ -324,6 +322,7 @@ def theorem_payload(
         top_words=best,
         quality=quality,
         heads=heads,
+        anchors=run.base.statistics.anchors,
     )
     facts = {**head_facts(heads, data), **_facts(run.base, release)}
     noise = _noise(release, run.rule)
@@ -489,7 +488,7 @@ class TheoremCheck:
 def _other_constants(made: Mapping[str, float], again: Mapping[str, float]) -> str | None:
     """Say which setting has changed since a version was made, None where none has."""
     for name, setting in _SETTINGS.items():
-        # A version that was read back from the log has no record of its constants.
+        # A version that was read back from the ledger has no record of its constants.
         if name in made and not math.isclose(made[name], again[name], rel_tol=_CLOSE):
             said = f"{made[name]:.6g}, settings and base model give {again[name]:.6g}"
             return f"it was made with {name} = {said}: verify with --set {setting}={made[name]:.6g}"

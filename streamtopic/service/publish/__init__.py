@@ -1,7 +1,9 @@
-"""From the outbox to topics, and the traces that are left behind.
+"""From Redis to topics, and the traces that are left behind.
 
-publisher         releases, receipts and completions, and the statement of the newest version
-subject_receipts  receipts that cover all documents of a subject
+publisher         one round of all that is due: versions, receipts, withdrawals, `alive`
+ledger_writer     the ledger, followed by its index and written by the order of its topic
+witnesses         others who sign that the ledger only grew
+subject_receipts  receipts of requests to forget a person
 erasure           traces of deletions, removed and noted until they are gone
 published         the releases topic read back, and its versions as JSON
 """

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -17,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamtopic.documents.events import HEARTBEAT_KEY
-from streamtopic.errors import SettingsError, StateError
+from streamtopic.errors import SettingsError, StateError, StateMismatch
 from streamtopic.service.schedule.situation import Base, base_forget_set
 from streamtopic.service.watching import Watch
-from streamtopic.signed import version_of
+from streamtopic.signed import tombstones, version_of
 from streamtopic.state import Stale
-from streamtopic.state.compaction import GRACE_SECONDS
-from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.model_state import BASE_GRACE_SECONDS
 from streamtopic.state.residue_ledger import Marks, Outstanding, Residue, ResidueState, Rewrite, Stage
+from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import TopicNames, pages
 
 if TYPE_CHECKING:
@@ -32,15 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from streamtopic.state import Lease, Meta, ModelState, Reader
-    from streamtopic.streams import EventLog
+    from streamtopic.streams import EventLog, Record
 
 __all__ = ["ResidueKeeper", "ResidueOptions", "residue_fields", "superseded_from", "waiting_by_stage"]
 
 logger = logging.getLogger(__name__)
 
-# Redis's file may hold all that Redis held, so a rewrite of the file must come after these stages.
-_IN_REDIS = (Stage.SUBTRACTED, Stage.RELEASED, Stage.BASE, Stage.SEGMENTS)
-# Redis removes an expired string some time after it expired, so the grace of replaced strings is not enough.
+# Redis removes an expired string some time after it expired, so the grace of a replaced base model is not enough.
 _MARGIN_SECONDS = 60.0
 # A pass through a log takes minutes; the scheduler decides and renews its lease between two slices.
 _SLICE_SECONDS = 0.5
@@ -55,13 +51,13 @@ class ResidueOptions:
     max_age: seconds. Logs are read, and Redis's file is rewritten, at most four times in that time.
     backups_kept: seconds until backups are destroyed; None where the operator attests it.
     base_needed: whether updates start from the bytes of the base model.
-    grace: seconds that a string stays in Redis once it was replaced.
+    grace: seconds after which a base model that was replaced has left Redis.
     """
 
     max_age: float = 86_400.0
     backups_kept: float | None = None
     base_needed: bool = False
-    grace: float = GRACE_SECONDS + _MARGIN_SECONDS
+    grace: float = BASE_GRACE_SECONDS + _MARGIN_SECONDS
 
 
 @dataclass(slots=True, eq=False)
@@ -95,13 +91,9 @@ class _Progress:
         for partition in offsets.keys() & self.positions.keys():
             self.move(partition, stage, offsets[partition])
 
-    def passed(self, *stages: Stage) -> dict[int, int]:
-        """Return, by partition, the offset before which deletions have passed all of these stages."""
-        found = {}
-        for partition in self.positions:
-            marks = [self.residue.of(partition, stage) for stage in stages]
-            found[partition] = min(mark.offset for mark in marks)
-        return found
+    def passed(self, stage: Stage) -> dict[int, int]:
+        """Return, by partition, the offset before which deletions have passed this stage."""
+        return {partition: self.residue.of(partition, stage).offset for partition in self.positions}
 
     def passed_by(self, time_ms: int, *stages: Stage) -> dict[int, int]:
         """Return, by partition, the offset before which deletions had passed all of these stages at a time."""
@@ -138,7 +130,8 @@ class ResidueKeeper:
         self._watch = watch or Watch()
         self._names = TopicNames(state.model)
         self._store = ResidueState(state.connection, state.model)
-        self._look: Generator[None, None, dict[Stage, dict[int, int]]] | None = None
+        self._sums = CountsStore(state.connection, state.model)
+        self._look: Generator[None, None, dict[int, int]] | None = None
         self._look_again = False
         self._next = 0.0
 
@@ -163,11 +156,10 @@ class ResidueKeeper:
             return False
         before = self._store.read()
         progress = _Progress(before, positions, self._clock)
-        # In this order: the mark of a later stage is derived from the marks of earlier ones.
-        self._own(progress)
+        self._counted(progress)
         self._looked_through(progress, whole=whole)
-        self._base(progress, lease)
-        self._segments(progress)
+        # In this order: Redis's file may hold all that Redis held, so its mark follows from that of the state.
+        self._out_of_state(progress, lease)
         self._rewritten(progress)
         self._backups(progress)
         after = _pruned(progress.residue)
@@ -178,19 +170,26 @@ class ResidueKeeper:
             self._watch.reached(stage.value, seconds)
         return True
 
-    def _own(self, progress: _Progress) -> None:
-        """Move the marks of counts, and those of the newest version once the outbox is empty."""
+    def _counted(self, progress: _Progress) -> None:
+        """Date the deletions that were counted, and note how many there are."""
         for partition, meta in progress.positions.items():
-            progress.move(partition, Stage.SUBTRACTED, meta.next_offset)
-            totals = progress.residue.totals
-            counted = totals.get(partition, Marks())
-            if not counted.steps or meta.removals > counted.steps[-1][1]:
-                moved = counted.moved(meta.removed, meta.removals)
-                progress.residue = replace(progress.residue, totals={**totals, partition: moved})
+            residue = progress.residue
+            totals = residue.totals.get(partition, Marks())
+            if totals.steps and meta.removals <= totals.steps[-1][1]:
+                continue
+            totals = totals.moved(meta.removed, meta.removals)
+            dates = residue.counted.get(partition, Marks()).moved(meta.next_offset, progress.now())
+            progress.residue = replace(
+                residue,
+                totals={**residue.totals, partition: totals},
+                counted={**residue.counted, partition: dates},
+            )
+
+    def _published(self) -> Mapping[int, int]:
+        """Return, by partition, the offset before which the newest published version reflects deletions."""
         newest = self._state.releases(1)
         # A staged version is in Redis before it is in the log: only an empty outbox says that it was published.
-        if newest and not self._state.outbox(1):
-            progress.move_all(Stage.RELEASED, _cut(newest[0][1]))
+        return _cut(newest[0][1]) if newest and not self._state.outbox(1) else {}
 
     def _looked_through(self, progress: _Progress, *, whole: bool) -> None:
         """Read through the logs, a slice at a time, for all waiting deletions at once; move the marks at the end."""
@@ -205,8 +204,7 @@ class ResidueKeeper:
                 next(self._look)
             except StopIteration as done:
                 self._look = None
-                for stage, offsets in done.value.items():
-                    progress.move_all(stage, offsets)
+                progress.move_all(Stage.LOG, done.value)
                 progress.residue = replace(progress.residue, looked=progress.now())
                 return
             except BaseException:
@@ -216,90 +214,77 @@ class ResidueKeeper:
 
     def _look_due(self, progress: _Progress) -> bool:
         """Return whether a deletion waits for the logs, and the last pass is long enough ago."""
-        passed = progress.passed(Stage.WITHDRAWN, Stage.LOG)
+        passed = progress.passed(Stage.LOG)
         positions = progress.positions.items()
         if all(meta.removed <= passed[partition] for partition, meta in positions):
             return False
         return self._look_again or progress.now() - progress.residue.looked >= self._pause_ms
 
-    def _pass(self, positions: Mapping[int, Meta]) -> Generator[None, None, dict[Stage, dict[int, int]]]:
-        """Return the offsets before which each topic is free of deleted documents, by stage and partition."""
-        withdrawn = dict[int, int]()
-        log = dict[int, int]()
+    def _pass(self, positions: Mapping[int, Meta]) -> Generator[None, None, dict[int, int]]:
+        """Return, by partition, the offset before which both topics are free of deleted documents."""
+        found = dict[int, int]()
         records = dict(self._state.releases())
         standing = yield from standing_versions(self._log, self._names.releases, self._state.withdrawn())
+        if standing:
+            # Only a closed file is compacted, and only a further record closes it: the next version may take months.
+            self._log.append_many(self._names.releases, tombstones(max(standing), 0))
         cuts = [_cut(records.get(version, {})) for version in standing]
         newest = _cut(records[max(records)]) if records else {}
         for partition, meta in positions.items():
+            if not meta.removals:
+                continue
             # A version was withdrawn, but its bytes are still there: it may hold documents deleted after it was made.
             reflected = [cut.get(partition, 0) for cut in cuts]
-            withdrawn[partition] = min(reflected, default=newest.get(partition, 0))
-            if meta.removals:
-                # Before the log is read: a tombstone that is sent meanwhile may come too late for this pass.
-                known = self._known(partition, meta)
-                superseded = yield from superseded_from(self._log, self._names.documents, partition)
-                log[partition] = superseded if known is None else min(superseded, known)
-        return {Stage.WITHDRAWN: withdrawn, Stage.LOG: log}
+            released = min(reflected, default=newest.get(partition, 0))
+            superseded = yield from superseded_from(self._log, self._names.documents, partition)
+            found[partition] = min(released, superseded)
+        return found
 
-    def _known(self, partition: int, meta: Meta) -> int | None:
-        """Return the offset before which the keys of a partition's log tell whether a document is still there.
+    def _out_of_state(self, progress: _Progress, lease: Lease) -> None:
+        """Move the marks of the state to where nothing in Redis holds a document that left before."""
+        published = self._published()
+        base = self._base(progress, lease)
+        about = self._sums.about()
+        for partition, meta in progress.positions.items():
+            # Where no deletion lies behind it, changes are clean up to the last record that was counted.
+            changes = meta.trimmed if meta.holds_removed else meta.next_offset
+            summed = meta.next_offset if about is None else about.offsets.get(partition, 0)
+            if summed >= meta.removed:
+                summed = meta.next_offset
+            offsets = (published.get(partition, 0), base.get(partition, 0), changes, summed)
+            progress.move(partition, Stage.STATE, min(offsets))
 
-        None where they always do. Where several keys name one document, a record under one key ends the record under
-        another only once it was counted and the tombstone for the other key was sent.
+    def _base(self, progress: _Progress, lease: Lease) -> Mapping[int, int]:
+        """Return, by partition, the offset before which the base model holds no deleted document.
+
+        Its bytes are dropped once the log cannot make them again.
         """
-        if not self._state.settings.many_forms:
-            return None
-        waits = self._reader.forgets(partition).waits_for_other_forms()
-        return meta.next_offset if waits is None else min(waits, meta.next_offset)
-
-    def _base(self, progress: _Progress, lease: Lease) -> None:
-        """Move the marks of the base model; drop its bytes once the log cannot make them again."""
-        positions = progress.positions
+        counted = {partition: meta.next_offset for partition, meta in progress.positions.items()}
         head = self._state.base_head()
-        cut: Mapping[int, int] = {}
-        holds = False
-        if head is not None:
-            record = dict(self._state.releases()).get(head.version, {})
-            cut = _cut(record)
-            replaced_ms = record.get("created", 0)
-            # The base model before this one stays in Redis for the grace of a replaced string.
-            if progress.now() < replaced_ms + self._grace_ms:
-                return
-            base = Base.parse(head)
-            gone = base_forget_set(positions, base.documents, base.epoch)
-            holds = gone > 0 and self._state.has_base_bytes()
+        if head is None:
+            return counted
+        record = dict(self._state.releases()).get(head.version, {})
+        # The base model before this one stays in Redis for a while.
+        if progress.now() < record.get("created", 0) + self._options.grace * 1000:
+            return {}
+        cut = _cut(record)
+        base = Base.parse(head)
+        gone = base_forget_set(progress.positions, base.documents, base.epoch)
+        holds = gone > 0 and self._state.has_base_bytes()
         if holds and not self._options.base_needed:
             in_log = progress.passed(Stage.LOG)
-            erased = any(in_log[partition] > cut.get(partition, 0) for partition in positions)
+            erased = any(in_log[partition] > cut.get(partition, 0) for partition in counted)
             # Stale: another process leads by now, and drops them itself.
             holds = not erased or isinstance(self._state.drop_base_bytes(lease), Stale)
-        for partition, meta in positions.items():
-            offset = cut.get(partition, 0) if holds else meta.next_offset
-            progress.move(partition, Stage.BASE, offset)
-
-    def _segments(self, progress: _Progress) -> None:
-        """Move the marks of segments, once the segments that they replaced have left Redis too."""
-        keys = ModelKeys(self._state.model)
-        for partition, meta in progress.positions.items():
-            # `erased_ms` is by the clock of the same server: masters of a cluster have clocks of their own.
-            now_ms = self._state.connection.time_ms(keys.partition(partition).meta)
-            before = progress.residue.cleared
-            cleared = before.get(partition, Marks()).moved(meta.erased, meta.erased_ms)
-            if cleared != before.get(partition):
-                progress.residue = replace(progress.residue, cleared={**before, partition: cleared})
-            offset = cleared.by(int(now_ms - self._grace_ms))
-            # No deletion lies behind it, so segments are clean up to the last record that was counted.
-            if offset >= meta.removed:
-                offset = meta.next_offset
-            progress.move(partition, Stage.SEGMENTS, offset)
+        return cut if holds else counted
 
     def _rewritten(self, progress: _Progress) -> None:
         """Let Redis rewrite its file where the file may hold more than Redis itself; move the marks when it is done."""
-        covers = progress.passed(*_IN_REDIS)
+        covers = progress.passed(Stage.STATE)
         info = self._state.connection.information()
         # Without an append-only file, Redis has nothing on disk that it must rewrite.
         if not info.get("aof_enabled"):
-            progress.move_all(Stage.AOF, covers)
+            progress.move_all(Stage.FILE, covers)
             return
         busy = info.get("aof_rewrite_in_progress") or info.get("aof_rewrite_scheduled")
         asked = progress.residue.rewrite
@@ -314,16 +299,16 @@ class ResidueKeeper:
                     "Redis was restarted before it had rewritten its append-only file: it is asked later", extra=extra
                 )
             elif info.get("aof_last_bgrewrite_status") == "ok":
-                progress.move_all(Stage.AOF, asked.covers)
+                progress.move_all(Stage.FILE, asked.covers)
             else:
                 logger.error(
                     "Redis could not rewrite its append-only file: see its log, and free space on its disk",
                     extra={"event": "rewrite_failed"},
                 )
-        attested = progress.residue.attested.get(Stage.AOF)
+        attested = progress.residue.attested.get(Stage.FILE)
         if attested is not None:
-            progress.move_all(Stage.AOF, progress.passed_by(attested, *_IN_REDIS))
-        reached = progress.passed(Stage.AOF)
+            progress.move_all(Stage.FILE, progress.passed_by(attested, Stage.STATE))
+        reached = progress.passed(Stage.FILE)
         positions = progress.positions.items()
         behind = any(min(covers[p], meta.removed) > reached[p] for p, meta in positions)
         due = progress.now() - progress.residue.asked >= self._pause_ms
@@ -339,10 +324,6 @@ class ResidueKeeper:
         connection = self._state.connection
         now = progress.now()
         residue = progress.residue
-        # Redis would write expired strings into the new file as well, unless somebody reads their names. Redis itself
-        # comes by some time within the margin, so a user who may not look at keys does without.
-        with suppress(SettingsError, StateError):
-            deque(connection.names(f"{{st:{self._state.model}*}}:seg:*"), maxlen=0)
         try:
             connection.everywhere("BGREWRITEAOF")
         except (SettingsError, StateError) as error:
@@ -352,7 +333,7 @@ class ResidueKeeper:
             if not residue.forbidden:
                 logger.warning(
                     "%s; rewrite Redis's append-only file at intervals, and attest it with `streamtopic residue attest "
-                    "--stage aof --until TIME`",
+                    "--stage file --until TIME`",
                     error,
                     extra={"event": "rewrite_refused"},
                 )
@@ -362,22 +343,17 @@ class ResidueKeeper:
 
     def _backups(self, progress: _Progress) -> None:
         """Move the marks of backups: deletions that had passed all other stages when the oldest backup was made."""
-        until = progress.residue.attested.get(Stage.SNAPSHOTS, 0)
+        until = progress.residue.attested.get(Stage.BACKUPS, 0)
         kept = self._options.backups_kept
         if kept is not None:
             until = max(until, progress.now() - int(kept * 1000))
-        earlier = [stage for stage in Stage if stage is not Stage.SNAPSHOTS]
-        progress.move_all(Stage.SNAPSHOTS, progress.passed_by(until, *earlier))
+        earlier = [stage for stage in Stage if stage is not Stage.BACKUPS]
+        progress.move_all(Stage.BACKUPS, progress.passed_by(until, *earlier))
 
     @property
     def _pause_ms(self) -> float:
         """The least time between two passes through the logs, and between two rewrites of Redis's file."""
         return self._options.max_age * 1000 / _PARTS_OF_AGE
-
-    @property
-    def _grace_ms(self) -> float:
-        """The time that a replaced string stays in Redis."""
-        return self._options.grace * 1000
 
 
 def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None, None, int]:
@@ -392,7 +368,7 @@ def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None
     valued = [np.zeros(0, np.bool_)]
     offset = log.begin(topic, partition)
     end = log.end(topic, partition)
-    for records in pages(log, topic, partition, offset, end):
+    for records in _still_there(log, topic, partition, offset, end):
         held = [record for record in records if record.key is not None and record.key != HEARTBEAT_KEY]
         # Two keys of one hash only make the answer later: an erased record seems to be there.
         keys = (blake2b(record.key or b"", digest_size=8) for record in held)
@@ -417,6 +393,22 @@ def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None
     later = place[1:][superseded]
     first = later.min(initial=end)
     return min(end, int(first))
+
+
+def _still_there(log: EventLog, topic: str, partition: int, offset: int, end: int) -> Iterator[list[Record]]:
+    """Yield the records of a partition from `offset` to `end`, without those that retention erases meanwhile."""
+    while offset < end:
+        try:
+            for records in pages(log, topic, partition, offset, end):
+                yield records
+                offset = records[-1].next_offset
+        except StateMismatch:
+            begin = log.begin(topic, partition)
+            if begin <= offset:
+                raise
+            offset = begin
+        else:
+            return
 
 
 def standing_versions(log: EventLog, topic: str, versions: AbstractSet[int]) -> Generator[None, None, set[int]]:
@@ -448,9 +440,8 @@ def _reached(before: Residue, after: Residue, now_ms: int) -> Iterator[tuple[Sta
     """Yield each mark that moved: its stage, and the seconds that the oldest deletion behind it took to get there."""
     for (partition, stage), marks in after.marks.items():
         passed = before.of(partition, stage).offset
-        # A deletion is dated from when it was counted out, so this says nothing of that stage itself.
-        if stage is not Stage.SUBTRACTED and marks.offset > passed:
-            since = after.of(partition, Stage.SUBTRACTED).reached(passed)
+        if marks.offset > passed:
+            since = after.counted.get(partition, Marks()).reached(passed)
             if since is not None:
                 yield stage, max(now_ms - since, 0) / 1000
 
@@ -465,7 +456,7 @@ def residue_fields(residue: Residue) -> dict[str, Any]:
     return {
         "waiting": waiting,
         "attested": attested,
-        "aof_forbidden": residue.forbidden,
+        "file_forbidden": residue.forbidden,
         "looked": residue.looked or None,
         "completed": completed,
     }
@@ -481,4 +472,5 @@ def _pruned(residue: Residue) -> Residue:
     kept = {}
     for (partition, stage), marks in residue.marks.items():
         kept[partition, stage] = marks.since(residue.completed.get(partition, 0))
-    return replace(residue, marks=kept)
+    counted = {p: marks.since(residue.completed.get(p, 0)) for p, marks in residue.counted.items()}
+    return replace(residue, marks=kept, counted=counted)

@@ -1,21 +1,18 @@
 """Read the releases topic back, and show versions, releases and receipts as JSON."""
 
-import logging
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from streamtopic.client import ModelSubscriber
 from streamtopic.errors import CheckFailed, UsageError
-from streamtopic.signed import Envelope, KeyRing, Opened, PublicKey, Receipt, Refused, Release, ReleaseReader, Statement
+from streamtopic.signed import KeyRing, Receipt, Release
 from streamtopic.state import ModelState
 from streamtopic.streams import EventLog
 
 __all__ = [
-    "Published",
-    "PublishedVersion",
     "finite",
     "heads_of",
     "quality_of",
@@ -27,90 +24,8 @@ __all__ = [
     "versions_of",
 ]
 
-logger = logging.getLogger(__name__)
-
 # A page follows topics over so many versions: more lines than these are not read, and each version is held in memory.
 _MOST_EARLIER = 12
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedVersion:
-    """A version in the log.
-
-    envelope: the signed facts about it.
-    chunks: number of records that hold its bytes.
-    digest: the name of the version in the next version and in receipts.
-    sealed: SHA-256 of its sealed bytes, which statements name.
-    """
-
-    envelope: Envelope
-    chunks: int
-    digest: str = ""
-    sealed: str = ""
-
-
-class Published:
-    """The verified versions in the releases topic. Each is read once and then kept in memory.
-
-    Versions that were withdrawn or retired are read as well, as long as the log has their chunks.
-
-    rivals: releases under the number of an earlier, different release. A publisher writes a rival if Redis is set back
-        while the publisher holds a staged version, and goes on later. Subscribers refuse rivals.
-    """
-
-    def __init__(self, log: EventLog, model: str, public_key: KeyRing | PublicKey) -> None:
-        self._model = model
-        self._reader = ReleaseReader(log, model, KeyRing.load(public_key, model))
-        self._versions: dict[int, PublishedVersion] = {}
-        self.rivals: list[Envelope] = []
-
-    @property
-    def versions(self) -> list[PublishedVersion]:
-        """The versions that were read, oldest first."""
-        return [self._versions[version] for version in sorted(self._versions)]
-
-    @property
-    def envelopes(self) -> list[Envelope]:
-        """The envelopes of the versions, oldest first."""
-        return [version.envelope for version in self.versions]
-
-    @property
-    def statement(self) -> Statement | None:
-        """The statement with the highest number, None before the first."""
-        return self._reader.statement
-
-    @property
-    def last_statement(self) -> int:
-        """The number of the last statement in the log, 0 before the first. Compaction keeps this statement."""
-        return self._reader.last
-
-    @property
-    def newest(self) -> int:
-        """The number of the newest version, 0 before the first."""
-        return max(self._versions, default=0)
-
-    def digest(self, version: int) -> str:
-        """Return the digest of a version, "" where it was not read."""
-        found = self._versions.get(version)
-        return found.digest if found else ""
-
-    def refresh(self) -> None:
-        """Read all releases that were published since the last call. Raises ComponentUnreachable."""
-        for found in self._reader.read():
-            match found:
-                case Opened(release, _, chunks):
-                    version = PublishedVersion(release.envelope, chunks, release.digest, found.digest)
-                    # A version that was read stays, also where the key that signed it was revoked since.
-                    self._versions.setdefault(release.version, version)
-                case Refused(version=number, reason=reason, rival=None):
-                    extra = {"event": "release_foreign", "version": number}
-                    logger.warning(
-                        "release %d of %s in the log does not verify: %s", number, self._model, reason, extra=extra
-                    )
-                case Refused(rival=rival) if rival is not None and rival.envelope not in self.rivals:
-                    # The same release may stand in the log twice, as after a publisher that was killed.
-                    if rival.envelope != self._versions[rival.version].envelope:
-                        self.rivals.append(rival.envelope)
 
 
 def read_all_releases(log: EventLog, model: str, keys: KeyRing) -> Iterator[Release]:
@@ -134,8 +49,10 @@ def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int |
     if found is None:
         recorded = {number for number, _ in state.releases()}
         if version in recorded:
-            told = f"version {version} in the log is not signed with this instance's key"
-            raise CheckFailed(f"{told}: compare `public_key` with the key of the service")
+            raise CheckFailed(
+                f"version {version} is not proved by a ledger with this instance's key: compare `public_key` with the "
+                "key of the service"
+            )
         name = "no version" if version is None else f"no version {version}"
         raise UsageError(
             f"there is {name}: `streamtopic versions` lists them, `streamtopic status` shows the next step"
@@ -201,12 +118,7 @@ def versions_of(state: ModelState) -> list[dict[str, Any]]:
 
 def _guarantee(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the proof that the noise rests on. covered: None where the proof has no conditions."""
-    # An older program recorded none of these.
-    return {
-        "guarantee": record.get("guarantee", "certified"),
-        "ratio": record.get("ratio", 0.0),
-        "covered": record.get("covered"),
-    }
+    return {name: record[name] for name in ("guarantee", "ratio", "covered")}
 
 
 def topics_of(release: Release, top: int) -> list[dict[str, Any]]:

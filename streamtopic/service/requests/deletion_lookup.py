@@ -2,64 +2,77 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from streamtopic.signed import receipt_id
+from streamtopic.signed import Erased, Receipt, link_digest, receipt_id, request_digest
 from streamtopic.state.deletions import LinkKeys
 from streamtopic.state.residue_ledger import ResidueState, Stage
 
 if TYPE_CHECKING:
-    from streamtopic.client import Receipts
     from streamtopic.service.assembly import Parts
-    from streamtopic.signed import Receipt, SubjectReceipt
+    from streamtopic.service.publish.ledger_writer import LedgerWriter
+    from streamtopic.signed import Logged
     from streamtopic.state.deletions import Forget
 
-__all__ = ["covering_of_request", "receipts_of_request", "traces_of_receipt", "waiting_deletion"]
+__all__ = ["receipts_of_request", "traces_of_receipt", "waiting_deletion"]
 
 
-def receipts_of_request(parts: Parts, receipts: Receipts, name: str, salt: str | None) -> list[Receipt]:
-    """Return the receipt with this id, else the receipts of this request.
+def receipts_of_request(parts: Parts, name: str, salt: str | None) -> list[Logged]:
+    """Return the receipt with this id, else all receipts of this request, in the order of the ledger.
+
+    A request for people has a `SubjectReceipt` for each of them, too.
 
     salt: the requester's own; None: the keys of the months are tried, which only the service has.
 
     Raises SettingsError where the user of Redis may not read the keys of the months.
     """
-    named = receipts.get(name)
-    if named is not None:
-        return [named]
-    found = receipts.find(name, salt=salt)
-    if salt is None:
-        found += receipts.linked(name, LinkKeys(parts.connection, parts.settings.model).all())
-    return found
-
-
-def covering_of_request(parts: Parts, receipts: Receipts, name: str, salt: str | None) -> SubjectReceipt | None:
-    """Return the receipt that covers all documents of a subject that this request asked for, None without one.
-
-    salt: as of `receipts_of_request`, and raises as it does.
-    """
+    ledger = parts.ledger
+    ledger.catch_up()
+    if named := ledger.find([name]):
+        return named[name]
     if salt is not None:
-        return receipts.covering(name, salt=salt)
-    return receipts.covering_linked(name, LinkKeys(parts.connection, parts.settings.model).all())
-
-
-def traces_of_receipt(parts: Parts, receipts: Receipts, receipt: Receipt) -> tuple[dict[Stage, int | None], str | None]:
-    """Return when the traces of a deletion were gone, and the id of the completion that signs it.
-
-    The times are signed where the deletion is complete, else as far as Redis knows; None for a stage that is ahead.
-    The id is None before the completion.
-    """
-    completion = receipts.completion(receipt)
-    reached: dict[Stage, int | None]
-    if completion is not None:
-        signed = completion.reached.get(receipt.partition, {})
-        reached = {stage: signed.get(stage.value) for stage in Stage}
+        digests = [request_digest(name, salt)]
     else:
+        keys = LinkKeys(parts.connection, parts.settings.model).all()
+        digests = [link_digest(key, name) for key in keys.values()]
+    found = ledger.find(digests)
+    every = (logged for some in found.values() for logged in some)
+    return sorted(every, key=lambda logged: logged.index)
+
+
+def traces_of_receipt(parts: Parts, logged: Logged) -> tuple[dict[Stage, int | None], int | None]:
+    """Return when the traces of a deletion were gone, and the index of the entry `erased` that says so.
+
+    logged: its receipt.
+
+    The times are those of the ledger if the deletion is complete, else as far as Redis knows; None for a stage that is
+    ahead. The index is None before such an entry.
+    """
+    receipt = logged.entry
+    if not isinstance(receipt, Receipt):
+        return {}, None
+    erased = _erased(parts.ledger, logged.index, receipt)
+    if erased is None or not isinstance(erased.entry, Erased):
         residue = ResidueState(parts.connection, parts.settings.model).read()
-        reached = residue.reached(receipt.partition, receipt.offset)
-    # The receipt knows this time to the millisecond; marks say by when at the latest.
-    reached[Stage.SUBTRACTED] = receipt.applied
-    return reached, None if completion is None else completion.id
+        return residue.reached(receipt.partition, receipt.offset), None
+    signed = erased.entry.reached.get(receipt.partition, {})
+    return {stage: signed.get(stage.value) for stage in Stage}, erased.index
+
+
+def _erased(ledger: LedgerWriter, index: int, receipt: Receipt) -> Logged | None:
+    """Return the first entry that says that nothing is left of a deletion, None without one."""
+    name = f"erased/{receipt.partition}"
+    known = ledger.places([name]).get(name, [])
+    indexes = [one for one in known if one > index and not ledger.ledger.is_void(one)]
+
+    def covers(place: int) -> bool:
+        logged = ledger.entries([place]).get(place)
+        return logged is not None and isinstance(logged.entry, Erased) and logged.entry.covers(receipt)
+
+    # Ends only grow, so all later entries of this partition cover it as well.
+    first = bisect_left(indexes, x=True, key=covers)
+    return ledger.entries([indexes[first]]).get(indexes[first]) if first < len(indexes) else None
 
 
 def waiting_deletion(parts: Parts, name: str) -> tuple[int, Forget] | None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["documents_with_label"]
 
-_ATTEMPTS = 5
 _SHOWN = 20
 
 
@@ -26,8 +25,6 @@ def documents_with_label(service: Service, task: str, name: str) -> list[str]:
     service: whose state is read.
     task: name of the label.
     name: class of the label.
-
-    Documents that come or change while this reads may be missing where they never stop to come.
 
     Raises UsageError for a task or a class that no live document has, StateError, ComponentUnreachable.
     """
@@ -46,12 +43,8 @@ def documents_with_label(service: Service, task: str, name: str) -> list[str]:
 
 
 def _read(service: Service, tasks: Collection[str]) -> StoredDocuments:
-    """Return the documents with a label of these tasks; all of one moment where that can be had."""
-    for _ in range(_ATTEMPTS):
-        found = read_documents(service.connection, service.reader.snapshot(), (), labelled=tasks)
-        if found.whole:
-            break
-    return found
+    """Return the documents with a label of these tasks; all documents where it names none."""
+    return service.reader.read(lambda counts: read_documents(counts, (), labelled=tasks))
 
 
 def _listed(names: Collection[str]) -> str:

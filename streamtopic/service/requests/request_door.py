@@ -63,16 +63,12 @@ class RequestDoor:
         *,
         subjects: Sequence[str] = (),
         name: str | None = None,
-        source: str = "command",
-        callbacks: tuple[str, ...] = (),
     ) -> Received:
         """Take a request in. The same request under the same name again changes nothing, and is answered as before.
 
         documents: ids, 1 to 10,000; an id that is named twice counts once.
         subjects: in the place of documents, 1 to 100 of them: all their documents go.
         name: request id; by default one is drawn.
-        source: `command` or `gateway`.
-        callbacks: addresses that are told of each new status.
 
         Raises InvalidEvent for an id or a subject that no document can have, and as DeletionRequests.receive.
         """
@@ -99,8 +95,6 @@ class RequestDoor:
             due_ms=due_ms,
             changed_ms=now_ms,
             expected_ms=due_ms + self.usual_ms(),
-            source=source,
-            callbacks=callbacks,
         )
         stored = self.requests.receive(request, Wanted(ids, salt, people))
         # Where the request was known already, the salt that counts is that of the first time.

@@ -2,7 +2,6 @@
 
 RequestMover  one step: every open request as far as it can go
 Moved         what a step did
-ReceiptWatch  counts the documents of each request that have a receipt
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streamtopic.documents.events import encode_delete, encode_delete_subject
-from streamtopic.signed import request_digest
+from streamtopic.signed import Receipt, SubjectReceipt, request_digest
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState, received_near
 from streamtopic.state.deletions import SubjectRequests
 from streamtopic.state.scripts import Stale
@@ -21,12 +20,13 @@ from streamtopic.state.scripts import Stale
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streamtopic.signed import ReceiptReader
+    from streamtopic.service.publish.ledger_writer import LedgerWriter
+    from streamtopic.signed import Logged
     from streamtopic.state import Connection, Lease
     from streamtopic.state.deletion_requests import DeletionRequest, Wanted
     from streamtopic.streams import Message
 
-__all__ = ["Brake", "Moved", "ReceiptWatch", "RequestMover"]
+__all__ = ["Brake", "Moved", "RequestMover"]
 
 MOST_SENT = 20_000
 """Documents whose tombstones one step writes: then the scheduler decides again."""
@@ -60,42 +60,6 @@ class Moved:
         return bool(self.paused or self.sent or self.completed or self.lost)
 
 
-class ReceiptWatch:
-    """Counts how many documents of a request have a receipt. The receipts topic is read once.
-
-    new_reader: opens a reader of the receipts topic at its beginning.
-    """
-
-    def __init__(self, new_reader: Callable[[], ReceiptReader]) -> None:
-        self._new_reader = new_reader
-        self._reader = new_reader()
-        self._found: dict[str, set[str]] = {}
-
-    def expect(self, digest: str) -> None:
-        """Take that a request is about to be sent: its receipts are all still to come."""
-        self._found.setdefault(digest, set())
-
-    def count(self, digests: Sequence[str]) -> dict[str, int]:
-        """Return how many documents have a receipt, for each digest of a request id.
-
-        Raises ComponentUnreachable.
-        """
-        if any(digest not in self._found for digest in digests):
-            # Another leader sent it, or Redis was set back: its receipts may lie before the place that was reached.
-            self._reader = self._new_reader()
-            self._found = {}
-        self._found = {digest: self._found.get(digest, set()) for digest in digests}
-        for receipt in self._reader.read():
-            if receipt.request in self._found:
-                # A tombstone that was sent twice has two receipts of one document.
-                self._found[receipt.request].add(receipt.document)
-        return {digest: len(documents) for digest, documents in self._found.items()}
-
-    def covered(self) -> Counter[str]:
-        """Return how many subjects have a covering receipt, by the digest of the request id, as far as was read."""
-        return Counter(receipt.request for receipt, _ in self._reader.covering.values())
-
-
 class RequestMover:
     """Moves requests. Each step can be repeated, and may end anywhere.
 
@@ -105,7 +69,7 @@ class RequestMover:
     brake: when requests are paused.
     documents: counts the live documents.
     send: writes records to the documents topic, and returns once they are there.
-    new_reader: opens a reader of the receipts topic.
+    ledger: in which receipts are found.
     clock: seconds since 1970.
     """
 
@@ -117,7 +81,7 @@ class RequestMover:
         brake: Brake,
         documents: Callable[[], int],
         send: Callable[[Sequence[Message]], object],
-        new_reader: Callable[[], ReceiptReader],
+        ledger: LedgerWriter,
         clock: Callable[[], float],
     ) -> None:
         self._requests = DeletionRequests(connection, model)
@@ -126,10 +90,10 @@ class RequestMover:
         self._brake = brake
         self._documents = documents
         self._append = send
-        self._new_reader = new_reader
+        self._ledger = ledger
         self._clock = clock
-        self._watch: ReceiptWatch | None = None
         self._digests: dict[str, str] = {}
+        self._looked: tuple[int, frozenset[str]] | None = None
         self._trimmed = 0.0
 
     def step(self, lease: Lease) -> Moved:
@@ -213,8 +177,6 @@ class RequestMover:
         wanted = self._requests.wanted(request.id)
         if wanted is None:
             return self._give_up(lease, sending)
-        if self._watch is not None:
-            self._watch.expect(request_digest(request.id, wanted.salt))
         self._append(records_of(request.id, wanted, self._partitions))
         now_ms = self._now_ms()
         sent = replace(sending.moved(RequestState.SENT, now_ms), sent_ms=now_ms)
@@ -241,24 +203,19 @@ class RequestMover:
         digests = {self._digests[one.id]: one for one in sent if one.id in self._digests}
         if not digests:
             return 0
+        self._ledger.catch_up()
+        looked = self._ledger.ledger.size, frozenset(digests)
+        if looked == self._looked:
+            return 0
+        found = self._ledger.find(list(digests))
+        whole = [digests[digest] for digest, receipts in found.items() if _is_whole(digests[digest], receipts)]
         completed = 0
-        counted = self._receipts.count(list(digests))
-        covered = self._receipts.covered()
-        for digest, documents in counted.items():
-            request = digests[digest]
-            whole = covered[digest] >= request.subjects if request.subjects else documents >= request.documents
-            if whole:
-                # The salt goes with the ids. An undo tells by the digest which deletes were those of the request.
-                after = replace(request.moved(RequestState.COMPLETED, self._now_ms()), digest=digest)
-                completed += not isinstance(self._requests.move(request, after, lease), Stale)
+        for request in whole:
+            after = request.moved(RequestState.COMPLETED, self._now_ms())
+            completed += not isinstance(self._requests.move(request, after, lease), Stale)
+        # If Redis is set back, a request that was moved comes back, and is looked up again then.
+        self._looked = None if whole else looked
         return completed
-
-    @property
-    def _receipts(self) -> ReceiptWatch:
-        # Made when a request was sent first: most leaders never need it.
-        if self._watch is None:
-            self._watch = ReceiptWatch(self._new_reader)
-        return self._watch
 
     def _trim(self) -> None:
         now = self._clock()
@@ -269,6 +226,15 @@ class RequestMover:
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
+
+
+def _is_whole(request: DeletionRequest, receipts: Sequence[Logged]) -> bool:
+    """Return whether all documents of a request have a receipt, or all its people."""
+    entries = [logged.entry for logged in receipts]
+    if request.subjects:
+        return sum(isinstance(entry, SubjectReceipt) for entry in entries) >= request.subjects
+    # A tombstone that was sent twice has two receipts of one document.
+    return len({entry.document for entry in entries if isinstance(entry, Receipt)}) >= request.documents
 
 
 def records_of(name: str, wanted: Wanted, partitions: int) -> list[Message]:

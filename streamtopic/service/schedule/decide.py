@@ -60,7 +60,7 @@ class Situation:
     requested: the operator's request, `unlearn` or `retrain`.
     behind: why the counts are older than the last version; None where they are not.
     lost: why an update must not start from the kept base model; None where it may.
-    doubled: versions that stand in the log with two contents.
+    unsent: the newest version, if its bytes were lost before they were sent.
     base_only: whether an update covers the base model's documents only.
     forgetting_ms: when the oldest request to forget a subject that is not done in every partition came, milliseconds
         since 1970; None where all are done.
@@ -81,7 +81,7 @@ class Situation:
     requested: str | None = None
     behind: str | None = None
     lost: str | None = None
-    doubled: tuple[int, ...] = ()
+    unsent: tuple[int, ...] = ()
     base_only: bool = False
     forgetting_ms: int | None = None
     log_ms: int = 0
@@ -176,8 +176,8 @@ def _cause(situation: Situation, policy: Policy, now_ms: int) -> str | None:
     """Return why an action is due now, or None."""
     if situation.requested == "unlearn":
         return BY_HAND
-    if situation.doubled:
-        return f"version {situation.doubled[0]} was published with two contents: it needs a successor"
+    if situation.unsent:
+        return f"the bytes of version {situation.unsent[0]} were lost before they were sent: it needs a successor"
     if situation.forget_set > situation.capacity and situation.unserved:
         return "capacity exceeded"
     if situation.unserved:
@@ -205,16 +205,24 @@ def _deletions(situation: Situation, policy: Policy, now_ms: int) -> str | None:
         return f"{situation.unserved} more deletions while capacity is near"
     received = now_ms if situation.oldest_unserved_ms is None else situation.oldest_unserved_ms
     waited = now_ms - received
-    if waited >= policy.max_forget_lag_ms:
-        return f"a deletion has waited {waited / 1000:.0f} s of at most {policy.max_forget_lag_ms / 1000:.0f} s"
-    return None
+    if waited < policy.max_forget_lag_ms:
+        return None
+    if not policy.max_forget_lag_ms:
+        return "a deletion has come, and none has to wait"
+    return f"a deletion has waited {_seconds(waited)} s, and {_seconds(policy.max_forget_lag_ms)} s are the most"
+
+
+def _seconds(milliseconds: float) -> str:
+    """Write milliseconds in seconds: whole ones, or the first digits of less than ten."""
+    seconds = milliseconds / 1000
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 def _quiet(situation: Situation, policy: Policy) -> str:
     """Return why there is nothing to do yet."""
     if situation.unserved:
         return (
-            f"{situation.unserved} deletions wait, none longer than {policy.max_forget_lag_ms / 1000:.0f} s; "
+            f"{situation.unserved} deletions wait, none longer than {_seconds(policy.max_forget_lag_ms)} s; "
             f"forget set {situation.forget_set} of {situation.capacity}"
         )
     if not situation.new_documents:

@@ -32,7 +32,7 @@ from streamtopic.privacy.head_noise import HeadConstants, head_constants, releas
 from streamtopic.privacy.keystream import NoiseKey, NoiseSeed
 from streamtopic.privacy.noise import NoisedMatrix, release_matrix
 from streamtopic.signed import Head, Payload
-from streamtopic.state import Connection, Snapshot
+from streamtopic.state import DocumentCounts
 from streamtopic.state.documents import read_documents
 from streamtopic.topics.display import COHERENT, WordEvidence, diversity, named, npmi, top_words, topic_correlations
 from streamtopic.topics.fit import TopicFit, fingerprint
@@ -84,11 +84,9 @@ class Labelled:
     """The labelled documents of a version.
 
     by_task: task to its documents, in the order of their ids; a document may belong to several tasks.
-    whole: False where documents were deleted between the cut of a version and this reading. They are not in any head.
     """
 
     by_task: Mapping[str, LabelledDocuments] = field(default_factory=dict)
-    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,15 +105,15 @@ class TaskData:
     cold: bool = True
 
 
-def read_labelled(connection: Connection, snapshot: Snapshot, words: Sequence[str], options: TaskOptions) -> Labelled:
-    """Read the labelled documents that are left of a snapshot, as counts of `words`.
+def read_labelled(counts: DocumentCounts, words: Sequence[str], options: TaskOptions) -> Labelled:
+    """Read the labelled ones of the documents that are counted, as counts of `words`.
 
-    Raises StateCorrupt, ComponentUnreachable.
+    Raises CutGone, StateCorrupt, ComponentUnreachable.
     """
     if not options.tasks:
         return Labelled()
-    stored = read_documents(connection, snapshot, words, labelled=options.tasks)
-    return Labelled(labelled_by_task(stored.batch, stored.labels, words, options), stored.whole)
+    stored = read_documents(counts, words, labelled=options.tasks)
+    return Labelled(labelled_by_task(stored.batch, stored.labels, words, options))
 
 
 def labelled_by_task(
@@ -457,6 +455,8 @@ def make_payload(
         top_words=best,
         quality=quality,
         heads=heads,
+        anchors=fit.topic_names,
+        guided=seeds_left(fit),
     )
     noise = ReleaseNoise.of(noised)
     return PayloadPlan(payload, noise, digest, unfitted, facts=head_facts(heads, data))
@@ -483,7 +483,7 @@ def head_facts(heads: Mapping[str, Head], data: TaskData) -> dict[str, Any]:
     for name, head in heads.items():
         topics, classes = list(head.topics), list(head.classes)
         about[name] = {"topics": topics, "classes": classes, "documents": head.documents}
-    return {"heads": about, "labelled_whole": data.labelled.whole}
+    return {"heads": about}
 
 
 def _heads_alone(
@@ -519,8 +519,14 @@ def _heads_alone(
         about["grid"] = plan.grid
         about["ratio"] = head_ratio(noised)
     noise = ReleaseNoise.of_heads(found.noised.values())
-    payload = Payload(fit.words, heads=found.heads)
+    payload = Payload(fit.words, heads=found.heads, anchors=fit.topic_names, guided=seeds_left(fit))
     return PayloadPlan(payload, noise, digest, found.unfitted, found.fitted, facts=facts)
+
+
+def seeds_left(fit: TopicFit) -> dict[str, tuple[str, ...]]:
+    """Return the seeds that are left of each guided topic, () for a topic that has ended."""
+    left = {topic.name: topic.seeds for topic in fit.guided}
+    return {topic.name: left.get(topic.name, ()) for topic in fit.options.guided}
 
 
 def frequencies(words: Sequence[str], source: CountSource) -> npt.NDArray[np.int64]:

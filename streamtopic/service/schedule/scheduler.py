@@ -1,21 +1,23 @@
 """The scheduler decides, makes a model and stages one version. One scheduler leads at a time.
 
 A step reads from top to bottom: `step` takes the lease, `_step` decides, `_unlearn` or `_retrain` makes a model,
-`_make_version` turns it into signed bytes, `_stage` lets them wait for the publisher, and `_withdraw` takes versions
-back where no model can be made.
+`_make_version` turns it into bytes and the entry of the ledger that names them, `_stage` lets both wait for the
+publisher, and `_withdraw` takes versions back where no model can be made.
 """
 
+import hashlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 
+from streamtopic.counts import WordSets
 from streamtopic.errors import CannotLearn, StreamtopicError
 from streamtopic.monitoring.tracing import enabled, span
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.publish.published import Published
+from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.schedule.decide import (
     BY_HAND,
     Decision,
@@ -27,6 +29,7 @@ from streamtopic.service.schedule.decide import (
     decision_text,
     held,
 )
+from streamtopic.service.schedule.keep_counts import CountsKeeper
 from streamtopic.service.schedule.modeller import (
     Checked,
     Made,
@@ -40,21 +43,32 @@ from streamtopic.service.schedule.modeller import (
 from streamtopic.service.schedule.payload import PayloadPlan, TaskData, TaskOptions, read_labelled, remarks
 from streamtopic.service.schedule.situation import Base, LogClock, SituationReader, traced_deletions, unserved
 from streamtopic.service.schedule.version import (
-    account,
-    adopt,
     describe,
     erasures,
+    follow_ledger,
     holding,
-    ledger_entry,
     outgoing,
     release_record,
     replaced,
     stored_base,
 )
 from streamtopic.service.watching import Watch
-from streamtopic.signed import Envelope, Kind, SigningKey, release_digest, seal_release, to_messages
-from streamtopic.state import Connection, Lease, Meta, ModelState, Reader, Snapshot, Stale, StoredBase, cut
+from streamtopic.signed import Envelope, Kind, pack_payload, to_messages
+from streamtopic.state import (
+    Connection,
+    CutGone,
+    DocumentCounts,
+    Lease,
+    Meta,
+    ModelState,
+    Reader,
+    Stale,
+    StoredBase,
+    begin_epoch,
+)
 from streamtopic.state.documents import sample_words
+from streamtopic.state.stored_counts import CountsStore
+from streamtopic.streams import EventLog
 
 __all__ = ["LeaseKeeper", "Scheduler", "SchedulerOptions", "Step"]
 
@@ -148,13 +162,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Drafted:
-    """A version that is signed and not staged yet.
+    """A version that is made and not staged yet.
 
     decision: the action that it comes from.
     made: its model before noise.
     plan: its payload, with the noise in it.
-    envelope: its signed facts.
-    sealed: the bytes that subscribers get.
+    envelope: its entry of the ledger.
+    data: the bytes that subscribers get.
     checked: the result of the service's own check, if there was one.
     stored: its base model, where this is its first version.
     seconds: durations by stage.
@@ -164,7 +178,7 @@ class _Drafted:
     made: Made
     plan: PayloadPlan
     envelope: Envelope
-    sealed: bytes
+    data: bytes
     checked: Checked | None
     stored: StoredBase | None
     seconds: Mapping[str, float]
@@ -176,12 +190,13 @@ class Scheduler:
     modeller: the mode in which models are made.
     capacity: measures the deletion capacity of a new base model.
     noise_key: the secret that noise is drawn from.
-    signing_key: signs releases.
-    published: the versions in the releases topic; it is read to its end before a version is staged.
+    ledger: it is read to its end before a version is staged.
+    log: where the ledger and the releases are.
     lease: leadership.
     clock: seconds since 1970.
     log_clock: as of SituationReader.
     watch: is told what the scheduler does.
+    staged: called once there is something to publish.
     """
 
     def __init__(
@@ -192,48 +207,52 @@ class Scheduler:
         modeller: Modeller,
         capacity: MeasureCapacity,
         noise_key: NoiseKey,
-        signing_key: SigningKey,
         *,
-        published: Published,
+        ledger: LedgerWriter,
+        log: EventLog,
         lease: LeaseKeeper,
         clock: Callable[[], float] = time.time,
         log_clock: LogClock | None = None,
         watch: Watch | None = None,
+        staged: Callable[[], None] = lambda: None,
     ) -> None:
         self.connection = connection
         self.state = state
         self.options = options
         self.modeller = modeller
         self.reader = Reader(connection, options.model, state.settings.partitions)
+        self._sums = CountsKeeper(CountsStore(connection, options.model), self.reader)
         self._capacity = capacity
         self._noise_key = noise_key
-        self._signing_key = signing_key
-        self._published = published
+        self._ledger = ledger
+        self._log = log
         self._lease = lease
         self._watch = watch or Watch()
-        self._situation = SituationReader(
-            self.reader, state, modeller, options.policy, options.delta, clock, published.rivals, log_clock
-        )
+        self._staged = staged
+        self._situation = SituationReader(self.reader, state, modeller, options.policy, options.delta, clock, log_clock)
         self._noted = ""
+        self._parent = 0
         self._heads = TaskData().before
         self._failed: tuple[dict[int, int], str] | None = None
-
-    def decide(self, requested: str | None = None) -> Decision:
-        """Return the decision of a `step` now, without acting on it."""
-        return self._situation.decide(self._situation.read(requested, self._failure()))
 
     def step(self, requested: str | None = None) -> Step:
         """Decide once and act on it.
 
         requested: `unlearn` or `retrain`; None takes an operator's request that waits in Redis, if any.
 
-        Raises ComponentUnreachable, StateError. A failed attempt stages nothing, and may be repeated.
+        Raises ComponentUnreachable, StateError; CutGone where documents changed faster than a model could be made of
+        them. A failed attempt stages nothing, and may be repeated.
         """
         lease = self._lease.acquire()
         self._watch.leads(leading=lease is not None)
         if lease is None:
             return Step(Wait("another scheduler leads"))
-        step = self._step(lease, requested)
+        with self._lease.kept(lease):
+            step = self._step(lease, requested)
+            if self._sums.is_due():
+                # Where documents change too fast for that, the next step does it.
+                with suppress(CutGone):
+                    self._sums.fold(lease)
         self._watch.decided(type(step.decision).__name__.lower())
         # Steps come every few seconds, and a decision that stays needs no write.
         if (text := decision_text(step.decision)) != self._noted:
@@ -258,8 +277,10 @@ class Scheduler:
         """Decide as the leader, and act."""
         waiting = self.state.requested()
         requested = requested or (waiting or "").partition(":")[0] or None
-        # Redis may have been set back since; the log says which versions subscribers hold.
-        self._published.refresh()
+        # Redis may have been set back since; the ledger says which versions there are.
+        self._ledger.catch_up()
+        follow_ledger(self.state, lease, self._ledger, self._log)
+        self._parent = self._last_version()
         situation = self._situation.read(requested, self._failure())
         decision = self._situation.decide(situation)
         if isinstance(decision, Wait):
@@ -267,12 +288,10 @@ class Scheduler:
             if situation.failed is None and held(situation, self.options.policy) is None:
                 self._watch.unblocked()
             return self._withdraw(lease, decision, situation)
-        with self._lease.kept(lease):
-            account(self.state, self._published.rivals)
-            # Versions read back from the log change the situation, so the decision above may be wrong.
-            if adopt(self.state, lease, self._published.versions):
-                decision = self.decide(requested)
-            step = Step(decision) if isinstance(decision, Wait) else self._act(lease, decision)
+        # One at a time: what Redis holds and the ledger lacks is the newest version, if any.
+        if self._parent > self._ledger.ledger.newest:
+            return Step(Wait(f"version {self._parent} is on its way to the ledger"))
+        step = self._act(lease, decision)
         # Only now: a process that is killed before this leaves the request to the next leader.
         if waiting is not None:
             self.state.fulfil(waiting)
@@ -299,8 +318,7 @@ class Scheduler:
         if base is None:
             return Step(Wait("the base model vanished after the decision"))
         through = base.epoch if self.modeller.base_only else None
-        snapshot = self.reader.snapshot(through=through)
-        made = self.modeller.unlearn(snapshot, base)
+        made = self.reader.read(lambda counts: self.modeller.unlearn(counts, base), through=through)
         # The counts are right in any case, so a model learned from them serves the deletion as well.
         if isinstance(made, NotVerified):
             return self._retrain(lease, Retrain(f"{decision.reason}; {made.reason}"))
@@ -312,7 +330,10 @@ class Scheduler:
             # A retraining needs the memory that the false model still takes.
             del made
             return self._retrain(lease, Retrain(reason))
-        return self._make_version(lease, decision, made, base, checked=checked)
+        step = self._make_version(lease, decision, made, base, checked=checked)
+        if step.version is not None and made.fit is not None and not self._sums.is_there():
+            self._sums.replace(lease, made.fit, made.counts)
+        return step
 
     def _own_check(self, made: Made) -> Checked | None:
         """Check an update that was carried over, where a check is due; keep the result in Redis and log a failure."""
@@ -321,7 +342,7 @@ class Scheduler:
             return None
         if not self.options.self_check.due(self.state.checked(), now):
             return None
-        checked = check_update(made.fit, made.snapshot, self._noise_key.counts_key)
+        checked = check_update(made.fit, made.counts, self._noise_key.counts_key)
         version = self._next_version()
         suspects = self._situation.suspects() if checked.passed is False else ()
         self._watch.checked(passed=checked.passed)
@@ -346,16 +367,23 @@ class Scheduler:
         positions = self.reader.positions()
         # Partitions may be epochs apart where an earlier attempt was killed between two cuts; the largest closes all.
         epoch = max(meta.epoch for meta in positions.values())
+        model, base_epoch = self.options.model, self.state.base_epoch()
+        ends: dict[int, Meta] = {}
         for partition in positions:
-            result = cut(self.connection, self.options.model, partition, epoch=epoch + 1, leader=lease.token)
-            if isinstance(result, Stale):
-                return Step(Wait(f"partition {partition} could not begin an epoch: {result.reason}"))
-        snapshot = self.reader.snapshot(through=epoch)
-        made, new = self.modeller.retrain(snapshot, self._capacity)
+            begun = begin_epoch(self.connection, model, partition, epoch=epoch + 1, leader=lease.token, base=base_epoch)
+            if isinstance(begun, Stale):
+                return Step(Wait(f"partition {partition} could not begin an epoch: {begun.reason}"))
+            ends[partition] = begun
+        # As of these moments, so that no document of the next epoch is among them.
+        counts = self.reader.counts(at=ends)
+        made, new = self.modeller.retrain(counts, self._capacity)
         limit = new.capacity.limit
         facts = new.capacity.facts
         base = Base(self._next_version(), epoch, made.documents, made.anchors, limit, facts)
-        return self._make_version(lease, decision, made, base, new=new)
+        step = self._make_version(lease, decision, made, base, new=new)
+        if step.version is not None:
+            self._sums.replace(lease, new.fit, made.counts)
+        return step
 
     def _make_version(
         self,
@@ -367,7 +395,7 @@ class Scheduler:
         new: NewBase | None = None,
         checked: Checked | None = None,
     ) -> Step:
-        """Draw the noise of a model, sign its payload with its facts, and stage the version.
+        """Draw the noise of a model, write its facts beside its payload, and stage the version.
 
         base: the base model that it stands on.
         new: the same base model with its numbers, where this is its first version.
@@ -381,13 +409,14 @@ class Scheduler:
         obstacle = self._obstacle(decision, envelope)
         if obstacle is not None:
             return Step(obstacle)
-        sealed = seal_release(plan.payload, envelope, self._signing_key)
+        data = pack_payload(plan.payload, envelope)
+        envelope = replace(envelope, release=hashlib.sha256(data).hexdigest())
         seconds = _stages(kind, made, base, checked)
         seconds["noise and release"] = time.perf_counter() - start
         # Before the version is there: with it, the publisher drops deletions.
         asked = self._asked(envelope)
         stored = None if new is None else stored_base(base, new, self._salt(version, plan))
-        drafted = _Drafted(decision, made, plan, envelope, sealed, checked, stored, seconds)
+        drafted = _Drafted(decision, made, plan, envelope, data, checked, stored, seconds)
         step = self._stage(lease, drafted)
         if step.version is not None:
             self._tell(drafted, asked)
@@ -397,10 +426,10 @@ class Scheduler:
         """Return why a version may not be staged after all, None where it may."""
         version = envelope.version
         # A model takes seconds to make. A Redis that was set back meanwhile no longer knows the versions that this step
-        # had read back from the log, and would give a number again that subscribers hold.
-        newest = max((self._next_version() - 1, self._published.newest, *envelope.withdrawn))
-        if newest >= version:
-            return Wait(f"version {newest} stands already: Redis was set back while version {version} was made")
+        # had read back from the ledger, and would give a number again that subscribers hold.
+        self._ledger.catch_up()
+        if self._last_version() != self._parent or self._ledger.ledger.newest >= version:
+            return Wait(f"other versions stand there than when version {version} was begun: Redis was set back")
         # A request to forget a subject may have come since the decision.
         return None if decision.reason == BY_HAND else self._situation.splits(envelope.cut)
 
@@ -409,27 +438,30 @@ class Scheduler:
         envelope = drafted.envelope
         version = envelope.version
         plan = drafted.plan
-        chunks = to_messages(version, drafted.sealed)
+        chunks = to_messages(version, drafted.data)
         records = [outgoing(self.options.model, message) for message in chunks]
         records += replaced(self.state, envelope, self.options.keep_versions)
         record = release_record(
             envelope,
-            digest=release_digest(drafted.sealed),
+            plan.payload,
             chunks=len(chunks),
             warm=drafted.made.warm,
             reason=drafted.decision.reason,
             seconds=sum(drafted.seconds.values()),
+            noised=plan.digest,
             unfitted=plan.unfitted,
             facts={**plan.facts, **_check_fields(drafted.checked)},
         )
-        ledger = ledger_entry(envelope, plan.digest)
-        # One script for all of it: a version never lacks its record, its ledger entry or its base model.
-        result = self.state.stage(lease, version, release=record, ledger=ledger, records=records, base=drafted.stored)
+        # One script for all of it: a version never lacks its record or its base model.
+        result = self.state.stage(
+            lease, version, release=record, records=records, base=drafted.stored, before=envelope.parent
+        )
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=drafted.seconds)
         # Only once it is staged: the next version must not start from heads that nobody gets.
         self._failed = None
         self._heads = plan.fitted
+        self._staged()
         return Step(drafted.decision, version, envelope.withdrawn, drafted.seconds)
 
     def _tell(self, drafted: _Drafted, asked: list[bytes]) -> None:
@@ -456,9 +488,13 @@ class Scheduler:
         return traced_deletions(self.reader, {} if last is None else last.cut, envelope.cut)
 
     def _next_version(self) -> int:
-        """Return the number of the next version."""
+        """Return the number of the next version, which neither Redis nor the ledger has."""
+        return max(self._parent, self._ledger.ledger.newest) + 1
+
+    def _last_version(self) -> int:
+        """Return the number of the newest version in Redis, 0 before the first."""
         last = self._situation.last()
-        return last.version + 1 if last else 1
+        return last.version if last else 0
 
     def _salt(self, version: int, plan: PayloadPlan) -> bytes:
         """Return a secret for the kept bytes of a base model, the same on a retry."""
@@ -468,21 +504,22 @@ class Scheduler:
         """Read the documents that a payload needs beside its model, and draw its noise."""
         tasks = self.options.tasks
         # NPMI is a figure of topics, so its sample is not read where topics are withheld.
-        sample = None if tasks.withheld else sample_words(self.connection, made.snapshot, made.words)
-        labelled = read_labelled(self.connection, made.snapshot, made.words, tasks)
+        sample = None if tasks.withheld else _sample(made)
+        labelled = read_labelled(made.counts, made.words, tasks)
         data = TaskData(tasks, labelled, before=self._heads, cold=not made.warm)
         return made.draw(sample, self._noise_key, self.options.model, version, data)
 
     def _envelope(self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int) -> Envelope:
-        """Return the signed facts of a version."""
+        """Return the facts of a version, without the digest of its bytes."""
         options = self.options
         noise = plan.noise
         created = self._situation.now()
-        facts = describe(made, base=base, kind=kind, version=version, model=options.model, created=created)
+        facts = describe(
+            made, base, kind=kind, version=version, parent=self._parent, model=options.model, created=created
+        )
         before = self._situation.spent(base.version)
         spent = before.then(noise.scale, noise.slack)
-        withdrawn = self._withdrawn_by(made.snapshot)
-        previous = self._digest(version - 1)
+        withdrawn = self._withdrawn_by(made.counts)
         # Under a key: without one, who can guess the documents could try the guesses (docs/guarantees.md).
         commitment = self._noise_key.commitment(options.model, version, plan.digest)
         cumulative = spent.epsilon(options.delta)
@@ -499,37 +536,24 @@ class Scheduler:
             capacity_rule=options.capacity_rule,
             cumulative_epsilon=cumulative,
             withdrawn=withdrawn,
-            previous=previous,
             commitment=commitment,
         )
 
-    def _digest(self, version: int) -> str:
-        """Return the digest of a version, "" where it is not known."""
-        # The log comes first: subscribers hold its versions, whatever Redis was set back to.
-        if digest := self._published.digest(version):
-            return digest
-        newest = dict(self.state.releases(1))
-        record = newest.get(version, {})
-        return str(record.get("digest", ""))
-
-    def _withdrawn_by(self, snapshot: Snapshot) -> tuple[int, ...]:
-        """Return the versions that a new one withdraws: their promise is broken, doubled or unproven."""
-        found = set(self._holding(snapshot))
-        found.update(self._situation.doubled())
-        found.update(self._situation.unproven())
+    def _withdrawn_by(self, counts: DocumentCounts) -> tuple[int, ...]:
+        """Return the versions that a new one withdraws: with a broken promise, refuted, or never sent."""
+        found = set(self._holding(counts))
+        found.update(self._situation.unsent())
         found.update(self._situation.refuted())
-        return tuple(sorted(found))
+        # Others came from another leader meanwhile, and this version will not be staged.
+        return tuple(sorted(version for version in found if version <= self._parent))
 
-    def _holding(self, snapshot: Snapshot | None) -> tuple[int, ...]:
+    def _holding(self, counts: DocumentCounts | None) -> tuple[int, ...]:
         """Return versions that hold a document deleted since, and are not withdrawn yet.
 
-        snapshot: the counts of the version that withdraws them, None for a withdrawal without a new version.
+        counts: the counts of the version that withdraws them, None for a withdrawal without a new version.
         """
         # A new version reflects deletions up to its cut only; a withdrawal alone reflects all of them.
-        if snapshot is None:
-            positions: Mapping[int, Meta] = self.reader.positions()
-        else:
-            positions = {view.partition: view.meta for view in snapshot.views}
+        positions = self.reader.positions() if counts is None else counts.positions
         waiting = unserved(self.reader, positions, self._situation.last())
         forgotten = [
             (partition, forget.document_offset)
@@ -564,6 +588,7 @@ class Scheduler:
         # Another scheduler leads by now, and withdraws them itself.
         if isinstance(result, Stale):
             return Step(decision)
+        self._staged()
         self._watch.withdrew(len(versions))
         return Step(decision, withdrawn=versions)
 
@@ -577,6 +602,15 @@ class Scheduler:
     def _offsets(self) -> dict[int, int]:
         """Return, by partition, the offset up to which records are counted."""
         return {partition: meta.next_offset for partition, meta in self.reader.positions().items()}
+
+
+def _sample(made: Made) -> WordSets | None:
+    """Return the words of a sample of a model's documents, None where its cut is gone by now."""
+    # A version without one figure of its quality is better than one that comes later: deletions wait for it.
+    try:
+        return sample_words(made.counts, made.words)
+    except CutGone:
+        return None
 
 
 def _stages(kind: Kind, made: Made, base: Base, checked: Checked | None) -> dict[str, float]:

@@ -7,14 +7,13 @@ SituationReader    reads the situation, and the versions that must be withdrawn
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from streamtopic.monitoring.tracing import MAX_LINKS
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Policy, Situation, Wait, decide, held
-from streamtopic.signed import REVISION, Envelope
 from streamtopic.state import Forget, Meta, ModelState, Reader, StoredBase, SubjectRequest, SubjectRequests
 from streamtopic.state.deletions import split_requests, unfinished_requests
 
@@ -26,7 +25,6 @@ __all__ = [
     "Mode",
     "SituationReader",
     "base_forget_set",
-    "unproven",
     "unserved",
 ]
 
@@ -55,7 +53,7 @@ class Base:
     calibration: the facts that the capacity was derived from (BaseCapacity.facts). A base that was read from Redis has
         only the facts that a report shows (`shown_calibration`).
     kept: names of the fields that are kept with it; some belong to one modeller alone.
-    rules: `LearnerOptions.rules` that it was learned by; {} where an older program has learned it.
+    rules: `LearnerOptions.rules` that it was learned by.
     """
 
     version: int
@@ -74,8 +72,8 @@ class Base:
         documents = fields["documents"]
         anchors = tuple(fields["anchors"])
         capacity = fields["capacity"]
-        calibration = fields.get("calibration", {})
-        rules = fields.get("rules", {})
+        calibration = fields["calibration"]
+        rules = fields["rules"]
         return cls(stored.version, stored.epoch, documents, anchors, capacity, calibration, frozenset(fields), rules)
 
     def changed_rules(self, now: Mapping[str, Any]) -> str | None:
@@ -83,8 +81,7 @@ class Base:
 
         now: `LearnerOptions.rules` of the present settings.
         """
-        # An older program has kept no rules, but each topic has its anchor.
-        before = self.rules or {"topics": len(self.anchors)}
+        before = self.rules
         differing = [name for name in before.keys() & now.keys() if before[name] != now[name]]
         changed = [f"{name} was {before[name]}, is {now[name]}" for name in sorted(differing)]
         return f"settings of the model have changed: {', '.join(changed)}" if changed else None
@@ -154,12 +151,6 @@ def traced_deletions(reader: Reader, since: Mapping[int, int], cut: Mapping[int,
     return found[:MAX_LINKS]
 
 
-def unproven(record: Mapping[str, Any]) -> bool:
-    """Return whether a version's guarantee rests on a certificate of an older program, which was not a proof."""
-    certified = record.get("guarantee", "certified") == "certified"
-    return certified and int(record.get("revision", 0)) < REVISION
-
-
 class Mode(Protocol):
     """The part of a modeller that a decision depends on; see Modeller."""
 
@@ -205,7 +196,6 @@ class SituationReader:
     policy: when to act.
     delta: the delta at which the cumulative epsilon of all versions is stated.
     clock: seconds since 1970.
-    rivals: releases that stand in the log under the number of another one, see Published.
     log_clock: says how long a request to forget a subject has held versions back; None where `clock` is the log's.
     """
 
@@ -217,7 +207,6 @@ class SituationReader:
         policy: Policy,
         delta: float,
         clock: Callable[[], float],
-        rivals: Sequence[Envelope] = (),
         log_clock: LogClock | None = None,
     ) -> None:
         self._reader = reader
@@ -226,7 +215,6 @@ class SituationReader:
         self._policy = policy
         self._delta = delta
         self._clock = clock
-        self._rivals = rivals
         self._log_clock = log_clock
 
     def read(self, requested: str | None = None, failed: str | None = None) -> Situation:
@@ -280,12 +268,12 @@ class SituationReader:
     def _of_positions(self, positions: Mapping[int, Meta], requested: str | None, failed: str | None) -> Situation:
         documents = sum(meta.documents for meta in positions.values())
         # These two do not depend on the base model, so each situation has them.
-        doubled = self.doubled()
+        unsent = self.unsent()
         distrusted = self._distrusted()
         last = self.last()
         base = self.base()
         if last is None:
-            return Situation(documents, failed=failed, requested=requested, lost=distrusted, doubled=doubled)
+            return Situation(documents, failed=failed, requested=requested, lost=distrusted, unsent=unsent)
         behind = _behind(positions, last)
         lost = _lost(positions, last, base)
         # No update can start from a base model that was kept for another mode.
@@ -293,7 +281,7 @@ class SituationReader:
             lost = self._mode.refuses(base)
         lost = lost or distrusted
         if base is None or behind is not None:
-            return Situation(documents, failed=failed, requested=requested, behind=behind, lost=lost, doubled=doubled)
+            return Situation(documents, failed=failed, requested=requested, behind=behind, lost=lost, unsent=unsent)
         waiting = unserved(self._reader, positions, last)
         received = [forget.received_ms for _, forget in waiting]
         counted = (meta.counted.values() for meta in positions.values())
@@ -313,7 +301,7 @@ class SituationReader:
             failed=failed,
             requested=requested,
             lost=lost,
-            doubled=doubled,
+            unsent=unsent,
             base_only=self._mode.base_only,
         )
 
@@ -331,15 +319,17 @@ class SituationReader:
         stored = self._state.base_head()
         return None if stored is None else Base.parse(stored)
 
-    def spent(self, base_version: int | None) -> Composition:
-        """Return the composition of all versions of a base model so far."""
-        entries = self._state.spent() if base_version else []
-        own = [entry for entry in entries if entry["base"] == base_version]
-        return Composition.of((entry["scale"], entry["slack"]) for entry in own)
+    def spent(self, base: int) -> Composition:
+        """Return the composition of all versions of a base model so far. base: the version that it was published as."""
+        last = self.last()
+        records = [] if last is None or last.version < base else self._state.releases(last.version - base + 1)
+        own = [record for _, record in records if record["base"] == base]
+        return Composition.of((record["scale"], record["slack"]) for record in own)
 
-    def doubled(self) -> tuple[int, ...]:
-        """Return versions that stand in the log with two contents and are not withdrawn yet."""
-        return self._standing({envelope.version for envelope in self._rivals})
+    def unsent(self) -> tuple[int, ...]:
+        """Return the newest version if its bytes were lost before they were sent, unless it is withdrawn."""
+        newest = self._state.releases(1)
+        return self._standing(version for version, record in newest if record.get("unsent"))
 
     def refuted(self) -> tuple[int, ...]:
         """Return the suspects of the service's last own check, if it failed; those withdrawn by now are left out."""
@@ -361,10 +351,6 @@ class SituationReader:
                 break
             found.append(version)
         return tuple(reversed(found))
-
-    def unproven(self) -> tuple[int, ...]:
-        """Return versions of an older program, whose certificate was not a proof, that are not withdrawn yet."""
-        return self._standing(version for version, record in self._state.releases() if unproven(record))
 
     def now(self) -> int:
         """Return milliseconds since 1970."""

@@ -1,8 +1,9 @@
-"""Parts of a staged version: envelope, record, ledger entry, messages, withdrawals, base model; and how to read them.
+"""Parts of a staged version: envelope, record, messages, withdrawals, base model; and how to read them.
 
-After Redis was set back, the published versions count, and not those that Redis remembers: `adopt` and `account`.
+After Redis was set back, the versions of the ledger count, and not those that Redis remembers: `follow_ledger`.
 """
 
+import dataclasses
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,22 +13,20 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from streamtopic.service.publish.published import PublishedVersion
+from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.schedule.modeller import Made, NewBase
 from streamtopic.service.schedule.situation import Base, base_forget_set
-from streamtopic.signed import REVISION, Envelope, Kind, tombstones
-from streamtopic.state import Lease, ModelState, OutboxRecord, Snapshot, Stale, StoredBase
-from streamtopic.streams import Message, TopicNames
+from streamtopic.signed import Envelope, Kind, Payload, SentRelease, line_of, sent_releases, tombstones
+from streamtopic.state import DocumentCounts, Lease, ModelState, OutboxRecord, Stale, StoredBase
+from streamtopic.streams import EventLog, Message, TopicNames
 
 __all__ = [
-    "account",
-    "adopt",
     "describe",
     "erasures",
+    "follow_ledger",
     "forgotten_of",
     "holding",
     "kept_fields",
-    "ledger_entry",
     "outgoing",
     "release_record",
     "replaced",
@@ -40,91 +39,67 @@ __all__ = [
 # Most versions that one version retires. A `keep_versions` that was lowered by much takes effect over several versions.
 _RETIRED = 20
 
-# Fields of the envelope that the release record repeats under the same names.
-_REPEATED = (
-    "kind",
-    "base",
-    "epoch",
-    "capacity",
-    "counted",
-    "previous",
-    "commitment",
-    "certificate",
-    "epsilon",
-    "delta",
-    "guarantee",
-    "covered",
-    "revision",
-    "sigma",
-    "ratio",
-    "cumulative_epsilon",
-    "created",
-)
+# Fields of the envelope that the release record has in another form, or under another name.
+_OTHERWISE = {"cut", "withdrawn", "m", "n", "r", "forgotten", "release"}
+_REPEATED = tuple(field.name for field in dataclasses.fields(Envelope) if field.name not in _OTHERWISE)
 
 
-def counted_of(snapshot: Snapshot) -> int:
-    """Return the number of documents that were ever accepted into the epochs of a snapshot."""
+def counted_of(counts: DocumentCounts) -> int:
+    """Return the number of documents that were ever accepted into the epochs that are counted."""
     # A retraining reads closed epochs only; documents of the next epoch are not in it yet.
-    through = float("inf") if snapshot.through is None else snapshot.through
+    through = float("inf") if counts.through is None else counts.through
     counted = 0
-    for view in snapshot.views:
-        epochs = view.meta.counted.items()
+    for cut in counts.cuts:
+        epochs = cut.meta.counted.items()
         counted += sum(number for epoch, number in epochs if epoch <= through)
     return counted
 
 
-def forgotten_of(snapshot: Snapshot, base: Base) -> int:
-    """Return the number of the base model's documents that are gone in a snapshot."""
-    positions = {view.partition: view.meta for view in snapshot.views}
-    return base_forget_set(positions, base.documents, base.epoch)
-
-
-def ledger_entry(envelope: Envelope, digest: str) -> dict[str, Any]:
-    """Return the entry of a version in the privacy ledger, by which it composes with other versions of its base.
-
-    digest: that the noise was drawn for, "" for a version that was read back from the log.
-    """
-    return {"base": envelope.base, "scale": envelope.scale, "slack": envelope.slack, "digest": digest}
+def forgotten_of(counts: DocumentCounts, base: Base) -> int:
+    """Return the number of the base model's documents that counts do not hold any more."""
+    return base_forget_set(counts.positions, base.documents, base.epoch)
 
 
 def release_record(
     envelope: Envelope,
+    payload: Payload | None = None,
     *,
-    digest: str,
     chunks: int,
-    warm: bool,
+    warm: bool = False,
     reason: str,
-    seconds: float,
+    seconds: float = 0.0,
+    noised: str = "",
     unfitted: Mapping[str, str] = MappingProxyType({}),
     facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the record that Redis keeps of a version, for decisions, receipts and people.
+    """Return the record that Redis keeps of a version, for decisions, the publisher and people.
 
-    digest: names the release.
-    chunks: number of its messages in the log, 0 where that is not known.
+    payload: None where only the ledger tells of the version.
+    chunks: number of its messages in the releases topic.
     warm: whether the model was carried over.
     reason: of the decision to make it.
     seconds: how long it took to make.
+    noised: digest of the counts and settings that its noise was drawn for.
     unfitted: for each task without a head, the reason.
     facts: further fields, which subscribers do not get.
     """
     repeated = {name: getattr(envelope, name) for name in _REPEATED}
     cut = {str(partition): offset for partition, offset in envelope.cut.items()}
-    guided = {name: list(seeds) for name, seeds in envelope.guided.items()}
-    margin = float(min(envelope.margin, 1e300))
+    guided = {} if payload is None else {name: list(seeds) for name, seeds in payload.guided.items()}
     return {
         **facts,
         **repeated,
+        "entry": line_of(envelope),
         "cut": cut,
         "documents": envelope.m,
         "vocabulary": envelope.n,
         "topics": envelope.r,
         "forget_set": envelope.forgotten,
         "withdrawn": list(envelope.withdrawn),
-        "anchors": list(envelope.anchors),
+        "anchors": [] if payload is None else list(payload.anchors),
         "guided": guided,
-        "margin": margin,
-        "digest": digest,
+        "digest": envelope.release,
+        "noised": noised,
         "chunks": chunks,
         "warm": warm,
         "reason": reason,
@@ -203,33 +178,32 @@ def outgoing(model: str, message: Message) -> OutboxRecord:
     return OutboxRecord(topic, message.key or b"", message.value, message.headers)
 
 
-def describe(made: Made, *, base: Base, kind: Kind, version: int, model: str, created: int) -> dict[str, Any]:
+def describe(
+    made: Made, base: Base, *, kind: Kind, version: int, parent: int, model: str, created: int
+) -> dict[str, Any]:
     """Return the envelope's facts about the model and its place among versions.
 
+    parent: number of the version before it.
     created: milliseconds since 1970.
     """
-    snapshot = made.snapshot
+    counts = made.counts
     return {
         "model": model,
         "version": version,
         "kind": kind,
-        "parent": version - 1,
+        "parent": parent,
         "base": base.version,
         "epoch": base.epoch,
-        "cut": dict(made.cut),
-        "counted": counted_of(snapshot),
+        "cut": counts.offsets,
+        "counted": counted_of(counts),
         "m": made.documents,
         "n": len(made.words),
         "r": len(made.anchors),
         "tolerance": made.tolerance,
         "certificate": _claimed(made),
-        "anchors": made.anchors,
-        "guided": dict(made.guided),
-        "margin": _coarse(made.margin),
-        "forgotten": forgotten_of(snapshot, base),
+        "forgotten": forgotten_of(counts, base),
         "capacity": base.capacity,
         "created": created,
-        "revision": REVISION,
     }
 
 
@@ -239,49 +213,53 @@ def _claimed(made: Made) -> float:
     return made.tolerance if made.certificate <= made.tolerance else math.inf
 
 
-def _coarse(margin: float) -> float:
-    """Return the greatest power of two up to a margin; 0 for a margin of 0 or nan."""
-    # Like the exact certificate, all digits of a margin would tell candidates for a deleted document apart.
-    if margin == math.inf:
-        return margin
-    if not margin > 0:
-        return 0.0
-    _, exponent = math.frexp(margin)
-    return 2.0 ** (exponent - 1)
+def follow_ledger(state: ModelState, lease: Lease, ledger: LedgerWriter, log: EventLog) -> bool:
+    """Record the versions that the ledger has and Redis has not, or has with other bytes; return whether there are any.
 
+    ledger: read to its end.
 
-def adopt(state: ModelState, lease: Lease, published: Sequence[PublishedVersion]) -> list[int]:
-    """Write the records of published versions that Redis does not know, and return their numbers."""
-    # A Redis that was restored to an earlier moment may have forgotten versions that subscribers hold. Their numbers
-    # must not be used again, their epsilon stays spent, and later deletions are measured against them.
+    Raises ComponentUnreachable, StateMismatch.
+    """
+    # A Redis that was set back has forgotten versions that subscribers hold. Their numbers must not be used again,
+    # their epsilon stays spent, and later deletions are measured against them.
     newest = state.releases(1)
-    known = newest[0][0] if newest else 0
-    accounted = state.ledger()
-    adopted = []
-    reason = "read back from the log"
-    for one in published:
-        envelope = one.envelope
-        if envelope.version <= known:
-            # The ledger alone may be lost. Epsilon that was spent stays spent.
-            if envelope.version not in accounted:
-                state.account_again(envelope.version, ledger_entry(envelope, ""))
+    known, record = newest[0] if newest else (0, {})
+    read = ledger.ledger
+    if read.newest < known or (read.newest == known and read.digest(known) in {None, record.get("digest")}):
+        return False
+    sent = sent_releases(log, state.model)
+    for envelope in _versions(ledger, range(max(known, 1), read.newest + 1)):
+        if envelope.version == known and envelope.release == record["digest"]:
             continue
-        record = release_record(envelope, digest=one.digest, chunks=one.chunks, warm=False, reason=reason, seconds=0.0)
-        entry = ledger_entry(envelope, "")
-        outcome = state.adopt(lease, envelope.version, release=record, ledger=entry)
-        # Another scheduler leads by now, and adopts the rest itself.
-        if isinstance(outcome, Stale):
-            break
-        adopted.append(envelope.version)
-    return adopted
+        recorded = _recorded(envelope, sent.get(envelope.version, SentRelease()))
+        # Another scheduler leads by now, and records the rest itself.
+        if isinstance(state.adopt(lease, envelope.version, recorded), Stale):
+            return True
+    _erase_again(state, lease, sorted(read.withdrawn - state.withdrawn_alone()), sent)
+    return True
 
 
-def account(state: ModelState, rivals: Sequence[Envelope]) -> None:
-    """Write the epsilon spent on releases that stand in the log under the number of another one."""
-    # Subscribers may have taken either of the two, so both count.
-    for envelope in rivals:
-        entry = ledger_entry(envelope, "")
-        state.account(envelope.version, str(envelope.created), entry)
+def _versions(ledger: LedgerWriter, numbers: range) -> list[Envelope]:
+    """Return the entries of versions, oldest first; those that are void are left out."""
+    names = [f"version/{number}" for number in numbers]
+    found = ledger.find(names)
+    entries = [found[name][0].entry for name in names if name in found]
+    return [entry for entry in entries if isinstance(entry, Envelope)]
+
+
+def _recorded(envelope: Envelope, sent: SentRelease) -> dict[str, Any]:
+    """Return the record of a version that only the ledger tells of."""
+    # Its bytes were in Redis alone, so it needs a successor.
+    facts = {} if sent.complete else {"unsent": True}
+    return release_record(envelope, chunks=sent.chunks, reason="read back from the ledger", facts=facts)
+
+
+def _erase_again(state: ModelState, lease: Lease, withdrawn: Sequence[int], sent: Mapping[int, SentRelease]) -> None:
+    """Erase the versions among these that stand in their topic: their tombstones may have waited in Redis."""
+    standing = [version for version in withdrawn if version in sent]
+    if standing:
+        records = [(version, {"chunks": sent[version].chunks}) for version in standing]
+        state.withdraw(lease, standing, erasures(state, records, standing, retired=False))
 
 
 _TRIED = (
@@ -291,7 +269,6 @@ _TRIED = (
     "updates",
     "complete",
     "sampled",
-    "whole",
     "utility",
     "probability",
     "random",
@@ -333,13 +310,11 @@ def kept_fields(stored: StoredBase) -> Mapping[str, Any]:
 
     Where the bytes are gone, return the facts of its head.
     """
-    if stored.blob:
-        with np.load(io.BytesIO(stored.blob)) as arrays:
-            if "kept" in arrays:
-                found: dict[str, Any] = msgpack.unpackb(arrays["kept"].tobytes())
-                return found
-    # An earlier program kept all of them in the head.
-    return stored.fields
+    if not stored.blob:
+        return stored.fields
+    with np.load(io.BytesIO(stored.blob)) as arrays:
+        found: dict[str, Any] = msgpack.unpackb(arrays["kept"].tobytes())
+    return found
 
 
 def shown_calibration(found: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -2,53 +2,52 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import ExitStack
+import json
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.errors import StateCorrupt, StateError, StateMismatch, UsageError
-from streamtopic.formats import STATE, program, refusal
+from streamtopic.errors import StateError, StateMismatch, UsageError
+from streamtopic.formats import BACKUP, STATE, refusal
 from streamtopic.security.private_files import new_file, write_whole
 from streamtopic.service.assembly import Parts
 from streamtopic.service.instance import Layout, noise_key, public_key, receipt_secret, signing_key, suppression_file
 from streamtopic.service.upkeep.backup_archive import ArchiveWriter, read_archive
-from streamtopic.signed import KeyRing, follow_keys, load_secret
+from streamtopic.service.upkeep.rebuild_state import count_to_the_end
+from streamtopic.signed import KeyRing, LedgerReader, load_secret
+from streamtopic.state import CutGone
 from streamtopic.state.dumped_keys import (
-    DumpedKey,
     base_head,
+    clear,
     dump_model,
     dump_partition,
-    dump_strings,
     hold_lease,
-    put_aside,
+    put_key,
     release_lease,
-    replace_model,
-    replace_partition,
 )
-from streamtopic.state.reader import SnapshotExpired
 from streamtopic.state.removal import leader, note_removed, recorded
 from streamtopic.state.residue_ledger import ResidueState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
     from typing import IO
 
     from streamtopic.service.app import Service
     from streamtopic.settings import Settings
 
-__all__ = ["Contents", "Restored", "backup", "contents", "restore", "restore_keys"]
+__all__ = ["Contents", "Restored", "backup", "contents", "restore", "restore_keys", "write_backup"]
 
 HOLDER = "streamtopic restore"
 _ATTEMPTS = 5
-_PAUSE = 0.2
-_MODEL = -1
+# Names in the archive.
+_KEYS = "keys/"
+_REDIS = "redis/"
+_ABOUT = "backup.json"
 # The file that the setting `public_key` names.
 _PUBLIC = "public_key"
 # What `streamtopic keys rotate` replaces.
-_ROTATED = frozenset({"signing.pem", "signing.pub"})
+_ROTATED = frozenset({"signing.key", "signing.pub"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,101 +84,83 @@ class Restored:
     made: int
 
 
-def backup(parts: Parts, path: Path, passphrase: bytes) -> Contents:
-    """Write keys and state of a model into a new file, beside everything that runs.
+def backup(parts: Parts, path: Path) -> Contents:
+    """Write keys and state of a model into a new file that only its owner can read, beside everything that runs.
 
-    Raises UsageError where the file exists, StateMissing or StateError where there is no whole state.
+    Raises UsageError if the file exists, StateMissing or StateError if there is no whole state.
     """
     try:
-        return _attempts(parts, path, passphrase)
+        with new_file(path) as file:
+            return write_backup(parts, file)
     except FileExistsError:
         raise UsageError(f"{path} exists: name a new file, a backup is never overwritten") from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _attempts(parts: Parts, path: Path, passphrase: bytes) -> Contents:
-    """Write the file until nothing was replaced meanwhile."""
+def write_backup(parts: Parts, file: IO[bytes]) -> Contents:
+    """Write keys and state of a model into an open file, which can seek, until nothing was replaced during it."""
     for _ in range(_ATTEMPTS):
-        try:
-            with new_file(path) as file:
-                return _write(parts, file, passphrase)
-        except SnapshotExpired:
-            # A merge or a new base came between; the next attempt sees all of it.
-            continue
+        file.seek(0)
+        file.truncate()
+        # A new base model came between; the next attempt sees all of it.
+        with suppress(CutGone):
+            return _write(parts, file)
     raise StateError(f"the state changed during each of {_ATTEMPTS} attempts: run the backup when less happens")
 
 
-def _write(parts: Parts, file: IO[bytes], passphrase: bytes) -> Contents:
-    """Write one attempt. Raises SnapshotExpired where it cannot be used."""
+def _write(parts: Parts, file: IO[bytes]) -> Contents:
+    """Write one attempt. Raises CutGone if it cannot be used."""
     settings, connection = parts.settings, parts.connection
     made = int(parts.clock())
-    present = _present_keys(settings, parts.layout)
-    files = {name: path.read_bytes() for name, path in present.items()}
-    layout = parts.state.settings.layout
-    head = {"model": settings.model, "made": made, "schema": layout, "fixed": _fixed(parts), "keys": files}
-    head["program"] = program()
-    archive = ArchiveWriter(file, passphrase)
-    archive.write(["head", head])
-    # Before the partitions: what a model says of offsets must lie behind those of its partitions, not ahead.
+    archive = ArchiveWriter(file)
+    files = {name: path.read_bytes() for name, path in _present_keys(settings, parts.layout).items()}
+    for name, content in files.items():
+        archive.add(_KEYS + name, content)
+    # Before the partitions: versions must name offsets that the partitions have passed.
     base = base_head(connection, settings.model)
-    keys, strings = dump_model(connection, settings.model)
-    _write_keys(archive, _MODEL, chain(keys, dump_strings(connection, strings)))
+    for name, value in dump_model(connection, settings.model):
+        archive.add(_REDIS + name, value)
     positions, documents = [], 0
     for partition in range(settings.partitions):
-        dumped = dump_partition(connection, settings.model, partition)
-        _write_keys(archive, partition, chain(dumped.keys, dump_strings(connection, dumped.segments)))
-        positions.append(dumped.next_offset)
-        documents += dumped.documents
+        meta, keys = dump_partition(connection, settings.model, partition)
+        for name, value in keys:
+            archive.add(_REDIS + name, value)
+        positions.append(meta.next_offset)
+        documents += meta.documents
     # Epochs up to that of a base may be folded into one: counts from after a new base do not fit the one before.
     if base_head(connection, settings.model) != base:
-        raise SnapshotExpired("a new base model came while the partitions were read")
-    archive.write(["end", positions, documents])
+        raise CutGone("a new base model came while the partitions were read")
+    about = {"format": BACKUP.number, "model": settings.model, "made": made, "schema": STATE.number}
+    about |= {"fixed": _fixed(parts), "positions": positions, "documents": documents}
+    archive.add(_ABOUT, json.dumps(about).encode())
     archive.finish()
-    return Contents(settings.model, made, tuple(_fixed(parts)), tuple(positions), documents, files)
+    return Contents(settings.model, made, _fixed(parts), tuple(positions), documents, files)
 
 
-def _fixed(parts: Parts) -> list[Any]:
+def _fixed(parts: Parts) -> tuple[Any, ...]:
     fixed = parts.state.settings
-    return [fixed.cap, fixed.partitions, fixed.partitioner, fixed.limits]
+    return fixed.cap, fixed.partitions, fixed.partitioner, fixed.limits
 
 
-def _write_keys(archive: ArchiveWriter, place: int, keys: Iterable[DumpedKey]) -> None:
-    for key in keys:
-        archive.write(["key", place, key.name, key.value])
-
-
-def contents(path: Path, passphrase: bytes) -> Contents:
+def contents(file: IO[bytes]) -> Contents:
     """Read a backup to its end and return what it holds; nothing is written.
 
-    Raises StateCorrupt for a wrong passphrase or a file that is not whole, StateMismatch for another form or layout.
+    Raises StateCorrupt for a file that is not whole, StateMismatch for another format.
     """
-    head: dict[str, Any] | None = None
-    end: tuple[list[int], int] | None = None
-    for kind, *values in _values(path, passphrase):
-        if kind == "head":
-            (head,) = values
-        elif kind == "end":
-            positions, documents = values
-            end = positions, documents
-    if head is None or end is None:
-        raise StateCorrupt(f"{path} has no beginning or no end: it was not made by `streamtopic backup`")
-    if head["schema"] not in STATE.read:
-        # A backup of before the field has no `program`.
-        writer = str(head.get("program", ""))
-        refused = refusal(STATE, head["schema"], name=f"the state in {path}", writer=writer)
-        raise StateMismatch(refused)
-    fixed, keys = tuple(head["fixed"]), dict(head["keys"])
-    positions, documents = end
-    return Contents(head["model"], head["made"], fixed, tuple(positions), documents, keys)
-
-
-def _values(path: Path, passphrase: bytes) -> Iterator[Any]:
-    try:
-        with path.open("rb") as file:
-            yield from read_archive(file, passphrase)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    about: dict[str, Any] = {"format": None}
+    keys = {}
+    for name, content in read_archive(file):
+        if name.startswith(_KEYS):
+            keys[name.removeprefix(_KEYS)] = content
+        elif name == _ABOUT:
+            about = json.loads(content)
+    if about["format"] != BACKUP.number:
+        raise StateMismatch(refusal(BACKUP, about["format"]))
+    if about["schema"] != STATE.number:
+        raise StateMismatch(refusal(STATE, about["schema"], name="the state in the backup"))
+    fixed, positions = tuple(about["fixed"]), tuple(about["positions"])
+    return Contents(about["model"], about["made"], fixed, positions, about["documents"], keys)
 
 
 def restore_keys(settings: Settings, found: Contents) -> list[Path]:
@@ -221,15 +202,14 @@ def _listed(settings: Settings, layout: Layout | None) -> bool:
         # Not entered: that would make the topics and the keys of a folder.
         stack.push(parts)
         keys = KeyRing(root, settings.model)
-        follow_keys(parts.log, settings.model, keys)
-        listed = keys.keys
-        return listed is not None and parts.signing_key.public in (listed.current, *listed.previous)
+        LedgerReader(parts.log, settings.model, keys, tail=True).catch_up()
+        return keys.keys is not None and parts.signing_key.public in keys.keys.trusted
 
 
 def _key_files(settings: Settings, layout: Layout | None) -> dict[str, Path]:
     """Return the place of each key file."""
     named = {
-        "signing.pem": settings.signing_key,
+        "signing.key": settings.signing_key,
         "noise.key": settings.noise_key,
         "receipt.key": settings.receipt_key,
         "suppression.key": settings.suppression_key,
@@ -254,9 +234,7 @@ def _present_keys(settings: Settings, layout: Layout | None) -> dict[str, Path]:
     return {name: path for name, path in files.items() if path.exists()}
 
 
-def restore(
-    service: Service, path: Path, passphrase: bytes, found: Contents, update: Callable[[int, int | None], None]
-) -> Restored:
+def restore(service: Service, file: IO[bytes], found: Contents, update: Callable[[int, int | None], None]) -> Restored:
     """Put a model's state into a Redis without one, then count the log from there to its end.
 
     No other process may work on the model. No scheduler leads until the log is counted, so no version is made of
@@ -265,26 +243,25 @@ def restore(
     found: the `contents` of the file.
     update: told how many records are counted, of how many.
 
-    Raises UsageError or StateMismatch where state, settings or log do not fit; nothing is changed then.
+    Raises UsageError or StateMismatch if state, settings or log do not fit; nothing is changed then.
     """
     _check(service, found)
     connection, model = service.connection, service.settings.model
+    partitions = range(len(found.positions))
     hold_lease(connection, model, HOLDER)
-    names: dict[int, list[str]] = {}
-    for kind, *values in _values(path, passphrase):
-        if kind == "key":
-            place, name, value = values
-            put_aside(connection, model, DumpedKey(name, value))
-            names.setdefault(place, []).append(name)
-    for partition in range(len(found.positions)):
-        replace_partition(connection, model, partition, names[partition])
+    clear(connection, model, len(partitions))
+    for name, value in read_archive(file):
+        if name.startswith(_REDIS):
+            put_key(connection, model, name.removeprefix(_REDIS), value)
+    for partition in partitions:
         # The state may bring traces back of documents whose traces were gone.
         note_removed(connection, model, partition)
-    replace_model(connection, model, names[_MODEL])
     ResidueState(connection, model).reset()
-    records, documents = _count(service, update)
+    # Opening removes documents whose deletes have left the log since the backup.
+    ingests = [service.open_ingest(partition) for partition in partitions]
+    records = count_to_the_end(ingests, update)
     release_lease(connection, model)
-    return Restored(documents, records, found.made)
+    return Restored(sum(ingest.state.meta.documents for ingest in ingests), records, found.made)
 
 
 def _check(service: Service, found: Contents) -> None:
@@ -312,20 +289,3 @@ def _check(service: Service, found: Contents) -> None:
                 f"partition {partition} of {topic} holds records {begin} to {end}, the backup goes on at {offset}: "
                 "restore the topic first, or count its records anew with `streamtopic rebuild`"
             )
-
-
-def _count(service: Service, update: Callable[[int, int | None], None]) -> tuple[int, int]:
-    """Count the log to its end; return numbers of records and of documents."""
-    # Opening removes documents whose deletes have left the log since the backup.
-    ingests = [service.open_ingest(partition) for partition in range(service.settings.partitions)]
-    records = 0
-    while lag := sum(ingest.lag for ingest in ingests):
-        before = records
-        for ingest in ingests:
-            for progress in ingest.drain():
-                records += progress.records
-                update(records, max(before + lag, records))
-        if records == before:
-            # The records that are left wait for a transaction that some producer has open.
-            time.sleep(_PAUSE)
-    return records, sum(ingest.state.meta.documents for ingest in ingests)

@@ -1,119 +1,133 @@
-"""Make key lists of a model, sign them with the root key, and publish them in the releases topic."""
+"""Make key lists of a model, sign them with the root key, and write them to its ledger."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streamtopic.errors import InvalidRelease, UsageError
-from streamtopic.signed import (
-    KeyList,
-    KeyRing,
-    ReceiptReader,
-    ReleaseReader,
-    Revoked,
-    SigningKey,
-    digest_of,
-    follow_keys,
-    keys_message,
-    new_signing_key,
-    seal_keys,
-)
+from streamtopic.errors import StateError, StateMismatch, UsageError
+from streamtopic.service.publish.ledger_writer import LedgerWriter
+from streamtopic.signed import KeyList, KeyRing, Keys, Revoked, SigningKey, new_signing_key, seal_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from streamtopic.service.assembly import Parts
-    from streamtopic.signed import PublicKey
 
 __all__ = ["KeyKeeper", "new_pair", "replace_signing_key"]
+
+# A running service writes pages at the same time: the list is then signed again for a longer ledger.
+_ATTEMPTS = 20
 
 
 @dataclass(slots=True)
 class KeyKeeper:
-    """Changes the key list of a model.
+    """Changes the key list of a model. Each change is written to the ledger, and may be repeated after any error.
 
-    parts: log, settings and signing key of the service.
+    parts: log, Redis, settings and signing key of the service.
     root: signs key lists and nothing else, so it can stay offline.
+    file: keeps the note of the list, for readers offline.
     """
 
     parts: Parts
     root: SigningKey
+    file: Path
+    _ring: KeyRing = field(init=False)
+    _present: LedgerWriter = field(init=False)
 
-    def present(self) -> KeyList | None:
-        """Return the newest list in the topic, None before the first. Raises UsageError without a releases topic."""
+    def __post_init__(self) -> None:
+        """Read the ledger to its end. Raises UsageError if there is no ledger."""
         parts = self.parts
-        if not parts.log.partitions(parts.names.releases):
-            raise UsageError(f"topic {parts.names.releases} does not exist: create it with `streamtopic init`")
-        # Without the service's own key: only lists that this root key signed count.
-        keys = KeyRing(self.root.public, parts.settings.model)
-        follow_keys(parts.log, parts.settings.model, keys)
-        return keys.keys
+        if not parts.log.partitions(parts.names.ledger):
+            raise UsageError(f"topic {parts.names.ledger} does not exist: create it with `streamtopic init`")
+        # A lost key can be replaced on a machine that has the root key only.
+        own = parts.signing_key if parts.layout is not None or parts.settings.signing_key is not None else None
+        # The service's own key counts too, as it does before the first list.
+        self._ring = KeyRing(self.root.public, parts.settings.model, () if own is None else (own.public,))
+        self._present = self._writer(own)
+        self._present.catch_up()
 
-    def first(self) -> KeyList:
-        """Return the first list, with the service's present signing key. Raises UsageError where there is a list."""
-        if (there := self.present()) is not None:
+    @property
+    def name(self) -> str:
+        """The name of the ledger, which each of its keys bears."""
+        return (self._ring.keys or self._first()).origin
+
+    def publish(self) -> KeyList:
+        """Write the first list, with the service's present signing key. Raises UsageError if there is a list."""
+        if (there := self._ring.keys) is not None:
             raise UsageError(
                 f"key list {there.sequence} exists already: `streamtopic keys rotate` and `revoke` change it"
             )
-        return KeyList(self.parts.settings.model, 1, self._now(), self.parts.signing_key.public)
+        return self._append(lambda _: self._first(), self.parts.signing_key)
 
-    def rotated(self, new: PublicKey) -> KeyList:
-        """Return the next list, in which `new` signs."""
-        return (self.present() or self.first()).rotated(new, self._now())
+    def rotate(self, new: SigningKey) -> KeyList:
+        """Write the next list, in which `new` signs. It signs this page too: readers learn the key from the list."""
+        return self._append(lambda _: (self._ring.keys or self._first()).rotated(new.public, self._now()), new)
 
-    def revoked(self, key_id: str, *, version: int | None = None, receipt: int | None = None) -> KeyList:
-        """Return the next list, in which a previous key is revoked.
+    def revoke(self, key_id: str, first: int | None = None) -> KeyList:
+        """Write the next list, in which a previous key is revoked.
 
         key_id: of the key.
-        version, receipt: numbers of the last release and the last receipt of this key that still count, None for all
-            that the topics hold now.
+        first: index of the first entry that does not count any more; None if all that it has count.
 
-        Raises UsageError for a key that is not in the list, InvalidRelease where the receipt is not in the topic.
+        Raises UsageError for a key that is not in the list, and if the service does not sign with the present key.
         """
-        there = self.present()
+        there = self._ring.keys
         if there is None:
             raise UsageError("there is no key list yet: `streamtopic keys publish` makes the first")
-        known = (there.current, *there.previous)
-        key = next((key for key in known if key.key_id == key_id), None)
-        if key is None:
+        revoked = next((key for key in there.trusted if key.key_id == key_id), None)
+        if revoked is None:
             names = ", ".join(key.key_id for key in there.previous) or "none"
             raise UsageError(f"key {key_id} is not in list {there.sequence}: its previous keys are {names}")
-        keys = KeyRing(self.root.public, there.model, keys=there)
-        releases = self._releases(keys, key_id, version)
-        return there.without(Revoked(key, releases, self._receipts(keys, receipt), self._now()))
+        key = self.parts.signing_key
+        if key.public != there.current:
+            raise UsageError(
+                f"key {key.public.key_id} does not sign any more: name that of key {there.current.key_id} in the "
+                "setting `signing_key`"
+            )
 
-    def publish(self, keys: KeyList, file: Path | None = None) -> bytes:
-        """Sign a list, publish it, and write it to a file; return its bytes."""
-        data = seal_keys(keys, self.root)
-        self.parts.log.append_many(self.parts.names.releases, [keys_message(data)])
-        if file is not None:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file.write_bytes(data)
-        return data
+        def without(size: int) -> KeyList:
+            return there.without(Revoked(revoked, size if first is None else min(first, size), size, self._now()))
 
-    def _releases(self, keys: KeyRing, key_id: str, last: int | None) -> dict[int, str]:
-        """Return the versions that a key signed, up to `last`, with their digests."""
-        reader = ReleaseReader(self.parts.log, keys.model, keys)
-        reader.catch_up()
-        # Digests, since a thief could sign other bytes under the same numbers.
-        signed = reader.signed_with(key_id)
-        return {version: digest for version, digest in signed.items() if last is None or version <= last}
+        return self._append(without, key)
 
-    def _receipts(self, keys: KeyRing, last: int | None) -> tuple[int, str]:
-        """Return number and digest of the last receipt that still counts."""
-        reader = ReceiptReader(self.parts.log, keys.model, keys)
-        reader.catch_up()
-        head = reader.chain.head
-        if last is None or last >= head.sequence:
-            return head.sequence, head.digest
-        for receipt, record in reader.records():
-            if receipt.sequence == last:
-                return last, digest_of(record.value or b"")
-        # 0: not one of the key's receipts counts. The chain before the first has no digest.
-        if last == 0:
-            return 0, ""
-        raise InvalidRelease(f"receipt {last} is not in the topic, so its digest is not known: name another")
+    def _append(self, change: Callable[[int], KeyList], key: SigningKey) -> KeyList:
+        """Write a list to the ledger and to the file; return it.
+
+        change: the number of entries before it to the list. What a revoked key signs after them does not count.
+        key: signs the page.
+
+        Raises StateError if other writers are always faster, ComponentUnreachable.
+        """
+        writer = self._writer(key)
+        for _ in range(_ATTEMPTS):
+            self._present.catch_up()
+            # A draft of a service that was killed: a new key may not sign it.
+            self._present.complete()
+            writer.catch_up()
+            keys = change(writer.ledger.size)
+            note = seal_keys(keys, self.root)
+            try:
+                done = writer.append([Keys(note)])
+            except StateMismatch:
+                raise
+            except StateError:
+                # The service has begun a page since, which a new key may not sign.
+                done = False
+            if done:
+                self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self.file.write_text(note, encoding="utf-8")
+                return keys
+        raise StateError(f"the service was faster {_ATTEMPTS} times: stop `streamtopic schedule`, and run this again")
+
+    def _first(self) -> KeyList:
+        key = self.parts.signing_key
+        return KeyList(key.name, 1, self._now(), key.public)
+
+    def _writer(self, key: SigningKey | None) -> LedgerWriter:
+        parts = self.parts
+        return LedgerWriter(parts.connection, parts.log, parts.settings.model, self._ring, key)
 
     def _now(self) -> int:
         """Return milliseconds since 1970."""
@@ -126,21 +140,21 @@ def replace_signing_key(private: Path, public: Path, new: Path) -> None:
     private, public: the instance's own pair.
     new: the private half of the new pair; its public half lies beside it, with the ending `.pub`.
     """
-    # The old pair is kept: releases and receipts that it signed still verify with it.
+    # The old pair is kept: it signed a part of the ledger.
     old = SigningKey.load(private).public.key_id
-    private.rename(private.with_name(f"signing-{old}.pem"))
+    private.rename(private.with_name(f"signing-{old}.key"))
     public.rename(public.with_name(f"signing-{old}.pub"))
     new.rename(private)
     new.with_suffix(".pub").rename(public)
 
 
-def new_pair(folder: Path) -> Path:
-    """Make a signing key pair under its key id; return the path of its private half."""
+def new_pair(folder: Path, name: str) -> Path:
+    """Make a signing key pair under its key id; return the path of its private half. name: origin of the ledger."""
     # The id is known only once the key is made: a pair that a crash left under this name was never in use.
-    made = folder / "signing-new.pem"
+    made = folder / "signing-new.key"
     made.unlink(missing_ok=True)
     made.with_suffix(".pub").unlink(missing_ok=True)
-    key_id = new_signing_key(made, made.with_suffix(".pub"))
-    private = folder / f"signing-{key_id}.pem"
+    key = new_signing_key(made, made.with_suffix(".pub"), name)
+    private = folder / f"signing-{key.key_id}.key"
     made.with_suffix(".pub").rename(private.with_suffix(".pub"))
     return made.rename(private)

@@ -1,4 +1,4 @@
-"""Delete a whole model: a last signed statement first, then topics, Redis and at last the keys."""
+"""Delete a whole model: the end of its ledger first, then topics, Redis and at last the keys."""
 
 from __future__ import annotations
 
@@ -6,20 +6,11 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamtopic.errors import InvalidRelease, UsageError
+from streamtopic.errors import InvalidRelease, StateError, UsageError
 from streamtopic.security.private_files import new_file
 from streamtopic.service.instance import Layout, suppression_file
 from streamtopic.service.processes import running
-from streamtopic.service.publish.published import Published
-from streamtopic.signed import (
-    ModelDeletion,
-    ReceiptReader,
-    SigningKey,
-    deletion_line,
-    deletion_message,
-    open_deletion_line,
-    seal_deletion,
-)
+from streamtopic.signed import End, KeyRing, LedgerProof, SigningKey
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import Forgets
 from streamtopic.state.dumped_keys import hold_lease
@@ -33,7 +24,7 @@ if TYPE_CHECKING:
     from streamtopic.service.app import Service
     from streamtopic.settings import Settings
 
-__all__ = ["RemovedModel", "facts_of", "only_keys_left", "remove", "remove_files"]
+__all__ = ["RemovedModel", "end_in", "facts_of", "only_keys_left", "remove", "remove_files"]
 
 HOLDER = "streamtopic delete-model"
 
@@ -42,46 +33,31 @@ HOLDER = "streamtopic delete-model"
 class RemovedModel:
     """A model that is gone from log and Redis.
 
-    statement: the last statement.
+    end: the last entry of its ledger.
     topics: names of the topics that were removed.
     redis_keys: number of keys that were removed from Redis.
     """
 
-    statement: ModelDeletion
+    end: End
     topics: tuple[str, ...]
     redis_keys: int
 
 
-def facts_of(service: Service, *, keep_receipts: bool) -> ModelDeletion:
-    """Return the statement of a model as it is now. Raises UsageError where there is nothing to delete."""
+def facts_of(service: Service, *, keep_ledger: bool) -> End:
+    """Return the last entry for a model as it is now. Raises UsageError if there is nothing to delete."""
     settings, log, names = service.settings, service.log, service.names
     known = recorded(service.connection, settings.model)
     if known is None and not log.partitions(names.documents):
         raise UsageError(f"there is no model {settings.model}: neither Redis nor the log has anything of it")
-    published = Published(log, settings.model, service.keys)
-    if log.partitions(names.releases):
-        published.refresh()
-    newest = published.versions[-1] if published.versions else None
-    reader = ReceiptReader(log, settings.model, service.keys)
-    reader.catch_up()
-    head = reader.chain.head
+    service.ledger.catch_up()
     documents = waiting = 0
     for partition in range(known.partitions if known else 0):
         keys = ModelKeys(settings.model).partition(partition)
         documents += counted_documents(service.connection, settings.model, partition)
         waiting += _unanswered(Forgets(service.connection, keys))
     waiting += _not_sent(DeletionRequests(service.connection, settings.model))
-    return ModelDeletion(
-        model=settings.model,
-        made=int(service.clock() * 1000),
-        documents=documents,
-        version=newest.envelope.version if newest else 0,
-        digest=newest.sealed if newest else "",
-        receipts=head.sequence,
-        head=head.digest,
-        waiting=waiting,
-        receipts_kept=keep_receipts,
-    )
+    made = int(service.clock() * 1000)
+    return End(made, documents, service.ledger.ledger.newest, waiting, ledger_kept=keep_ledger)
 
 
 def _unanswered(forgets: Forgets) -> int:
@@ -99,68 +75,73 @@ def _not_sent(requests: DeletionRequests) -> int:
     return sum(request.known for request in requests.open() if request.state is not RequestState.SENT)
 
 
-def remove(
-    service: Service, path: Path, deletion: ModelDeletion, update: Callable[[int, int | None], None]
-) -> RemovedModel:
-    """Write the statement, then remove topics and Redis's keys. It may be killed anywhere and repeated.
+def remove(service: Service, path: Path, end: End, update: Callable[[int, int | None], None]) -> RemovedModel:
+    """End the ledger, then remove topics and Redis's keys. It may be killed anywhere and repeated.
 
-    path: file of the statement. One that is there already, of an attempt before, stays as it is and counts.
-    deletion: the `facts_of` the model.
+    path: file of the proof that the ledger has ended. One that is there already, of an attempt before, stays as it is.
+    end: the `facts_of` the model. The entry of an attempt before stays, and counts.
     update: told how many keys of Redis are gone.
 
-    Raises UsageError where a process works on the model, or the file holds something else.
+    Raises UsageError if a process works on the model, or if the file holds something else.
     """
     found = running(service, own=HOLDER)
     if found:
         raise UsageError(f"{'; '.join(found)}: stop every process of the service first")
-    connection, model, log = service.connection, service.settings.model, service.log
+    connection, model, log, names = service.connection, service.settings.model, service.log, service.names
     # Without an end, and gone with the model: no scheduler leads after a kill either.
     hold_lease(connection, model, HOLDER)
-    statement, data = _stated(path, deletion, service.signing_key)
-    names = service.names
-    topics = [names.documents, names.releases, names.rejected]
-    if statement.receipts_kept:
-        message = deletion_message(statement, data)
-        # A repetition writes the same bytes again: readers pass over both.
-        if log.partitions(names.receipts):
-            log.append_many(names.receipts, [message])
-    else:
-        topics.append(names.receipts)
-    for topic in topics:
-        log.remove(topic)
-    return RemovedModel(statement, tuple(topics), remove_model(connection, model, update))
-
-
-def _stated(path: Path, deletion: ModelDeletion, key: SigningKey) -> tuple[ModelDeletion, bytes]:
-    """Return the statement in the file with its signed bytes; a file that is not there is written."""
     if not path.exists():
-        line = deletion_line(deletion, seal_deletion(deletion, key))
         # It is for everybody to read. All that it is about is gone after this, so it must be on the disk before.
         with new_file(path, mode=0o644) as file:
-            file.write(f"{line}\n".encode("ascii"))
-    statement = _read(path, key, deletion.model)
-    if statement.receipts_kept != deletion.receipts_kept:
-        kept = "kept" if statement.receipts_kept else "removed"
-        raise UsageError(f"{path} says that receipts are {kept}: repeat the command as it was")
-    # Equal statements have equal bytes.
-    return statement, seal_deletion(statement, key)
+            file.write(_ended(service, end).text.encode())
+    written = _read(path, service.signing_key, model)
+    if service.ledger.ledger.size and service.ledger.ledger.end != written:
+        raise UsageError(f"{path} is the end of an earlier model of this name: name a new file")
+    if written.ledger_kept != end.ledger_kept:
+        kept = "kept" if written.ledger_kept else "removed"
+        raise UsageError(f"the ledger's end says that it is {kept}: repeat the command as it was")
+    topics = [names.documents, names.releases, names.rejected]
+    if not written.ledger_kept:
+        topics.append(names.ledger)
+        # A repetition must not take the topic for one that has lost its records.
+        service.ledger.index.clear()
+    for topic in topics:
+        log.remove(topic)
+    return RemovedModel(written, tuple(topics), remove_model(connection, model, update))
 
 
-def _read(path: Path, key: SigningKey, model: str) -> ModelDeletion:
+def _ended(service: Service, end: End) -> LedgerProof:
+    """Return the proof of the ledger's end, which is written unless an attempt before has written it."""
+    ledger = service.ledger
+    if ledger.ledger.end is None and not ledger.append([end]):
+        raise StateError(
+            f"another process has written to {service.names.ledger}: stop every process of the service, then repeat"
+        )
+    # Nothing is written to a ledger after its end.
+    return ledger.proof(ledger.ledger.size - 1)
+
+
+def end_in(path: Path, keys: KeyRing) -> tuple[LedgerProof, End]:
+    """Return the proof in a file, and the end of a ledger that it proves. Raises InvalidRelease for any other file."""
+    proof = LedgerProof.parse(path.read_text(encoding="utf-8", errors="replace"))
+    entry = proof.verify(keys).entry
+    if not isinstance(entry, End):
+        raise InvalidRelease("it proves another entry of a ledger, and not its end")
+    return proof, entry
+
+
+def _read(path: Path, key: SigningKey, model: str) -> End:
     try:
-        statement = open_deletion_line(path.read_text(encoding="utf-8"), key.public)
-    except (InvalidRelease, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} exists and is not the statement of this model ({error}): name a new file") from None
-    if statement.model != model:
-        raise UsageError(f"{path} is the statement of model {statement.model}: name a new file")
-    return statement
+        return end_in(path, KeyRing(key.public, model))[1]
+    except InvalidRelease as error:
+        raise UsageError(f"{path} exists and is not the end of this model ({error}): name a new file") from None
 
 
 def only_keys_left(settings: Settings, path: Path) -> bool:
     """Return whether an attempt before has come so far that only files are left to remove.
 
-    The keys go in an order that keeps the signing key to the end: a secret that is missing beside a statement that
-    this key has signed says that everything before the keys is gone.
+    The signing key goes last. So if a secret is missing, and this key has signed the proof, everything before the keys
+    is gone.
     """
     files = _secret_files(settings)
     if not files or not path.exists():
@@ -200,5 +181,5 @@ def _secret_files(settings: Settings) -> list[Path]:
     if suppression is not None:
         secrets.append(suppression)
     # Keys that `streamtopic keys rotate` has put aside.
-    replaced = [] if layout is None else sorted(layout.signing_key.parent.glob("signing-*.pem"))
+    replaced = [] if layout is None else sorted(layout.signing_key.parent.glob("signing-*.key"))
     return [path for path in (*secrets, *replaced, signing) if path is not None]

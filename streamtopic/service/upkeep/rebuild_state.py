@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from streamtopic.documents.events import suppression_in
 from streamtopic.errors import StateError, TakenOver, UsageError
 from streamtopic.service.partition_counts import count_remedy
-from streamtopic.service.publish.published import Published
 from streamtopic.service.schedule.scheduler import LeaseKeeper
-from streamtopic.signed import ReceiptReader
+from streamtopic.signed import receipt_id
 from streamtopic.state import ModelState
+from streamtopic.state.ledger_index import LedgerIndex
 from streamtopic.state.removal import (
     counted_documents,
     kept_forgets,
@@ -25,7 +25,6 @@ from streamtopic.state.removal import (
     recorded,
     remove_base,
     remove_partition,
-    remove_stray_segments,
 )
 from streamtopic.state.residue_ledger import ResidueState
 
@@ -34,11 +33,10 @@ if TYPE_CHECKING:
 
     from streamtopic.service.app import Service
     from streamtopic.service.ingest.partition_ingest import Ingest
-    from streamtopic.signed import Chain
     from streamtopic.state import Forget
     from streamtopic.state.removal import Recorded
 
-__all__ = ["Present", "Rebuilt", "leading", "present", "rebuild"]
+__all__ = ["Present", "Rebuilt", "count_to_the_end", "leading", "present", "rebuild"]
 
 HOLDER = "streamtopic rebuild"
 _PAUSE = 0.2
@@ -89,8 +87,8 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
     """Count the whole log anew, under the present settings, and begin a new base model.
 
     No other process may work on the model meanwhile: a scheduler is kept from staging, and an ingest process that takes
-    ownership of a partition makes this fail. Versions, ledger, receipts and their chain stay, and so do deletions that
-    wait for their receipt. If it is killed anywhere, run it again from the start.
+    ownership of a partition makes this fail. Versions and the ledger stay, and so do deletions that wait for their
+    receipt. If it is killed anywhere, run it again from the start.
 
     update: told how many records are counted, of how many.
 
@@ -111,21 +109,22 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
     # Under another hash documents belong to other partitions, so the cuts of older versions do not hold for them.
     other_hash = before is not None and before.partitioner != fixed.partitioner
     with leading(service):
+        # Its index may have lost a part, like all else in Redis.
+        LedgerIndex(connection, settings.model).clear()
         # Under the lease: before it, a scheduler could still stage a version.
         newest = _newest(service)
         for partition in range(before.partitions if before else partitions):
             remove_partition(connection, settings.model, partition, rearranged=other_hash)
-        remove_stray_segments(connection, settings.model)
         remove_base(connection, settings.model)
         ResidueState(connection, settings.model).reset()
         # Cuts of versions up to `moved` do not hold. Without a state nobody knows which hash the older versions had.
         moved = newest if before is None or other_hash else before.moved
         record(connection, settings.model, fixed, moved)
-        # Read before, it would still have the limits and the layout of the state that is gone.
+        # Read before, it would still have the limits of the state that is gone.
         vars(service).pop("state", None)
         try:
             ingests = [service.open_ingest(partition) for partition in range(partitions)]
-            records = _count(ingests, update)
+            records = count_to_the_end(ingests, update)
             waiting = _mend(service, ingests)
             for partition in range(partitions):
                 note_removed(connection, settings.model, partition)
@@ -142,7 +141,7 @@ def _agreed(service: Service, before: Recorded | None) -> int:
     wanted = service.settings.partitions
     have = service.log.partitions(topic)
     if have != wanted:
-        remedy = count_remedy(service.names, topic, have, many_forms=service.dialect.many_forms)
+        remedy = count_remedy(service.names, topic, have)
         raise UsageError(f"topic {topic} has {have} partitions, not {wanted}: {remedy}")
     if before is not None and before.partitions != have:
         raise UsageError(
@@ -171,15 +170,13 @@ def leading(service: Service) -> Iterator[None]:
 
 
 def _newest(service: Service) -> int:
-    """Return the newest version in Redis or in the log, 0 without any."""
+    """Return the newest version in Redis or in the ledger, 0 without any."""
     state = ModelState(service.connection, service.settings.model, service.fixed)
-    releases = state.releases(1)
-    published = Published(service.log, service.settings.model, service.keys)
-    published.refresh()
-    return max(published.newest, *(version for version, _ in releases), 0)
+    service.ledger.catch_up()
+    return max(service.ledger.ledger.newest, *(version for version, _ in state.releases(1)), 0)
 
 
-def _count(ingests: list[Ingest], update: Callable[[int, int | None], None]) -> int:
+def count_to_the_end(ingests: list[Ingest], update: Callable[[int, int | None], None]) -> int:
     """Count until no partition has records left; return how many were read."""
     records = 0
     # Several rounds: one partition may send deletions to another.
@@ -203,10 +200,9 @@ def _mend(service: Service, ingests: list[Ingest]) -> int:
     connection = service.connection
     kept = {ingest.partition: kept_forgets(connection, model, ingest.partition) for ingest in ingests}
     places = {(partition, forget.offset) for partition, forgets in kept.items() for forget in forgets}
-    chain = _chain(service)
     for ingest in ingests:
         partition = ingest.partition
-        again = [forget for forget in _all(ingest) if not _known((partition, forget.offset), places, chain)]
+        again = [forget for forget in _unanswered(service, ingest) if (partition, forget.offset) not in places]
         both = [*kept[partition], *again]
         merged = sorted(both, key=lambda forget: (forget.offset, forget.part))
         put_forgets(connection, model, partition, merged)
@@ -214,21 +210,13 @@ def _mend(service: Service, ingests: list[Ingest]) -> int:
     return waiting
 
 
-def _chain(service: Service) -> Chain:
-    """Return the chain of receipts, read to its end."""
-    reader = ReceiptReader(service.log, service.settings.model, service.keys)
-    reader.catch_up()
-    return reader.chain
-
-
-def _all(ingest: Ingest) -> list[Forget]:
-    """Return all deletions of a partition that were counted again."""
+def _unanswered(service: Service, ingest: Ingest) -> list[Forget]:
+    """Return the deletions of a partition that were counted again and have no receipt in the ledger."""
     found: list[Forget] = []
-    while page := ingest.state.forgets.read(found[-1].offset + 1 if found else 0):
-        found += page
+    at = 0
+    while page := ingest.state.forgets.read(at):
+        at = page[-1].offset + 1
+        names = {forget.offset: receipt_id(service.settings.model, ingest.partition, forget.offset) for forget in page}
+        there = service.ledger.find(list(names.values()))
+        found += [forget for forget in page if names[forget.offset] not in there]
     return found
-
-
-def _known(place: tuple[int, int], places: set[tuple[int, int]], chain: Chain) -> bool:
-    """Return whether the deletion at this (partition, offset) has its receipt or waits for it already."""
-    return place in places or place in chain

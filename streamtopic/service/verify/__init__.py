@@ -1,14 +1,13 @@
 """Verification: an auditor gets the facts about one version, the grounds of each, and the steps to check them.
 
+verify_instance    every check: ledger, recount of the log, models learned again, a version
 gather             all evidence about a version, as JSON values
-release_findings   checks of a version that do not count or learn again
-relearned          findings of counting and learning again
-read_audit         reads the result of `streamtopic audit`, to go with the evidence (Audited)
 Finding            one check and its outcome (passed: of several; as_json)
+read_audit         reads the result of `streamtopic audit`, to go with the evidence (Audited)
 """
 
-from streamtopic.service.verify.evidence import gather, release_findings
-from streamtopic.service.verify.finding import Audited, Finding, as_json, passed, read_audit, relearned
+from streamtopic.service.verify.evidence import gather, verify_instance
+from streamtopic.service.verify.finding import Audited, Finding, as_json, passed, read_audit
 
 __all__ = [
     "Audited",
@@ -17,6 +16,5 @@ __all__ = [
     "gather",
     "passed",
     "read_audit",
-    "relearned",
-    "release_findings",
+    "verify_instance",
 ]

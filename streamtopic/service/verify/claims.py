@@ -9,14 +9,14 @@ from streamtopic.signed.release import GIVEN_AWAY, HELPS
 if TYPE_CHECKING:
     from streamtopic.signed import Envelope
 
-__all__ = ["LIMITS", "UNPROVEN", "assumptions_of", "statement_of", "steps_of"]
+__all__ = ["LIMITS", "assumptions_of", "statement_of", "steps_of"]
 
 LIMITS = (
     (
         f"Unlearning is not privacy: {GIVEN_AWAY}. What helps: {HELPS}. To hide the difference takes differentially "
         "private training."
     ),
-    "The envelope is outside the claim: it says that documents were forgotten, how many, and when.",
+    "The ledger is outside the claim: it says that documents were forgotten, how many, and when.",
     (
         "The event log, snapshots of Redis and backups hold a deleted document until the log is compacted, the "
         "snapshot is replaced and the backup expires."
@@ -31,7 +31,10 @@ LIMITS = (
 
 _KEYS = (
     "The noise key is secret and random. Whoever holds it can take the noise off, and tell the two apart.",
-    "HMAC-SHA-256 and ChaCha20 under that key look like true randomness; Ed25519 signatures cannot be forged.",
+    (
+        "HMAC-SHA-256 and ChaCha20 under that key look like true randomness; SHA-256 has no collisions, and Ed25519 "
+        "signatures cannot be forged."
+    ),
     "Nobody chooses deletions by means of the noise key.",
     "Logarithm, sine and cosine are right to 4 units in the last place: then noised numbers are rounded exactly.",
 )
@@ -43,15 +46,6 @@ _CERTIFIED = (
         "Nothing is assumed of the corpus. Words, anchors and sets of words are decided by exact or reproducible "
         "arithmetic, alike for both; the certificate is a proven bound on every other number before noise."
     ),
-)
-# Of versions made before certificates were proven: they must not claim the proof.
-_CERTIFIED_BEFORE = (
-    *_CERTIFIED[:-1],
-    "Nothing is assumed of the corpus: the certificate is a bound on this very model.",
-)
-UNPROVEN = (
-    "An older program made this version. Its certificate was not a proof: it took words and sets of words as given, "
-    "which two learners of the same documents could decide otherwise. Then the two may differ by more than the noise."
 )
 _THEOREM = (
     "The proof of Wei et al. (2025), theorem 1: every condition below holds, with the constant c as set.",
@@ -69,7 +63,7 @@ _WITHHELD = (
 def statement_of(published: str, envelope: Envelope) -> str:
     """Return the claim of a version in words.
 
-    published: `topics`, or `tasks` where the topics are withheld.
+    published: `topics`, or `tasks` if the topics are withheld.
     """
     held = "words and task weights" if published == "tasks" else "words, topics, shares, top words, quality, heads"
     never = f"one that was trained on the {envelope.m} that remain and never saw the others"
@@ -90,11 +84,9 @@ def statement_of(published: str, envelope: Envelope) -> str:
 def assumptions_of(published: str, envelope: Envelope) -> tuple[str, ...]:
     """Return the assumptions of a version's claim.
 
-    published: `topics`, or `tasks` where the topics are withheld.
+    published: `topics`, or `tasks` if the topics are withheld.
     """
     own: tuple[str, ...] = _CERTIFIED if envelope.guarantee == "certified" else _THEOREM
-    if envelope.unproven:
-        own = (*_CERTIFIED_BEFORE, UNPROVEN)
     return (*own, *_WITHHELD) if published == "tasks" else own
 
 
@@ -102,27 +94,27 @@ def steps_of(version: int) -> tuple[tuple[str, str, str], ...]:
     """Return the steps by which a stranger checks a version: (fact that it shows, command, needs)."""
     return (
         (
-            "these facts are signed, and this page says what was signed",
-            "streamtopic report --check report.json --public-key signing.pub",
-            "this report as .json or .html, and the public key",
+            "these facts are in the ledger, and this page says what is there",
+            "streamtopic report --check report.json --key signing.pub",
+            "this report as .json or .html, and the public key of the ledger",
         ),
         (
-            "the model itself carries the signature",
-            f"streamtopic export {version} --to model.npz --config streamtopic.toml",
-            "access to the releases topic",
+            "the model itself is the one that the ledger names",
+            f"streamtopic export {version} --to model.release --config streamtopic.toml",
+            "access to the releases topic and the ledger",
         ),
         (
-            "every deletion has its receipt, signed, and none was left out",
-            "streamtopic receipts verify receipts.jsonl --public-key signing.pub",
+            "a deletion has its receipt",
+            "streamtopic receipts verify receipt.tlog-proof --key signing.pub",
+            "the file of `streamtopic receipt ID --proof`, and the public key; any program for tlog-proof reads it too",
+        ),
+        (
             (
-                "the file of `streamtopic receipts export`, and the public key; with `--head` and the digest above, "
-                "also that none is missing at the end"
+                "the ledger is one tree, every deletion has its receipt, the counts are those of the documents that "
+                "remain, and a model learned from them alone is this one"
             ),
-        ),
-        (
-            "the counts are those of the documents that remain, and a model learned from them alone is this one",
             "streamtopic verify --config streamtopic.toml",
-            "access to the log and Redis; for the published noise, the noise key",
+            "access to log and Redis; for the published noise, the noise key",
         ),
         (
             "the noise hides what it claims to hide",

@@ -3,33 +3,33 @@
 recount            counts documents from scratch, in memory
 counts_of_corpus   the same for an audit; counts_of_instance reads those that an instance keeps
 documents_in_log   reads the documents that a log leaves alive
-Recounts           counts and labelled documents of a version, from the log
+Recounts           counts, labelled documents and deletions at a cut, from the log
 compare            the distance of two models
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
+from streamtopic.documents.dialects import OWN, Dialect
 from streamtopic.documents.events import (
-    FORM_HEADER,
     LIMITS,
     Add,
+    Delete,
     Heartbeat,
     dated,
     keeps_days,
-    keeps_subjects,
     suppression_in,
 )
-from streamtopic.documents.suppression import Suppression, check_suppression_key
+from streamtopic.documents.suppression import SUPPRESSION_HEADER, Suppression, check_suppression_key
 from streamtopic.errors import InvalidEvent
 from streamtopic.service.schedule.payload import Labelled, labelled_by_task
-from streamtopic.sources import OWN, Dialect
 from streamtopic.streams import MURMUR2, pages, partition_of
 from streamtopic.topics.learner import thresholds
 from streamtopic.words.text import passages
@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     from streamtopic.documents.corpus import Corpus
     from streamtopic.documents.events import Passages
     from streamtopic.service.schedule.payload import TaskOptions
+    from streamtopic.service.verify.ledger_checks import WholeLedger
     from streamtopic.service.verify.sources import Sources
-    from streamtopic.state import Reader
+    from streamtopic.signed import Envelope
+    from streamtopic.state import DocumentCounts, Reader
     from streamtopic.streams import EventLog, Record
     from streamtopic.topics.learner_options import LearnerOptions
 
@@ -56,7 +58,6 @@ __all__ = [
     "compare",
     "counts_of_corpus",
     "counts_of_instance",
-    "cut_of",
     "documents_in_log",
     "recount",
 ]
@@ -151,6 +152,7 @@ class DocumentsInLog:
     alive: passages of each document.
     labels: task to class, of each document with labels.
     added: offset of the record that added each document.
+    deleted: partition to the offset of each delete that somebody asked for.
     numbering: the numbers of the words in `alive`.
     whole: whether the log still holds every record before the offsets.
     """
@@ -158,6 +160,7 @@ class DocumentsInLog:
     alive: Mapping[DocumentKey, Document]
     labels: Mapping[DocumentKey, Mapping[str, str]]
     added: Mapping[DocumentKey, int]
+    deleted: Mapping[int, array[int]]
     numbering: Numbering
     whole: bool
 
@@ -188,15 +191,14 @@ class _Living:
     alive: dict[DocumentKey, Document] = field(default_factory=dict)
     labels: dict[DocumentKey, Mapping[str, str]] = field(default_factory=dict)
     added: dict[DocumentKey, int] = field(default_factory=dict)
-    forms: dict[DocumentKey, bytes | None] = field(default_factory=dict)
+    deleted: dict[int, array[int]] = field(default_factory=dict)
     said: dict[tuple[int, bytes], Suppression] = field(default_factory=dict)
     limits: str = LIMITS
 
     def apply(self, record: Record) -> None:
         """Apply the next record of a partition, as ingest does."""
         try:
-            with_subjects = keeps_subjects(self.limits)
-            event = self.dialect.event(record, subjects=with_subjects)
+            event = self.dialect.event(record)
         except InvalidEvent:
             event = None
         if isinstance(event, Suppression):
@@ -208,15 +210,10 @@ class _Living:
         document = self.dialect.document_of(record.key)
         if document is None or isinstance(event, Heartbeat):
             return
+        # The service's own tombstones behind suppressed adds are nobody's request.
+        if isinstance(event, Delete) and record.header(SUPPRESSION_HEADER) is None:
+            self.deleted.setdefault(record.partition, array("q")).append(record.offset)
         key = record.partition, document
-        form = self.forms.get(key)
-        if self.dialect.many_forms and event is not None:
-            marked = any(name == FORM_HEADER for name, _ in record.headers)
-            # Such a tombstone is about another key of a document that was added again since.
-            if marked and not isinstance(event, Add) and form != record.key:
-                return
-            self.forms[key] = record.key
-        same_form = not self.dialect.many_forms or form == record.key
         # A record that is refused ends what its id held, as a delete does.
         before = self.alive.pop(key, None)
         had = self.labels.pop(key, {})
@@ -227,7 +224,7 @@ class _Living:
         if labels:
             self.labels[key] = labels
         # An identical add changes nothing, so the document was still added by the record before.
-        same = same_form and before is not None and had == labels and _alike(before, self.alive[key])
+        same = before is not None and had == labels and _alike(before, self.alive[key])
         if not same:
             self.added[key] = record.offset
 
@@ -285,7 +282,7 @@ def documents_in_log(
         whole &= expected == end
         done += end
         progress(done, total)
-    return DocumentsInLog(living.alive, living.labels, living.added, living.numbering, whole)
+    return DocumentsInLog(living.alive, living.labels, living.added, living.deleted, living.numbering, whole)
 
 
 def _records(log: EventLog, topic: str, partition: int, end: int) -> Iterator[Record]:
@@ -318,11 +315,13 @@ class Recount:
 
     counts: of all documents.
     labelled: documents of the tasks.
+    deleted: partition to the offset of each delete in the log that somebody asked for.
     whole: whether the log still holds every record before the cut.
     """
 
     counts: Counts
     labelled: Labelled
+    deleted: Mapping[int, array[int]]
     whole: bool
 
     def over(self, words: Sequence[str]) -> Labelled:
@@ -334,29 +333,26 @@ class Recount:
 class Recounts:
     """Counts of the documents that the log leaves alive at a cut. Each cut is counted once.
 
+    whole: the ledger, which has the cut of each version.
     options: the choices of the learner.
     tasks: the options of heads.
     """
 
-    def __init__(self, sources: Sources, update: Progress) -> None:
+    def __init__(self, sources: Sources, whole: WholeLedger, update: Progress) -> None:
         self._sources = sources
         self._update = update
         self._made: dict[object, Recount] = {}
+        self.whole = whole
         self.options = sources.learner
         self.tasks = sources.options.tasks
 
-    def of(self, record: Mapping[str, Any]) -> Recount:
-        """Return the counts that a version covers.
-
-        record: of the version, in Redis.
-        """
-        cut = cut_of(record)
+    def of(self, envelope: Envelope) -> Recount:
+        """Return the counts that a version covers."""
         # In the paper's mode an update covers the remaining documents of its base model, and not later ones.
-        if record.get("guarantee") == "theorem" and record["kind"] == "unlearn":
-            base = dict(self._sources.state.releases()).get(record["base"])
-            if base is not None:
-                return self.at(cut, cut_of(base))
-        return self.at(cut)
+        base = self.whole.versions.get(envelope.base)
+        if envelope.guarantee == "theorem" and envelope.kind == "unlearn" and base is not None:
+            return self.at(envelope.cut, base.cut)
+        return self.at(envelope.cut)
 
     def at(self, cut: Mapping[int, int], added: Mapping[int, int] | None = None) -> Recount:
         """Return the counts at a cut.
@@ -364,9 +360,7 @@ class Recounts:
         cut: partition to the offset up to which records are read.
         added: count only documents that were added before these offsets; None for all documents.
         """
-        limits = added or {}
-        ends, starts = sorted(cut.items()), sorted(limits.items())
-        key = tuple(ends), tuple(starts)
+        key = tuple(sorted(cut.items())), tuple(sorted((added or {}).items()))
         if key not in self._made:
             self._made[key] = self._counted(cut, added)
         return self._made[key]
@@ -383,12 +377,7 @@ class Recounts:
             found = found.added_before(added)
         labelled = _labelled(found, self.tasks)
         counts = found.recount(self.options.weighting)
-        return Recount(counts, labelled, found.whole)
-
-
-def cut_of(record: Mapping[str, Any]) -> dict[int, int]:
-    """Return a version's cut: partition to the offset up to which its records are in it."""
-    return {int(partition): offset for partition, offset in record["cut"].items()}
+        return Recount(counts, labelled, found.deleted, found.whole)
 
 
 def _labelled(found: DocumentsInLog, options: TaskOptions) -> Labelled:
@@ -472,11 +461,14 @@ def counts_of_instance(reader: Reader, options: LearnerOptions) -> Counts:
 
     Raises StateMissing where nothing was counted.
     """
-    snapshot = reader.snapshot()
-    documents = max(snapshot.documents, 1)
-    limits = thresholds(documents, options)
-    frequent = snapshot.frequency >= limits.least - _NEAR
-    rare = snapshot.frequency <= limits.most + _NEAR
-    keep = np.flatnonzero(frequent & rare)
-    words = [snapshot.words[k] for k in keep.tolist()]
-    return Counts(words, snapshot.restrict(keep))
+
+    def near(counts: DocumentCounts) -> Counts:
+        documents = max(counts.documents, 1)
+        limits = thresholds(documents, options)
+        frequent = counts.frequency >= limits.least - _NEAR
+        rare = counts.frequency <= limits.most + _NEAR
+        keep = np.flatnonzero(frequent & rare)
+        words = [counts.words[k] for k in keep.tolist()]
+        return Counts(words, counts.restrict(keep))
+
+    return reader.read(near)

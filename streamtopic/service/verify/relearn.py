@@ -1,260 +1,350 @@
-"""Checks an instance from the log up: counts every document again, learns again, and compares both with the service.
-
-A comparison whose `detail` says "older program" or "erased" could not be made for that reason; `finding` chooses the
-remedy by these words.
-"""
+"""Checks an instance from the log up: counts every document again, learns again, and compares both with the service."""
 
 from __future__ import annotations
 
 import io
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamtopic.counts import SymmetricCounts
 from streamtopic.errors import CannotLearn, SettingsError
 from streamtopic.service.schedule.payload import TaskData, make_payload, published_heads
-from streamtopic.service.schedule.situation import unproven
-from streamtopic.service.verify.recount import Recounts
+from streamtopic.service.verify.finding import Finding, fails, holds, not_checked
+from streamtopic.signed import receipt_id
+from streamtopic.state import CutGone
+from streamtopic.state.stored_counts import CountsStore, StoredCounts, SummedCounts
 from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
 
-    from streamtopic.counts import Counts, CountSource
+    from streamtopic.counts import Cooccurrence, Counts, CountSource
     from streamtopic.privacy.keystream import NoiseKey
     from streamtopic.service.schedule.payload import Labelled, PayloadPlan, TaskOptions
-    from streamtopic.service.verify.recount import Recount
+    from streamtopic.service.verify.recount import Recount, Recounts
+    from streamtopic.service.verify.release_checks import InLog
     from streamtopic.service.verify.sources import Sources
-    from streamtopic.signed import Head, Payload, Release
-    from streamtopic.state import Snapshot
+    from streamtopic.signed import Envelope, Head, Payload, Release
+    from streamtopic.state import DocumentCounts, StoredBase
     from streamtopic.topics.fit import TopicFit
 
-__all__ = ["Comparison", "Verification", "draw_again", "topics_differ", "verify_instance"]
+__all__ = ["Kept", "Relearning", "draw_again", "read_kept", "topics_differ"]
 
 # R and shares are computed in double precision by threads that may add in another order, and R is stored in single.
 _ROUNDING = 1e-5
 # Two learners of the same counts may add in another order. A larger difference means another model.
 AGREES = 1e-12
-ERASED = "the log has erased documents that were deleted or replaced since, so this cannot be learned again from it"
-OLDER = "an older program made it, whose learner decided otherwise, so it cannot be learned again"
-BYTES_REMOVED = "its bytes were removed: documents that it was trained on were deleted"
-UNBOUND = "an older program made it, which drew its noise for another digest of the counts, so it cannot be drawn again"
+_NAMED = 5
+
+_KEEP = "keep a copy of the log, then `streamtopic retrain`"
+_DO_NOT_USE = f"do not use this version: {_KEEP}"
+_REBUILD = "do not trust this state: keep a copy of it, then `streamtopic rebuild --yes` and `streamtopic verify`"
+_OTHER_BASE = "`streamtopic retrain` makes a base that can be checked; verify with the settings it was made with"
+_RETRAIN = (
+    "deleted documents have left the log, so only models made from now on can be learned again: `streamtopic "
+    "retrain`, then `streamtopic verify`"
+)
+_ITS_SETTINGS = "verify with the settings that the version was made with (`--config`, `--set`)"
+_STATUS = "`streamtopic status` says why no model can be made of these documents"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """One comparison and its outcome.
+class Kept:
+    """What Redis holds.
 
-    passed: None where the comparison could not be made, and `detail` says why.
-    exact: figures of a model before noise. Only the operator may see these; a report never shows them.
+    counts: of the documents.
+    pairs: of all their words.
+    sums_agree: whether the sums of pairs, with what came and went since, are those of the documents.
+    waiting: partition to the offsets of deletions that wait for their receipts; None while counts are rebuilt.
     """
 
-    name: str
-    passed: bool | None
-    detail: str
-    exact: str = ""
+    counts: DocumentCounts
+    pairs: Cooccurrence
+    sums_agree: bool
+    waiting: Mapping[int, list[int]] | None
 
 
-Comparisons = tuple[Comparison, ...]
+def read_kept(sources: Sources) -> Kept:
+    """Return what Redis holds, to be compared with ledger and log, which are to be read after it.
+
+    Raises ComponentUnreachable, StateMissing.
+    """
+    store = CountsStore(sources.reader.connection, sources.state.model)
+    counts, pairs, sums_agree = sources.reader.read(lambda now: _with_pairs(now, store.read()))
+    # After the counts: a deletion that they reflect waits, or has its receipt in the ledger.
+    waiting = {}
+    for partition in counts.offsets:
+        waiting[partition] = [one.offset for one in sources.forgets(partition)]
+    rebuilding = any(sources.reader.forgets(partition).incomplete for partition in counts.offsets)
+    return Kept(counts, pairs, sums_agree, None if rebuilding else waiting)
 
 
-def _agrees(name: str, detail: str, exact: str = "") -> Comparison:
-    return Comparison(name, passed=True, detail=detail, exact=exact)
+def _with_pairs(counts: DocumentCounts, stored: StoredCounts | None) -> tuple[DocumentCounts, Cooccurrence, bool]:
+    """Return counts with the pairs of all their words, and whether stored sums agree with them.
+
+    stored: None if there are no sums. Raises CutGone.
+    """
+    pairs = counts.restrict(np.arange(len(counts.words), dtype=np.intp))
+    if stored is None:
+        return counts, pairs, True
+    position = {word: k for k, word in enumerate(counts.words)}
+    both = np.array([position[word] for word in stored.words if word in position], np.intp)
+    try:
+        summed = SummedCounts(counts, stored).symmetric(both).upper()
+    except CutGone:
+        # The scheduler writes them again, and until then nobody can use them.
+        return counts, pairs, True
+    again = SymmetricCounts.of(pairs, both).upper()
+    same = all(np.array_equal(getattr(summed, part), getattr(again, part)) for part in ("indptr", "columns", "values"))
+    return counts, pairs, same
 
 
-def _differs(name: str, detail: str, exact: str = "") -> Comparison:
-    return Comparison(name, passed=False, detail=detail, exact=exact)
+class _NotLearnedError(Exception):
+    """A model cannot be learned again; `finding` says why."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.detail)
+        self.finding = finding
 
 
-def _not_made(name: str, detail: str) -> Comparison:
-    return Comparison(name, passed=None, detail=detail)
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """All comparisons of an instance."""
-
-    checks: tuple[Comparison, ...]
-
-    @property
-    def passed(self) -> bool:
-        """Whether no check failed."""
-        return all(check.passed is not False for check in self.checks)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the JSON values that `verify --json` prints."""
-        checks = [asdict(check) for check in self.checks]
-        return {"passed": self.passed, "checks": checks}
-
-
-def verify_instance(
-    sources: Sources, update: Callable[[int, int | None], None], version: int | None = None
-) -> Verification:
-    """Compare counts, base model and a version with the same made from the log alone.
+class Relearning:
+    """Makes counts, base model and a version again from the log alone, and compares.
 
     A compacted log holds the live documents only, so a model that was learned from others cannot be learned again.
 
-    update: called with the number of records read so far, and their total.
-    version: number of the version; None for the newest.
-
-    Raises ComponentUnreachable.
-    """
-    counted = Recounts(sources, update)
-    made = _version(sources, version)
-    checks = [_counts(sources, counted), _base_model(sources, counted)]
-    if isinstance(made, Comparison):
-        checks.append(made)
-    else:
-        checks += _published(sources, counted, made)
-        checks += _heads(sources, counted, made)
-    return Verification(tuple(checks))
-
-
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """A version to be made again.
-
-    name: of its comparison, by which `finding` chooses the remedy.
-    number: of the version.
-    record: of the version, in Redis.
+    counted: counts documents, each cut once.
+    exact: whether findings have figures of models before noise, which only the operator may see.
     """
 
-    name: str
-    number: int
-    record: Mapping[str, Any]
+    def __init__(self, sources: Sources, counted: Recounts, *, exact: bool = False) -> None:
+        self._sources = sources
+        self._counted = counted
+        self._exact = exact
+
+    def findings(self, kept: Kept, known: InLog | None) -> Iterator[Finding]:
+        """Yield the comparisons; those of a version only if there is one. Raises ComponentUnreachable."""
+        yield self._counts(kept)
+        yield self._deleted(kept)
+        yield self._base_model()
+        if known is not None:
+            yield from self._version(known)
+            yield from self._heads(known)
+
+    def _counts(self, kept: Kept) -> Finding:
+        """Compare words, frequencies, tokens and every pair of the documents in Redis with a recount, bit for bit.
+
+        So are the sums of pairs in Redis, with what came and went since.
+        """
+        name, sources = "counts", self._sources
+        offsets = kept.counts.offsets
+        ends = {partition: sources.log.end(sources.names.documents, partition) for partition in offsets}
+        found = self._counted.at(offsets)
+        fresh = found.counts
+        problem = _difference(kept, fresh)
+        if problem is None:
+            pairs = fresh.cooccurrence.pairs
+            return holds(name, f"{fresh.documents} documents, {len(fresh.words)} words, {pairs} pairs, bit for bit")
+        # Compaction may erase a counted document as soon as a record that is not counted yet supersedes it.
+        if not found.whole and ends != offsets:
+            waiting = sum(ends.values()) - sum(offsets.values())
+            detail = f"{waiting} records wait, and the log may have erased those they supersede"
+            return not_checked(name, detail, "verify again once `streamtopic status` shows no lag")
+        return fails(name, problem, _REBUILD)
+
+    def _deleted(self, kept: Kept) -> Finding:
+        """Whether each deletion in the log that was counted has its receipt, or waits for it."""
+        name = "missing receipts"
+        if kept.waiting is None:
+            return not_checked(name, "the counts are being rebuilt", "verify again once `streamtopic rebuild` is done")
+        found = self._counted.at(kept.counts.offsets)
+        missing = list[str]()
+        for partition, offsets in found.deleted.items():
+            known = [*self._counted.whole.receipts.get(partition, ()), *kept.waiting.get(partition, ())]
+            without = np.setdiff1d(np.asarray(offsets), np.asarray(known, np.int64))
+            missing += [receipt_id(self._sources.model, partition, offset) for offset in without.tolist()]
+        if missing:
+            detail = f"{len(missing)} deletions in the log neither have a receipt nor wait for one, as "
+            detail += ", ".join(missing[:_NAMED])
+            return fails(name, detail, "`streamtopic rebuild --yes` finds them in the log, and they get theirs")
+        number = sum(map(len, found.deleted.values()))
+        return holds(name, f"each of {number} deletions in the log has its receipt or waits for it")
+
+    def _base_model(self) -> Finding:
+        """Compare the base model before noise, as Redis keeps it, with one learned cold from its documents."""
+        name, stored = "base model", self._sources.state.base()
+        if stored is None:
+            return not_checked(name, "there is no base model yet", "`streamtopic status` says what it waits for")
+        envelope = self._counted.whole.versions.get(stored.version)
+        if envelope is None:
+            detail = f"version {stored.version}, which it was published as, is not in the ledger"
+            return not_checked(name, detail, "verify again once it is published")
+        if not stored.blob:
+            detail = "its bytes were removed: documents that it was trained on were deleted"
+            return not_checked(name, detail, _RETRAIN)
+        try:
+            return self._kept_as_learned(name, stored, envelope)
+        except _NotLearnedError as reason:
+            return reason.finding
+
+    def _kept_as_learned(self, name: str, stored: StoredBase, envelope: Envelope) -> Finding:
+        """Compare a base model that Redis keeps with one learned cold. Raises _NotLearnedError."""
+        fit = self._learned(name, envelope)
+        with np.load(io.BytesIO(stored.blob)) as arrays:
+            words, A = arrays["words"].tolist(), arrays["A"]
+        if words != list(fit.words) or A.shape != fit.A.shape:
+            return fails(name, "a model learned from scratch has other words or topics", _OTHER_BASE)
+        problem = self._sources.paper.kept_differs(stored, fit, self._counted.of(envelope).counts)
+        if problem is not None:
+            return fails(name, f"version {stored.version}: {problem}", _OTHER_BASE)
+        gap = float(np.abs(A - fit.A).max())
+        said = "no number is more" if gap <= AGREES else "a number is more"
+        # The gap itself is a figure before noise.
+        detail = f"version {stored.version}: {said} than {AGREES:g} from that of one learned from scratch"
+        detail += self._figures(fit, f"largest difference {gap:.3g}, ")
+        return holds(name, detail) if gap <= AGREES else fails(name, detail, _OTHER_BASE)
+
+    def _figures(self, fit: TopicFit, before: str = "") -> str:
+        """Return figures before noise for the operator, "" for all others."""
+        bound = fit.certificate.bound
+        return f"; {before}certificate of the one learned from scratch {bound:.3g}" if self._exact else ""
+
+    def _version(self, known: InLog) -> Iterator[Finding]:
+        """Compare a version as published with one learned cold from the documents at its cut, with the same noise.
+
+        The version commits to counts; these are compared with the counts of the documents as well.
+        """
+        name, key = "version", self._sources.noise_key
+        if isinstance(key, SettingsError):
+            yield not_checked(name, f"its noise cannot be drawn again: {key}", "verify where the noise key is")
+            return
+        again = self._unlearned if known.envelope.guarantee == "theorem" else self._compared
+        try:
+            finding, plan = again(name, key, known)
+        except _NotLearnedError as reason:
+            yield reason.finding
+            return
+        yield finding
+        if plan is not None:
+            yield _committed(known.envelope, key, plan)
+
+    def _unlearned(self, name: str, key: NoiseKey, known: InLog) -> tuple[Finding, PayloadPlan | None]:
+        """Compare a version of the paper's mode with Algorithm 1 on the counts of the log, from the stored base."""
+        envelope, stored = known.envelope, self._sources.state.base()
+        if not self._sources.paper.expected:
+            detail = "it was made under the theorem, settings say certified: verify with --set guarantee=theorem"
+            return fails(name, detail, _ITS_SETTINGS), None
+        self._need_topics(name, envelope)
+        self._need_documents(name, envelope)
+        if stored is None or stored.version != envelope.base:
+            return not_checked(name, "its base model is not kept any more", _RETRAIN), None
+        counts = self._counted.of(envelope).counts
+        problem, plan = self._sources.paper.differs(known.release, counts, stored, known.record, key)
+        what = _noise_included(envelope)
+        if problem is not None:
+            return fails(name, f"{what}: {problem}", _DO_NOT_USE), plan
+        return holds(name, f"{what}: Algorithm 1 on the documents in the log gives the same"), plan
+
+    def _compared(self, name: str, key: NoiseKey, known: InLog) -> tuple[Finding, PayloadPlan | None]:
+        """Compare a version with one made again, noise included, from a model learned cold."""
+        envelope, withheld = known.envelope, self._counted.tasks.withheld
+        fit, found = self._learned(name, envelope), self._counted.of(envelope)
+        labelled = found.over(fit.words) if withheld else None
+        try:
+            plan = draw_again(self._sources, key, fit, found.counts, envelope.version, labelled)
+        except CannotLearn as error:
+            return fails(name, f"the documents in the log do not make a version: {error}", _DO_NOT_USE), None
+        what = _noise_included(envelope)
+        if withheld:
+            problem = _withheld_differ(known.release, plan)
+            return _judged(name, problem, f"{what}: heads", _DO_NOT_USE), plan
+        problem, gap = topics_differ(known.release, plan)
+        if problem is not None:
+            return fails(name, f"{what}: {problem}{self._figures(fit)}", _DO_NOT_USE), plan
+        detail = f"{what}: largest difference {gap:.3g} from one learned from scratch"
+        return holds(name, detail + self._figures(fit)), plan
+
+    def _heads(self, known: InLog) -> Iterator[Finding]:
+        """Compare the heads beside a version's topics with heads fitted on the same topics from the log alone."""
+        tasks = self._counted.tasks
+        if not tasks.tasks or tasks.withheld:
+            return
+        name, release = "heads", known.release
+        try:
+            found = self._need_documents(name, known.envelope)
+        except _NotLearnedError as reason:
+            yield reason.finding
+            return
+        problem = _heads_differ(release, found.over(release.words), tasks)
+        what = f"version {release.version}: {len(release.heads)} heads"
+        yield _judged(name, problem, what, f"do not use its heads: {_KEEP}")
+
+    def _learned(self, name: str, envelope: Envelope) -> TopicFit:
+        """Return a model learned cold from the documents at a version's cut. Raises _NotLearnedError."""
+        self._need_topics(name, envelope)
+        found = self._need_documents(name, envelope)
+        try:
+            return learn(found.counts, self._counted.options)
+        except CannotLearn as error:
+            detail = f"the documents in the log do not make a model: {error}"
+            raise _NotLearnedError(fails(name, detail, _STATUS)) from None
+
+    def _need_topics(self, name: str, envelope: Envelope) -> None:
+        """Raise _NotLearnedError if the settings ask for another number of topics than a version has."""
+        options = self._counted.options
+        # Guided topics that have ended are missing.
+        if not options.n_topics - len(options.guided) <= envelope.r <= options.n_topics:
+            differ = f"the model has {envelope.r} topics, settings say {options.n_topics}"
+            detail = f"{differ}: verify with --set topics={envelope.r}"
+            raise _NotLearnedError(fails(name, detail, _ITS_SETTINGS))
+
+    def _need_documents(self, name: str, envelope: Envelope) -> Recount:
+        """Return the counts at a version's cut. Raises _NotLearnedError if the log has lost documents of it."""
+        if not self._sources.cut(envelope):
+            detail = "it was made before documents were moved to other partitions"
+            raise _NotLearnedError(not_checked(name, detail, _RETRAIN))
+        found = self._counted.of(envelope)
+        if found.counts.documents == envelope.m:
+            return found
+        detail = (
+            f"{found.counts.documents} of {envelope.m} documents: the log has erased documents that were deleted or "
+            "replaced since, so this cannot be learned again from it"
+        )
+        # A log that has lost nothing would hold every document of the version.
+        raise _NotLearnedError(fails(name, detail, _DO_NOT_USE) if found.whole else not_checked(name, detail, _RETRAIN))
 
 
-def _version(sources: Sources, version: int | None) -> _Version | Comparison:
-    """Return the wanted version, or a comparison that says why it cannot be compared."""
-    records = dict(sources.state.releases())
-    newest = max(records, default=0)
-    asked = newest if version is None else version
-    name = "newest version" if asked == newest else "this version"
-    if not records:
-        return _not_made(name, "no version has been published yet")
-    if asked in sources.state.withdrawn():
-        return _not_made(name, f"version {asked} is withdrawn")
-    if asked not in records:
-        return _not_made(name, f"there is no record of version {asked}")
-    return _Version(name, asked, records[asked])
-
-
-def _counts(sources: Sources, counted: Recounts) -> Comparison:
-    """Compare words, document frequencies, tokens and every pair in Redis with a recount, bit for bit."""
-    name = "counts"
-    snapshot = sources.reader.snapshot()
-    # Before the recount, which takes minutes in which the log grows.
-    topic = sources.names.documents
-    ends = {partition: sources.log.end(topic, partition) for partition in snapshot.offsets}
-    found = counted.at(snapshot.offsets)
-    fresh = found.counts
-    problem = _difference(snapshot, fresh)
-    if problem is None:
-        detail = f"{fresh.documents} documents, {len(fresh.words)} words, {fresh.cooccurrence.pairs} pairs, bit for bit"
-        return _agrees(name, detail)
-    # Compaction may erase a counted document as soon as a record that is not counted yet supersedes it.
-    if not found.whole and ends != snapshot.offsets:
-        counted_up_to = sum(snapshot.offsets.values())
-        waiting = sum(ends.values()) - counted_up_to
-        detail = f"{waiting} records wait, and the log may have erased those they supersede: verify again without lag"
-        return _not_made(name, detail)
-    return _differs(name, problem)
-
-
-def _difference(snapshot: Snapshot, fresh: Counts) -> str | None:
+def _difference(kept: Kept, fresh: Counts) -> str | None:
     """Return how the counts in Redis differ from a recount, None if they do not."""
-    if list(snapshot.words) != list(fresh.words):
-        differing = len(set(snapshot.words) ^ set(fresh.words))
+    words = kept.counts.words
+    if list(words) != list(fresh.words):
+        differing = len(set(words) ^ set(fresh.words))
         return f"{differing} words are in Redis or in a recount of the log, but not in both"
-    kept = snapshot.restrict(np.arange(len(fresh.words), dtype=np.intp))
-    if kept.digest(fresh.words) != fresh.cooccurrence.digest(fresh.words):
+    if kept.pairs.digest(fresh.words) != fresh.cooccurrence.digest(fresh.words):
         return "the counts in Redis differ from a recount of the log"
-    return None
+    return None if kept.sums_agree else "the sums in Redis, with what changed since, differ from a recount of the log"
 
 
-def _base_model(sources: Sources, counted: Recounts) -> Comparison:
-    """Compare the base model before noise, as Redis keeps it, with one learned cold from its documents."""
-    name = "base model"
-    stored = sources.state.base()
-    if stored is None:
-        return _not_made(name, "there is no base model yet")
-    record = dict(sources.state.releases()).get(stored.version)
-    if record is None:
-        return _differs(name, f"there is no record of version {stored.version}: run `streamtopic retrain`")
-    fit = _learned(name, counted, record) if stored.blob else _not_made(name, BYTES_REMOVED)
-    if isinstance(fit, Comparison):
-        return fit
-    with np.load(io.BytesIO(stored.blob)) as arrays:
-        words = arrays["words"].tolist()
-        A = arrays["A"]
-    if words != list(fit.words) or A.shape != fit.A.shape:
-        return _differs(name, "a model learned from scratch has other words or topics")
-    problem = sources.paper.kept_differs(stored, fit, counted.of(record).counts)
-    if problem is not None:
-        return _differs(name, f"version {stored.version}: {problem}")
-    gap = float(np.abs(A - fit.A).max())
-    agrees = gap <= AGREES
-    said = f"no number is more than {AGREES:g}" if agrees else f"a number is more than {AGREES:g}"
-    # The gap itself is a figure before noise, so only `exact` has it.
-    detail = f"version {stored.version}: {said} from that of one learned from scratch"
-    exact = f"largest difference {gap:.3g}, certificate of the one learned from scratch {fit.certificate.bound:.3g}"
-    return Comparison(name, agrees, detail, exact)
+def _noise_included(envelope: Envelope) -> str:
+    return f"version {envelope.version}, as published, noise included"
 
 
-def _published(sources: Sources, counted: Recounts, made: _Version) -> Comparisons:
-    """Compare a version as published with one learned cold from the documents at its cut, with the same noise.
-
-    The version commits to counts; these are compared with the counts of the documents as well.
-    """
-    key = sources.noise_key
-    if isinstance(key, SettingsError):
-        return (_not_made(made.name, f"its noise cannot be drawn again: {key}"),)
-    if made.record.get("guarantee") == "theorem":
-        return _unlearned(sources, key, counted, made)
-    fit = _learned(made.name, counted, made.record)
-    if isinstance(fit, Comparison):
-        return (fit,)
-    return _compared(sources, key, counted, fit, made)
-
-
-def _unlearned(sources: Sources, key: NoiseKey, counted: Recounts, made: _Version) -> Comparisons:
-    """Compare a version of the paper's mode with Algorithm 1 on the counts of the log, from the stored base model."""
-    stored = sources.state.base()
-    if not sources.paper.expected:
-        detail = "it was made under the theorem, settings say certified: verify with --set guarantee=theorem"
-        return (_differs("settings", detail),)
-    missing = _cannot(made.name, counted, made.record)
-    if missing is not None:
-        return (missing,)
-    if not made.record.get("commitment"):
-        return (_not_made(made.name, UNBOUND),)
-    if stored is None or stored.version != made.record["base"]:
-        return (_not_made(made.name, "its base model is not kept any more"),)
-    release = sources.release(made.number)
-    counts = counted.of(made.record).counts
-    problem, plan = sources.paper.differs(release, counts, stored, made.record, key)
-    what = f"version {made.number}, signed, noise included"
-    committed = _committed(release, key, made, plan)
-    if problem is not None:
-        return (_differs(made.name, f"{what}: {problem}"), *committed)
-    return (_agrees(made.name, f"{what}: Algorithm 1 on the documents in the log gives the same"), *committed)
-
-
-def _committed(release: Release, key: NoiseKey, made: _Version, plan: PayloadPlan | None) -> Comparisons:
+def _committed(envelope: Envelope, key: NoiseKey, plan: PayloadPlan) -> Finding:
     """Compare the counts to which a version commits with those of the documents in the log."""
-    if plan is None:
-        return ()
-    envelope = release.envelope
-    again = key.commitment(envelope.model, made.number, plan.digest)
+    name, again = "commitment", key.commitment(envelope.model, envelope.version, plan.digest)
     if envelope.commitment == again:
-        detail = f"version {made.number} commits to the counts of the documents in the log, bit for bit"
-        return (_agrees("commitment", detail),)
-    if not made.record.get("labelled_whole", True):
-        detail = "labelled documents were deleted while it was made, so it commits to others than are in the log"
-        return (_not_made("commitment", detail),)
-    detail = f"version {made.number} commits to other counts, or other settings, than those of the documents in the log"
-    return (_differs("commitment", detail),)
+        return holds(name, f"version {envelope.version} commits to the counts of the documents in the log, bit for bit")
+    other = "other counts, or other settings, than those of the documents in the log"
+    return fails(name, f"version {envelope.version} commits to {other}", _DO_NOT_USE)
+
+
+def _judged(name: str, problem: str | None, what: str, remedy: str) -> Finding:
+    """Return the finding of a comparison of heads: how they differ is `problem`, None if they do not."""
+    if problem is None:
+        return holds(name, f"{what} are those of the labelled documents in the log")
+    return fails(name, problem, remedy)
 
 
 def draw_again(
@@ -273,100 +363,13 @@ def draw_again(
     version: number of the version.
     labelled: documents of the tasks; None for a payload without heads.
 
-    Raises CannotLearn where topics are withheld and there is no head.
+    Raises CannotLearn if topics are withheld and there is no head.
     """
     tasks = sources.options.tasks
     if labelled is None and tasks.withheld:
         raise CannotLearn("tasks", "topics are withheld and no document has a label: add labelled documents")
     data = None if labelled is None else TaskData(tasks, labelled)
     return make_payload(fit, source, sources.guarded, None, key, sources.model, version, data)
-
-
-def _compared(sources: Sources, key: NoiseKey, counted: Recounts, fit: TopicFit, made: _Version) -> Comparisons:
-    """Compare a version with one made again, noise included, from a model learned cold."""
-    release = sources.release(made.number)
-    found = counted.of(made.record)
-    # Noise was drawn for another digest of the counts, so it cannot be drawn again.
-    if not release.envelope.bound:
-        return (_not_made(made.name, UNBOUND),)
-    labelled = found.over(fit.words) if counted.tasks.withheld else None
-    try:
-        plan = draw_again(sources, key, fit, found.counts, made.number, labelled)
-    except CannotLearn as error:
-        return (_differs(made.name, f"the documents in the log do not make a version: {error}"),)
-    committed = _committed(release, key, made, plan)
-    what = f"version {made.number}, signed, noise included"
-    if counted.tasks.withheld:
-        problem = _withheld_differ(release, plan)
-        judged = _judged(made.name, made.record, problem, f"{what}: heads")
-        return (judged, *committed)
-    problem, gap = topics_differ(release, plan)
-    exact = f"certificate of the one learned from scratch {fit.certificate.bound:.3g}"
-    if problem is not None:
-        return (_differs(made.name, f"{what}: {problem}", exact=exact), *committed)
-    detail = f"{what}: largest difference {gap:.3g} from one learned from scratch"
-    return (_agrees(made.name, detail, exact=exact), *committed)
-
-
-def _heads(sources: Sources, counted: Recounts, made: _Version) -> list[Comparison]:
-    """Compare the heads beside a version's topics with heads fitted on the same topics from the log alone."""
-    if not counted.tasks.tasks or counted.tasks.withheld:
-        return []
-    name, record = "heads", made.record
-    found = counted.of(record)
-    if not record["cut"] or found.counts.documents != record["documents"]:
-        return [_incomplete(name, found, record)]
-    release = sources.release(made.number)
-    problem = _heads_differ(release, found.over(release.words), counted.tasks)
-    what = f"version {made.number}: {len(release.heads)} heads"
-    return [_judged(name, record, problem, what)]
-
-
-def _incomplete(name: str, found: Recount, record: Mapping[str, Any]) -> Comparison:
-    """Return the comparison of a version that was made of more documents than the log holds."""
-    detail = f"{found.counts.documents} of {record['documents']} documents: {ERASED}"
-    # A log that has lost nothing would hold every document of the version.
-    return _differs(name, detail) if found.whole else _not_made(name, detail)
-
-
-def _judged(name: str, record: Mapping[str, Any], problem: str | None, what: str) -> Comparison:
-    """Return the comparison of heads: how they differ is `problem`, None if they do not."""
-    if problem is None:
-        return _agrees(name, f"{what} are those of the labelled documents in the log")
-    # Heads are fitted a moment after the cut; documents that were deleted between the two are not in them.
-    if not record.get("labelled_whole", True):
-        detail = f"labelled documents were deleted while it was made, and are not in its heads ({problem})"
-        return _not_made(name, detail)
-    return _differs(name, problem)
-
-
-def _learned(name: str, counted: Recounts, record: Mapping[str, Any]) -> TopicFit | Comparison:
-    """Return a model learned cold from the documents at a version's cut, or why it cannot be compared."""
-    missing = _cannot(name, counted, record)
-    if missing is not None:
-        return missing
-    try:
-        return learn(counted.of(record).counts, counted.options)
-    except CannotLearn as error:
-        return _differs("model", f"the documents in the log do not make a model: {error}")
-
-
-def _cannot(name: str, counted: Recounts, record: Mapping[str, Any]) -> Comparison | None:
-    """Return why a version cannot be made again from the log, None if it can."""
-    made = record["topics"]
-    said = counted.options.n_topics
-    # Guided topics that have ended are missing.
-    if not said - len(counted.options.guided) <= made <= said:
-        detail = f"the model has {made} topics, settings say {said}: verify with --set topics={made}"
-        return _differs("settings", detail)
-    if unproven(record):
-        return _not_made(name, OLDER)
-    if not record["cut"]:
-        return _not_made(name, "it was made before documents were moved to other partitions")
-    found = counted.of(record)
-    if found.counts.documents != record["documents"]:
-        return _incomplete(name, found, record)
-    return None
 
 
 def topics_differ(release: Release, plan: PayloadPlan) -> tuple[str | None, float]:
@@ -395,7 +398,7 @@ def topics_differ(release: Release, plan: PayloadPlan) -> tuple[str | None, floa
 
 
 def _others_differ(sent: Payload, again: Payload) -> str | None:
-    """Return which of R, shares and top words differs where A is the same, None if all are the same."""
+    """Return which of R, shares and top words differs if A is the same, None if all are the same."""
     for name in ("R", "shares"):
         one = np.asarray(getattr(sent, name), np.float64)
         other = np.asarray(getattr(again, name), np.float64)
@@ -412,22 +415,15 @@ def _heads_differ(release: Release, labelled: Labelled, options: TaskOptions) ->
     """Return how heads beside published topics differ from heads fitted again on that A, None if they do not."""
     if release.payload.A is None:
         return "topics are withheld, settings say that they are published: verify with --set publish=tasks"
-    data = TaskData(options, labelled)
-    anchors = release.envelope.anchors
-    again, _ = published_heads(release.payload.A, release.words, anchors, data)
     sent = release.payload.heads
-    for task in sorted({*sent, *again}):
-        problem = _other(sent.get(task), again.get(task))
-        if problem is None:
-            one = np.asarray(sent[task].w)
-            other = np.asarray(again[task].w)
-            gap = float(np.linalg.norm(one - other))
-            # Each fit stops within this distance of the optimum, so two may lie twice that apart.
-            allowed = 2 * options.tasks[task].distance
-            problem = _apart(gap, allowed)
-        if problem is not None:
-            return f"head of task {task!r}: {problem}"
-    return None
+    again, _ = published_heads(release.payload.A, release.words, release.anchors, TaskData(options, labelled))
+
+    def apart(task: str) -> str | None:
+        gap = np.linalg.norm(np.asarray(sent[task].w) - np.asarray(again[task].w))
+        # Each fit stops within this distance of the optimum, so two may lie twice that apart.
+        return _apart(float(gap), 2 * options.tasks[task].distance)
+
+    return _first_difference(sent, again, apart)
 
 
 def _withheld_differ(release: Release, plan: PayloadPlan) -> str | None:
@@ -439,22 +435,28 @@ def _withheld_differ(release: Release, plan: PayloadPlan) -> str | None:
         return "topics are published, settings say that they are withheld: verify with --set publish=topics"
     if release.words != plan.payload.words:
         return "a model learned from scratch has other words"
-    sent = release.payload.heads
-    again = plan.payload.heads
+    sent, again = release.payload.heads, plan.payload.heads
     facts: Mapping[str, Mapping[str, Any]] = plan.facts["heads"]
+
+    def apart(task: str) -> str | None:
+        one, other = (np.asarray(heads[task].B, np.float64) for heads in (sent, again))
+        # Before noise two may lie the sensitivity apart. Rounding adds a step of the noise's grid, and the single
+        # precision of B.
+        rounding = facts[task]["grid"] + 2.0**-22 * float(np.abs(one).max())
+        return _apart(float(np.abs(one - other).max()), facts[task]["sensitivity"] + rounding)
+
+    return _first_difference(sent, again, apart)
+
+
+def _first_difference(
+    sent: Mapping[str, Head], again: Mapping[str, Head], apart: Callable[[str], str | None]
+) -> str | None:
+    """Return how the first task's heads differ that do, None if all are the same.
+
+    apart: says that the weights of a task differ too much; asked if all else is the same.
+    """
     for task in sorted({*sent, *again}):
-        problem = _other(sent.get(task), again.get(task))
-        if problem is None:
-            one = np.asarray(sent[task].B, np.float64)
-            other = np.asarray(again[task].B, np.float64)
-            gap = float(np.abs(one - other).max())
-            # Before noise two may lie the sensitivity apart. Rounding adds a step of the noise's grid, and the single
-            # precision of B.
-            fact = facts[task]
-            largest = float(np.abs(one).max())
-            rounding = fact["grid"] + 2.0**-22 * largest
-            allowed = fact["sensitivity"] + rounding
-            problem = _apart(gap, allowed)
+        problem = _other(sent.get(task), again.get(task)) or apart(task)
         if problem is not None:
             return f"head of task {task!r}: {problem}"
     return None

@@ -1,44 +1,34 @@
-"""Checks of a version that do not count or learn again: its bytes, its numbers, its record in Redis, and its chain.
+"""Checks of one version that do not count or learn again: its bytes, its numbers, its noise, the log around it."""
 
-Versions are chained: each names the one before by its digest, and a receipt names its version in the same way.
-"""
+from __future__ import annotations
 
-import base64
+import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamtopic.errors import InvalidRelease
+from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.paper.capacity_formulas import theorem_sigma
 from streamtopic.privacy.accounting import Composition
-from streamtopic.service.schedule.situation import unproven
-from streamtopic.service.verify.finding import RENEW, Finding, fails, holds, not_checked
-from streamtopic.service.verify.proof import ChainSummary, Proof, ReleasesTopic
-from streamtopic.signed import Envelope, Payload, Verifier, digest_of, open_receipt
+from streamtopic.service.verify.finding import Finding, fails, holds, not_checked
+from streamtopic.signed import LedgerProof, Opened, Refused, Release, ReleaseReader, Removed, line_of
+from streamtopic.signed.releases_topic import PROOF, SentRelease, sent_releases
 
-__all__ = [
-    "certificate_findings",
-    "chain_finding",
-    "check_release",
-    "named_finding",
-    "own_check_findings",
-    "reopened_finding",
-]
+if TYPE_CHECKING:
+    from streamtopic.service.verify.ledger_checks import WholeLedger
+    from streamtopic.service.verify.sources import Sources
+    from streamtopic.signed import Envelope, Payload
+
+__all__ = ["InLog", "Waiting", "entry_facts", "plain", "read_waiting", "release_findings", "version_in_log"]
 
 Record = Mapping[str, Any]
-Records = Mapping[int, Record]
+"""What Redis keeps of a version beside its release."""
 
-_UNPROVEN = (
-    "an older program made it, which bounded the error of its numbers and not that of its words and sets: its "
-    "certificate was not a proof"
-)
-_READ_BACK = "the scheduler reads it back from the log before its next version"
-_UNBOUND = "an older program made it: it names neither the version before it nor its counts, so it is not bound to them"
-_NEXT = "the next version names this one by its digest"
-_RIVAL = "find out who else holds the signing key; `streamtopic retrain` makes a version that withdraws these"
-_FORGED = "do not rely on this file: ask the operator for the receipts themselves"
+_UNUSABLE = "do not use this version: `streamtopic retrain`"
+_STILL_THERE = "`streamtopic run` erases them; if they come again, see who may write to the releases topic"
 
 # Of a few double precision operations on the way from scale to epsilon and back.
 _ROUNDING = 1e-9
@@ -46,73 +36,104 @@ _ROUNDING = 1e-9
 _FLOAT32 = 2.0**-22
 # Sums of thousands of numbers in single precision.
 _COLUMN_ERROR = 1e-4
-# Fields of the record in Redis that must say the same as the envelope, and those that it calls by another name.
-_SAME = (
-    "kind",
-    "base",
-    "documents",
-    "vocabulary",
-    "topics",
-    "forget_set",
-    "capacity",
-    "guarantee",
-    "epsilon",
-    "delta",
-    "sigma",
-    "ratio",
-    "covered",
-    "revision",
-    "certificate",
-    "cumulative_epsilon",
-    "anchors",
-    "withdrawn",
-    "created",
-    "previous",
-    "commitment",
-)
-_RENAMED = {"documents": "m", "vocabulary": "n", "topics": "r", "forget_set": "forgotten"}
 
 
-def check_release(
-    topic: ReleasesTopic,
-    payload: Payload,
-    envelope: Envelope,
-    proof: Proof,
-    records: Records,
-    ledger: Records,
-) -> tuple[Finding, ...]:
-    """Return the checks of a version against its own bytes, the other versions in the log and its records in Redis.
+@dataclass(frozen=True, slots=True)
+class InLog:
+    """A version that verifies, and what log and Redis hold beside it.
 
-    topic: the versions in the log.
-    payload, envelope, proof: of the version.
-    records: version to its record in Redis.
-    ledger: version to its scale and slack in Redis.
+    release: the version.
+    size: of its bytes.
+    standing: versions of which a part is in the releases topic.
+    whole: the ledger.
+    record: of the version in Redis; empty if Redis was set back to before it.
+    refuted: whether it failed the service's own check.
     """
-    record = records.get(envelope.version)
-    base = records.get(envelope.base)
-    known = record or {}
-    return (
-        _signature(topic, envelope, proof),
-        _form(payload, envelope),
-        _record(envelope, proof, record),
-        *certificate_findings(envelope),
-        _noise(payload, envelope, known),
-        *_conditions(envelope, known),
-        *_anchors(envelope, base),
-        _composition(envelope, records, ledger),
-        *_withdrawal(topic, envelope),
-    )
+
+    release: Release
+    size: int
+    standing: frozenset[int]
+    whole: WholeLedger
+    record: Record = field(default_factory=dict)
+    refuted: bool = False
+
+    @property
+    def envelope(self) -> Envelope:
+        """The facts of the version."""
+        return self.release.envelope
 
 
-def _signature(topic: ReleasesTopic, envelope: Envelope, proof: Proof) -> Finding:
-    """Whether the version is the only one with its number that was signed."""
-    name = "signature"
-    if envelope.version in topic.doubled:
-        detail = f"version {envelope.version} was signed twice with two contents: subscribers hold the first of them"
-        remedy = "the next version withdraws it; find out who else holds the signing key"
-        return fails(name, detail, "log", remedy)
-    detail = f"{proof.size} bytes of SHA-256 {proof.release}, signed as a whole, each word and number of them"
-    return holds(name, detail, "signed")
+def version_in_log(sources: Sources, whole: WholeLedger, version: int) -> InLog:
+    """Return a version from the log, which is read up to its end.
+
+    whole: the ledger.
+
+    Raises UsageError if there is no such version to examine, CheckFailed if its bytes are not as the ledger says,
+    ComponentUnreachable.
+    """
+    found: Opened | None = None
+    retired, refused = False, ""
+    for news in ReleaseReader(sources.log, sources.model, whole.ledger).read():
+        match news:
+            case Opened(version=number) if number == version:
+                found = news
+            case Removed(version=number) if number == version:
+                retired = news.retired
+            case Refused(version=number) if number == version:
+                refused = str(news.reason)
+    records = dict(sources.state.releases())
+    # First, since nobody should use a withdrawn version, whether or not its bytes are still in the log.
+    if whole.ledger.is_withdrawn(version) or version in sources.state.withdrawn():
+        raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; report on a later one")
+    sent = sent_releases(sources.log, sources.model)
+    # The same bytes may have been sent again after a tombstone.
+    if found is None or version not in sent or not sent[version].complete:
+        raise _missing(version, whole, records, refused, retired=retired)
+    record, refuted = records.get(version, {}), version in sources.refuted
+    # A single chunk may hold words of forgotten documents.
+    standing = frozenset(number for number, one in sent.items() if _has_chunks(one))
+    return InLog(found.release, len(found.data), standing, whole, record, refuted)
+
+
+def _has_chunks(sent: SentRelease) -> bool:
+    return any(PROOF not in key for key in sent.keys)
+
+
+def _missing(
+    version: int, whole: WholeLedger, records: Mapping[int, Record], refused: str, *, retired: bool
+) -> Exception:
+    """Return why a version cannot be examined."""
+    if retired:
+        return UsageError(f"version {version} was erased for its age (setting `keep_versions`): report on a later one")
+    if version in whole.versions:
+        reason = refused or "they are missing, and nobody has withdrawn it"
+        return CheckFailed(
+            f"the bytes of version {version} in the log are not those that the ledger names: {reason}; see who may "
+            "write to the releases topic"
+        )
+    if version in records:
+        return UsageError(f"version {version} is made but not in the log: `streamtopic status` says what is waiting")
+    return UsageError(f"there is no version {version}: `streamtopic versions` lists them")
+
+
+def release_findings(known: InLog) -> Iterator[Finding]:
+    """Yield the checks of a version against its own bytes, the ledger, and the other versions in the log."""
+    envelope, payload = known.envelope, known.release.payload
+    yield _bytes(known)
+    yield _form(payload, envelope)
+    yield from _certificate(envelope)
+    yield _noise(payload, envelope, known.record)
+    yield from _conditions(envelope, known.record)
+    yield _composition(envelope, known.whole)
+    yield from _withdrawal(known)
+    yield from _self_check(known)
+
+
+def _bytes(known: InLog) -> Finding:
+    """Say which bytes these are: only bytes that the ledger names are read as a version at all."""
+    index = LedgerProof.parse(known.release.proof).index
+    detail = f"{known.size} bytes of SHA-256 {known.release.digest}, as entry {index} of the ledger says"
+    return holds("release", detail)
 
 
 def _form(payload: Payload, envelope: Envelope) -> Finding:
@@ -124,129 +145,70 @@ def _form(payload: Payload, envelope: Envelope) -> Finding:
     # Eigenvalues of a matrix with a NaN cannot be computed, so these checks come second.
     problems = problems or list(_malformed(arrays))
     if problems:
-        named = ", ".join(problems)
-        detail = f"{named}: these numbers are not those of a model"
-        return fails(name, detail, "signed", "do not use this version: `streamtopic retrain`")
+        return fails(name, f"{', '.join(problems)}: these numbers are not those of a model", _UNUSABLE)
     if payload.A is None:
-        return holds(name, f"{envelope.n} words; topics are withheld", "signed")
+        return holds(name, f"{envelope.n} words; topics are withheld")
     detail = f"{envelope.n} words, {envelope.r} topics, every number finite, columns on the simplex"
-    return holds(name, detail, "signed")
+    return holds(name, detail)
 
 
 def _malformed(arrays: Mapping[str, Any]) -> Iterator[str]:
     """Yield the properties of a model that these arrays (A, R, shares) do not have."""
     A, R, shares = (None if array is None else np.asarray(array, np.float64) for array in arrays.values())
-    if A is not None:
-        sums = A.sum(axis=0)
-        excess = np.abs(sums - 1).max()
-        if A.min() < 0 or excess > _COLUMN_ERROR:
-            yield "columns of A off the simplex"
-    if shares is not None:
-        excess = abs(shares.sum() - 1)
-        if shares.min() < 0 or excess > _COLUMN_ERROR:
-            yield "shares that do not sum to 1"
+    if A is not None and (A.min() < 0 or np.abs(A.sum(axis=0) - 1).max() > _COLUMN_ERROR):
+        yield "columns of A off the simplex"
+    if shares is not None and (shares.min() < 0 or abs(shares.sum() - 1) > _COLUMN_ERROR):
+        yield "shares that do not sum to 1"
     if R is not None:
-        norm = float(np.linalg.norm(R))
-        rounding = _FLOAT32 * len(R) * max(1.0, norm)
+        rounding = _FLOAT32 * len(R) * max(1.0, float(np.linalg.norm(R)))
         asymmetry = np.abs(R - R.T).max()
-        symmetric = (R + R.T) / 2
-        least = np.linalg.eigvalsh(symmetric).min()
+        least = np.linalg.eigvalsh((R + R.T) / 2).min()
         if asymmetry > rounding or least < -rounding:
             yield "R not positive semidefinite"
 
 
-def _record(envelope: Envelope, proof: Proof, record: Record | None) -> Finding:
-    """Whether Redis says the same of a version as its signed envelope: the service acts on the record in Redis."""
-    name = "record"
-    if record is None:
-        detail = f"Redis has no record of version {envelope.version}: it was set back"
-        return not_checked(name, detail, "records", _READ_BACK)
-    differing = []
-    for name_in_record in _SAME:
-        name_in_envelope = _RENAMED.get(name_in_record, name_in_record)
-        if name_in_record in record and not _same(record[name_in_record], envelope, name_in_envelope):
-            differing.append(name_in_record)
-    # Records of an older program have no digest, or an empty one.
-    if record.get("digest", proof.digest) not in {"", proof.digest}:
-        differing.append("digest")
-    if not differing:
-        return holds(name, "Redis and the signed envelope say the same of it", "records")
-    detail = f"Redis differs from the signed envelope in {', '.join(differing)}"
-    return fails(name, detail, "records", "trust the envelope; `streamtopic retrain`")
-
-
-def _same(value: object, envelope: Envelope, name: str) -> bool:
-    """Whether a field of a record has the value that the envelope has under this name."""
-    signed = getattr(envelope, name)
-    # The record was JSON, which has lists and no tuples.
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return list(value) == list(signed)
-    return bool(value == signed)
-
-
-def certificate_findings(envelope: Envelope) -> Iterator[Finding]:
+def _certificate(envelope: Envelope) -> Iterator[Finding]:
     """Yield whether the model before noise is as near to the exact one as the noise is made for."""
     if envelope.guarantee != "certified":
         return
-    name = "certificate"
-    said = f"{envelope.certificate:.3g}"
-    allowed = f"{envelope.tolerance:.3g}"
-    lies = f"the model before noise lies within {said} of the exact one"
+    name, allowed = "certificate", f"the tolerance {envelope.tolerance:.3g} that the noise is made for"
+    lies = f"the model before noise lies within {envelope.certificate:.3g} of the exact one"
+    # In this form a NaN fails too.
     if not envelope.certificate <= envelope.tolerance:
-        detail = f"{lies}, more than the tolerance {allowed} that the noise is made for"
-        yield fails(name, detail, "signed", "do not use it: `streamtopic retrain`")
-    # An older program signed a bound that did not cover words and sets of words: neither proved nor refuted.
-    elif envelope.unproven:
-        yield not_checked(name, f"{said} is said, but {_UNPROVEN}", "signed", RENEW)
+        yield fails(name, f"{lies}, more than {allowed}", "do not use it: `streamtopic retrain`")
     else:
-        yield holds(name, f"{lies}, at most the tolerance {allowed} that the noise is made for", "signed")
-
-
-def own_check_findings(record: Record, version: int, refuted: Collection[int]) -> Iterator[Finding]:
-    """Yield the outcome of the service's own check of a version, if there was one.
-
-    record: of the version, in Redis.
-    refuted: versions that failed.
-    """
-    name = "self check"
-    found = record.get("self_check") or {}
-    # A version may be refuted later than its record was written, by the check of an update that was made from it.
-    if version in refuted:
-        detail = "an update made from this version did not fit the counts, and this one was not checked before"
-        remedy = "do not use it: the next version, learned from the counts, withdraws it"
-        yield fails(name, detail, "records", remedy)
-    elif found.get("passed"):
-        yield holds(name, f"before it was published: {found['detail']}", "records")
+        yield holds(name, f"{lies}, at most {allowed}")
 
 
 def _noise(payload: Payload, envelope: Envelope, record: Record) -> Finding:
     """Whether the noise is as large as the claim needs (analytic Gaussian mechanism)."""
-    name = "noise"
-    scale = envelope.scale
-    delta = envelope.delta
-    if not scale > 0:
-        detail = "an older program made it, which did not say its scale"
-        return not_checked(name, detail, "signed", "`streamtopic retrain` makes a version that does")
+    name, scale, delta = "noise", envelope.scale, envelope.delta
+    if not _noised(envelope):
+        return fails(name, f"its scale is {scale:g} and its slack {envelope.slack:g}: that is no noise", _UNUSABLE)
     spent = Composition.of([(scale, envelope.slack)]).epsilon(delta)
     detail = f"of {scale:.6g} times the distance that two models may have, it makes ({spent:.6g}, {delta:g})"
     detail += f"; ({envelope.epsilon:g}, {delta:g}) is claimed"
     problem = _smaller_than_said(payload, envelope, record)
     if not spent <= envelope.epsilon * (1 + _ROUNDING):
         problem = "the claim is smaller than that"
-    if problem is not None:
-        return fails(name, f"{detail}; {problem}", "signed", "do not use this version: `streamtopic retrain`")
-    return holds(name, detail, "signed")
+    return holds(name, detail) if problem is None else fails(name, f"{detail}; {problem}", _UNUSABLE)
+
+
+def _noised(envelope: Envelope) -> bool:
+    return envelope.scale > 0 and envelope.slack >= 0
 
 
 def _smaller_than_said(payload: Payload, envelope: Envelope, record: Record) -> str | None:
     """Return why sigma is smaller than the scale times the distance of two models, None if it is not or is unknown."""
+    # A record that was made from the ledger has neither the noise of each head nor the constants of the paper.
     if payload.A is None:
-        return _heads_smaller_than_said(envelope, record)
-    apart = 2 * envelope.tolerance
-    scale = envelope.scale
+        heads = (record.get("heads") or {}).values()
+        # Each head has its own noise, and all of them together must be enough.
+        mu = Composition.of([(head["sigma"] / head["sensitivity"], 0.0) for head in heads]).mu
+        return "the noise of the heads is smaller than that" if mu * envelope.scale > 1 + _ROUNDING else None
+    apart, scale = 2 * envelope.tolerance, envelope.scale
     if envelope.guarantee == "theorem":
         constants = record.get("constants") or {}
-        # A record that was read back from the log has no constants of the paper.
         if not constants.get("delta_A"):
             return None
         apart = constants["delta_A"]
@@ -257,209 +219,128 @@ def _smaller_than_said(payload: Payload, envelope: Envelope, record: Record) -> 
     return f"sigma is {envelope.sigma:.6g}, and should be {needed:.6g} for models {apart:.3g} apart"
 
 
-def _heads_smaller_than_said(envelope: Envelope, record: Record) -> str | None:
-    """Return why the noise of the heads together is smaller than the scale says, None if it is not or is unknown."""
-    heads = record.get("heads") or {}
-    # A record that was read back from the log does not have the noise of each head.
-    if not heads:
-        return None
-    # Each head has its own noise, and all of them together must be enough.
-    noise = [(head["sigma"] / head["sensitivity"], 0.0) for head in heads.values()]
-    mu = Composition.of(noise).mu
-    if mu * envelope.scale <= 1 + _ROUNDING:
-        return None
-    return "the noise of the heads is smaller than that"
-
-
 def _conditions(envelope: Envelope, record: Record) -> Iterator[Finding]:
     """Yield whether every condition of the paper's proof held."""
     name = "conditions"
-    if envelope.covered is None:
-        return
     if envelope.covered:
-        yield holds(name, "every condition of the paper's proof held", "signed")
-        return
-    checks = record.get("checks") or []
-    failing = sum(not check["holds"] for check in checks)
-    many = f"{failing} of {len(checks)}" if checks else "some"
-    detail = f"{many} conditions of the paper's proof do not hold, so its promise is not proved for this version"
-    # Not a failure: without its conditions the claim is neither proved nor refuted.
-    yield not_checked(name, detail, "signed", "the certified mode (setting `guarantee`) rests on no such condition")
+        yield holds(name, "every condition of the paper's proof held")
+    elif envelope.covered is False:
+        checks = record.get("checks") or []
+        failing = sum(not check["holds"] for check in checks)
+        many = f"{failing} of {len(checks)}" if checks else "some"
+        detail = f"{many} conditions of the paper's proof do not hold, so its promise is not proved for this version"
+        # Not a failure: without its conditions the claim is neither proved nor refuted.
+        yield not_checked(name, detail, "the certified mode (setting `guarantee`) rests on no such condition")
 
 
-def _anchors(envelope: Envelope, base: Record | None) -> Iterator[Finding]:
-    """Yield how many anchor words an update kept of its base."""
-    if envelope.kind != "unlearn":
-        return
-    name, lead = "anchors", f"the least lead of an anchor is {envelope.margin:.3g}"
-    if base is None:
-        detail = f"Redis has no record of the base, version {envelope.base}; {lead}"
-        yield not_checked(name, detail, "records", "compare with the base's own report, if you have one")
-        return
-    new = set(envelope.anchors) - set(base["anchors"])
-    others = len(new)
-    detail = f"{others} of {len(envelope.anchors)} anchor words are not those of the base, version {envelope.base}"
-    detail += f"; {lead}"
-    # Under the theorem an update keeps all anchors of its base; in certified mode the counts decide.
-    if envelope.guarantee == "theorem" and others:
-        yield fails(name, detail, "records", "`streamtopic retrain` begins a new base")
-    else:
-        yield holds(name, detail, "records")
-
-
-def _composition(envelope: Envelope, records: Records, ledger: Records) -> Finding:
-    """Whether all versions of the base add up to the epsilon that was signed."""
+def _composition(envelope: Envelope, whole: WholeLedger) -> Finding:
+    """Whether all versions of the base add up to the epsilon that the version says."""
     name = "composition"
-    versions = []
-    for version, record in records.items():
-        if record["base"] == envelope.base and version <= envelope.version:
-            versions.append(version)
-    missing = [version for version in versions if version not in ledger]
-    if not versions or missing:
-        lacking = f"version {missing[0]}" if missing else "the base"
-        return not_checked(name, f"the ledger of epsilon in Redis lacks {lacking}", "records", _READ_BACK)
-    older = [version for version in versions if unproven(records[version])]
-    proved = envelope.guarantee == "certified" and not envelope.unproven
-    # An older certificate was not a proof, so the sum that contains its epsilon is not proved either.
-    if older and proved:
-        detail = f"epsilon of version {older[0]}, of the same base, is in the sum, but {_UNPROVEN}"
-        return not_checked(name, detail, "records", RENEW)
-    entries = [ledger[version] for version in versions]
-    noise = [(entry["scale"], entry["slack"]) for entry in entries]
+    # Withdrawn versions as well: they were seen, so their epsilon is spent.
+    versions = [one for one in whole.versions.values() if one.base == envelope.base and one.version <= envelope.version]
+    noise = [(one.scale, one.slack) for one in versions if _noised(one)]
     spent = Composition.of(noise).epsilon(envelope.delta)
-    signed = envelope.cumulative_epsilon
+    said = envelope.cumulative_epsilon
     detail = f"{len(versions)} versions of base {envelope.base} together are ({spent:.4g}, {envelope.delta:g})"
-    if not math.isclose(signed, spent, rel_tol=1e-6):
-        detail += f"; the envelope says {signed:.4g}"
-    # More was signed where a version was published with two contents: both were seen.
-    if signed >= spent * (1 - _ROUNDING):
-        return holds(name, detail, "records")
-    return fails(name, detail, "records", "trust the larger; `streamtopic retrain`")
+    if not math.isclose(said, spent, rel_tol=1e-6):
+        detail += f"; the version says {said:.4g}"
+    if said >= spent * (1 - _ROUNDING):
+        return holds(name, detail)
+    return fails(name, detail, "trust the larger; `streamtopic retrain`")
 
 
-def _withdrawal(topic: ReleasesTopic, envelope: Envelope) -> Iterator[Finding]:
-    """Yield whether versions that hold forgotten documents have left the log."""
-    if not envelope.withdrawn:
+def _withdrawal(known: InLog) -> Iterator[Finding]:
+    """Yield whether the bytes of versions that hold forgotten documents have left the log."""
+    withdrawn = known.whole.ledger.withdrawn
+    if not withdrawn:
         return
-    name = "withdrawal"
-    named = ", ".join(map(str, envelope.withdrawn))
-    left = [str(version) for version in envelope.withdrawn if version in topic.standing]
-    detail = f"withdrawn with it, since they hold forgotten documents or break their promise: {named}; "
+    name, left = "withdrawal", sorted(withdrawn & known.standing)
+    detail = f"versions withdrawn, since they hold forgotten documents or break their promise: {len(withdrawn)}"
     if left:
-        detail += f"not yet erased: {', '.join(left)}"
-        yield fails(name, detail, "log", "`streamtopic publish` erases them")
+        yield fails(name, f"{detail}; not yet erased: {', '.join(map(str, left))}", _STILL_THERE)
     else:
-        yield holds(name, detail + "their bytes are tombstoned", "log")
+        yield holds(name, f"{detail}; their bytes are tombstoned")
 
 
-def chain_finding(topic: ReleasesTopic) -> Finding:
-    """Return whether each version in the log names the version before it as it is there."""
-    name = "chain"
-    broken = list[str]()
-    gone = list[str]()
-    for version, links in sorted(topic.links.items()):
-        named = {link.previous for link in links} - {""}
-        earlier = topic.links.get(version - 1, ())
-        before = {link.digest for link in earlier}
-        if named and not before:
-            gone.append(str(version - 1))
-        if before and not named <= before:
-            broken.append(f"version {version} names another version {version - 1} than the one in the log")
-    if broken:
-        return fails(name, "; ".join(broken), "log", _RIVAL)
-    own = topic.links[topic.wanted][0] if topic.wanted in topic.links else None
-    if own is None or not own.commitment:
-        return not_checked(name, _UNBOUND, "signed", _NEXT)
-    detail = f"digest {own.digest}; each of {len(topic.links)} versions in the log names the one before by its digest"
-    # The chain outlives what it names: a version that was compacted away is still known by its digest.
-    if gone:
-        detail += f"; not available any more, their digests are known from the chain: {', '.join(gone)}"
-    return holds(name, detail, "log")
+def _self_check(known: InLog) -> Iterator[Finding]:
+    """Yield the outcome of the service's own check of a version, if there was one."""
+    name, found = "self check", known.record.get("self_check") or {}
+    # A version may be refuted later than its record was written, by the check of an update that was made from it.
+    if known.refuted:
+        detail = "an update made from this version did not fit the counts, and this one was not checked before"
+        yield fails(name, detail, "do not use it: the next version, learned from the counts, withdraws it")
+    elif found.get("passed"):
+        yield holds(name, f"before it was published: {found['detail']}")
 
 
-def named_finding(receipts: ChainSummary, topic: ReleasesTopic, records: Records) -> Finding:
-    """Return whether receipts name the very bytes of their version.
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Deletions without a receipt yet.
 
-    receipts: of the model's chain.
-    topic: the versions in the log.
-    records: version to its record in Redis.
+    deletions: how many.
+    held: deleted documents that the version still holds; None if this cannot be known any more.
+    oldest: time of the oldest deletion, milliseconds since 1970; None if there is no deletion.
+    lag: records of the documents topic that are not counted yet; they may be deletions too.
     """
-    name = "bound receipts"
-    wrong = list[str]()
-    alone = list[str]()
-    gone = list[str]()
-    for version, names in sorted(receipts.names.items()):
-        record = records.get(version, {})
-        recorded = str(record.get("digest", ""))
-        known = topic.named(version) or {recorded} - {""}
-        digests = {digest for digest, _ in names}
-        if version in topic.links:
-            signed = {(link.digest, link.commitment) for link in topic.links[version]}
-            fits = names <= signed
-        elif known:
-            gone.append(str(version))
-            fits = digests <= known
-        else:
-            # Nothing else names the version any more, so its receipts can only be held against each other.
-            alone.append(str(version))
-            fits = len(digests) == 1
-        if not fits:
-            wrong.append(str(version))
-    if wrong:
-        detail = f"receipts name other bytes, or other counts, than there are of version {', '.join(wrong)}"
-        return fails(name, detail, "log", _RIVAL)
-    detail = f"receipts of {len(receipts.names)} versions name their very bytes"
-    if gone:
-        detail += f"; not available any more, digest known from the chain: {', '.join(gone)}"
-    if alone:
-        detail += f"; not available any more, digest known from receipts alone: {', '.join(alone)}"
-    if receipts.unbound:
-        detail += f"; {receipts.unbound} receipts of an older program name a number only"
-    return holds(name, detail, "log")
+
+    deletions: int
+    held: int | None
+    oldest: int | None
+    lag: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return asdict(self)
+
+    def finding(self, version: int) -> Finding:
+        """Return whether the version holds documents that are deleted by now."""
+        name = "deletions"
+        if self.held is None:
+            detail = "documents were moved to other partitions since: the version may hold each that is deleted"
+            return not_checked(name, detail, "take a version that was made later")
+        if self.held:
+            # Not a failure: until `max_forget_lag` is over the service may wait for more deletions.
+            detail = f"version {version} holds {self.held} documents that are deleted by now; a version without is due"
+            return not_checked(name, detail, "`streamtopic unlearn` makes it now")
+        detail = "no document that is deleted by now is in this version"
+        if self.lag:
+            detail += f"; {self.lag} records are not counted yet, which may delete more"
+        return holds(name, detail)
 
 
-def reopened_finding(evidence: Record, proof: Proof, envelope: Envelope, key: Verifier) -> Finding:
-    """Return whether the receipts in the file of a report are signed and name the version of the report.
+def read_waiting(sources: Sources, envelope: Envelope) -> Waiting:
+    """Return the deletions that wait. envelope: of the version. Raises ComponentUnreachable."""
+    cut = sources.cut(envelope)
+    received = list[int]()
+    held = lag = 0
+    for partition, meta in sources.reader.positions().items():
+        lag += sources.log.end(sources.names.documents, partition) - meta.next_offset
+        reflected = cut.get(partition, 0)
+        for forget in sources.forgets(partition):
+            # A document that another record replaced is forgotten as well, but nobody asked for a receipt.
+            if forget.wants_receipt:
+                received.append(forget.received_ms)
+            # The version holds a document that came before its cut and was deleted after it.
+            held += forget.found and forget.offset >= reflected > forget.document_offset
+    return Waiting(len(received), held if cut else None, min(received, default=None), lag)
 
-    evidence: content of the file.
-    proof, envelope: of the version, verified.
-    key: verifies the receipts.
+
+def entry_facts(envelope: Envelope) -> dict[str, Any]:
+    """Return the facts of a version as JSON values, as its line in the ledger has them."""
+    found: dict[str, Any] = json.loads(line_of(envelope))
+    return found
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 -- whatever JSON has
+    """Return a value as JSON has it: lists, maps with text keys, None for infinities and NaN.
+
+    Any other value becomes its text.
     """
-    name = "bound"
-    if not envelope.bound:
-        return not_checked(name, _UNBOUND, "signed", _NEXT)
-    try:
-        problems = list(_problems(evidence, proof, envelope, key))
-        listed = len(evidence["forgotten"]["receipts"])
-    # Anybody may have written the file, so any part of it may be missing or of another type.
-    except (KeyError, TypeError, AttributeError):
-        problems, listed = ["the file does not list receipts in the form of this program"], 0
-    if problems:
-        return fails(name, "; ".join(problems[:3]), "signed", _FORGED)
-    before = f"names version {envelope.parent} by its digest" if envelope.previous else "names no version before"
-    detail = f"digest {proof.digest}; it {before}; {listed} receipts in the file are signed and name these very bytes"
-    return holds(name, detail, "signed")
-
-
-def _problems(evidence: Record, proof: Proof, envelope: Envelope, key: Verifier) -> Iterator[str]:
-    """Yield how the file of a report contradicts the signed envelope or the signed receipts in it."""
-    if evidence["proof"]["digest"] != proof.digest:
-        yield "the digest in the file is not the digest of the signed bytes"
-    for listed in evidence["forgotten"]["receipts"]:
-        number = str(listed["sequence"])[:20]
-        try:
-            data = base64.b64decode(listed["signed"], validate=True)
-            receipt = open_receipt(data, key)
-        except (InvalidRelease, ValueError) as error:
-            yield f"receipt {number} in the file: {error}"
-            continue
-        is_signed = listed["sequence"] == receipt.sequence and listed["sha256"] == digest_of(data)
-        if not is_signed:
-            yield f"receipt {number} in the file is not the one that was signed"
-        of_version = receipt.model == envelope.model and receipt.version == envelope.version
-        if not of_version:
-            yield f"receipt {number} in the file is of another version"
-        names_others = receipt.release != proof.digest or receipt.commitment != envelope.commitment
-        # A receipt of an older program names its version by the number alone.
-        if receipt.release and names_others:
-            yield f"receipt {number} in the file names other bytes, or other counts, than this version"
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        # Python would write Infinity and NaN, which other readers of JSON refuse.
+        return float(value) if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streamtopic.service.publish.published import read_release
-from streamtopic.sources import OWN, Dialect
+from streamtopic.documents.dialects import OWN, Dialect
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from streamtopic.counts import Counts
     from streamtopic.errors import SettingsError
     from streamtopic.privacy.keystream import NoiseKey
     from streamtopic.service.schedule.payload import Guarded, PayloadPlan
     from streamtopic.service.schedule.scheduler import SchedulerOptions
-    from streamtopic.signed import KeyRing, Release
-    from streamtopic.state import ModelState, Reader, StoredBase
+    from streamtopic.signed import Envelope, KeyRing, Release
+    from streamtopic.state import Forget, ModelState, Reader, StoredBase
     from streamtopic.streams import EventLog
     from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.learner_options import LearnerOptions
@@ -65,7 +64,7 @@ class Sources:
     log: the event log.
     state: the model's keys in Redis.
     reader: the counts in Redis.
-    keys: public keys that verify releases and receipts.
+    keys: public keys of the ledger.
     options: of model and heads, as the settings say now.
     learner: the choices of the learner.
     guarded: the guarantee to which noise is calibrated.
@@ -104,6 +103,14 @@ class Sources:
         """Names of the model's topics."""
         return TopicNames(self.model)
 
-    def release(self, version: int) -> Release:
-        """Return a published version from the log. Raises as `read_release`."""
-        return read_release(self.log, self.state, self.keys, version)
+    def cut(self, envelope: Envelope) -> Mapping[int, int]:
+        """Return a version's cut, partition to offset; empty if documents were moved to other partitions since."""
+        return {} if envelope.version <= self.state.moved() else envelope.cut
+
+    def forgets(self, partition: int) -> Iterator[Forget]:
+        """Yield the deletions of a partition that wait for their receipts, page by page."""
+        offset = 0
+        stream = self.reader.forgets(partition)
+        while page := stream.read(offset):
+            yield from page
+            offset = page[-1].offset + 1

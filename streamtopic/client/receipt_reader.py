@@ -1,0 +1,272 @@
+"""The receipts of deletions: found by their request, and proved to any holder of the ledger's key."""
+
+import hashlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from streamtopic.errors import InvalidRelease, StateMismatch, UsageError
+from streamtopic.signed import (
+    Draft,
+    Entry,
+    Erased,
+    KeyRing,
+    LedgerProof,
+    LedgerReader,
+    PublicKey,
+    Receipt,
+    Salt,
+    SubjectReceipt,
+    Tree,
+    leaf_hash,
+    link_digest,
+    parse_line,
+    request_digest,
+)
+from streamtopic.signed.entries import names_of
+from streamtopic.signed.ledger import lines_of
+from streamtopic.streams import EventLog, KafkaOptions, TopicNames, open_log
+from streamtopic.streams.event_log import Closing
+
+__all__ = ["Receipts", "verify_receipt"]
+
+_Kind = TypeVar("_Kind", bound=Receipt | SubjectReceipt | Erased)
+
+# In the place of the hash of an entry that the topic lacks.
+_MISSING = bytes(32)
+
+
+def verify_receipt(
+    text: str,
+    key: KeyRing | PublicKey | str | Path,
+    *,
+    document: str | bytes | None = None,
+    salt: Salt | None = None,
+) -> Receipt | SubjectReceipt:
+    """Return the receipt in a file of `streamtopic receipt --proof`, or in the text of `Receipts.proof`.
+
+    text: of the file.
+    key: of the ledger, as `PublicKey.load` takes it; if the service has a root key, a ring with its list of keys.
+    document, salt: id of the document that the receipt must be about, and the salt that the delete was sent with.
+
+    Nothing is asked for: neither a log nor a service. Raises InvalidRelease for a text that proves no receipt of the
+    key's ledger or is about another document, UnknownKey if another key has signed it, UsageError for a document
+    without its salt.
+    """
+    if (document is None) != (salt is None):
+        raise UsageError("a document and its salt belong together: without the salt no document can be compared")
+    ring = key
+    if not isinstance(ring, KeyRing):
+        pinned = PublicKey.load(ring)
+        ring = KeyRing(pinned, pinned.name.rpartition("/")[2])
+    receipt = LedgerProof.parse(text).verify(ring).entry
+    if not isinstance(receipt, Receipt | SubjectReceipt) or receipt.model != ring.model:
+        raise InvalidRelease(f"this is the proof of another entry than a receipt of {ring.model}")
+    if document is not None and salt is not None:
+        about = isinstance(receipt, Receipt) and receipt.is_about(document, salt)
+        if not about:
+            raise InvalidRelease(f"receipt {receipt.id} is not about this document, or was made with another salt")
+    return receipt
+
+
+class Receipts(Closing):
+    """Finds receipts in a model's ledger, which it follows from the first entry, and proves them.
+
+    log: Kafka's servers (`host:port[,host:port]`), KafkaOptions with credentials, an EventLog, or the folder of a log
+        in files.
+    model: name of the model.
+    public_key: as `PublicKey.load` takes it: the ledger's key, or the root key, with which the newest key list in the
+        ledger names the keys that sign.
+
+    It keeps about 60 bytes for each receipt. All methods raise ComponentUnreachable if the log does not answer. Use
+    them in one thread at a time.
+    """
+
+    def __init__(
+        self,
+        log: str | Path | KafkaOptions | EventLog,
+        *,
+        model: str,
+        public_key: KeyRing | PublicKey | str | Path,
+    ) -> None:
+        self._model = model
+        # Refuses an unusable name now, not at the first look.
+        self._topic = TopicNames(model).ledger
+        self._keys = KeyRing.load(public_key, model)
+        self._log, self._owned = open_log(log)
+        self._begin()
+
+    @property
+    def skipped(self) -> int:
+        """Number of records so far that are not part of the ledger. Anybody may have written them."""
+        return self._reader.ledger.strays
+
+    def __iter__(self) -> Iterator[Receipt]:
+        """Yield all receipts of the ledger in its order, each once."""
+        # First, so that the keys are known which make entries void.
+        self.get("")
+        for logged in LedgerReader(self._log, self._model, self._keys).read():
+            if isinstance(logged.entry, Receipt):
+                yield logged.entry
+
+    def find(self, request: str, *, salt: Salt | None = None) -> list[Receipt]:
+        """Return the receipts of deletions with this request id and salt, in their order.
+
+        request: as `DocumentProducer.delete` returned it, with its salt; or any request id.
+        salt: the salt, if `request` does not hold it. Without a salt none is found: only the service can find it.
+
+        The list is empty until a version without the document is published. It may hold receipts of another producer
+        who used the same request id; `Receipt.is_about` tells which one is yours.
+        """
+        return [receipt for _, receipt in self._named(_digest(request, salt), Receipt)]
+
+    def covering(self, request: str, *, salt: Salt | None = None) -> SubjectReceipt | None:
+        """Return the receipt that covers all documents of a subject, None before it is made.
+
+        request: as `DocumentProducer.delete_subject` returned it, with its salt; or any request id.
+        salt: the salt, if `request` does not hold it.
+        """
+        found = self._named(_digest(request, salt), SubjectReceipt)
+        return found[0][1] if found else None
+
+    def linked(self, request: str, keys: Mapping[str, bytes]) -> list[Receipt]:
+        """Return the receipts of a request id without its salt; only the service itself can do this.
+
+        keys: month to key, for the months whose keys are not destroyed.
+        """
+        found = dict[int, Receipt]()
+        for key in keys.values():
+            found.update(self._named(link_digest(key, request), Receipt))
+        return [found[index] for index in sorted(found)]
+
+    def get(self, receipt_id: str) -> Receipt | None:
+        """Return the receipt with this id, None without one."""
+        found = self._named(receipt_id, Receipt)
+        return found[0][1] if found else None
+
+    def erased(self, receipt: Receipt) -> Erased | None:
+        """Return the entry that says that no trace is left of the document of a receipt; None before it is made.
+
+        receipt: of this ledger.
+        """
+        index = self._index_of(receipt)
+        if index is None:
+            return None
+        # One of the first after the receipt covers it: they are read one by one.
+        for place in self._places.find(f"erased/{receipt.partition}"):
+            entry = parse_line(self._line(place)) if place > index else None
+            if isinstance(entry, Erased) and entry.covers(receipt):
+                return entry
+        return None
+
+    def proof(self, entry: Receipt | SubjectReceipt | Erased) -> str:
+        """Return the text of a file that proves an entry to any holder of the ledger's key (`verify_receipt`).
+
+        entry: as this object returned it. Raises InvalidRelease if it is not in the ledger, or if the topic lacks
+        entries.
+        """
+        index = self._index_of(entry)
+        ledger = self._reader.ledger
+        if index is None:
+            raise InvalidRelease(f"this entry is not in {self._topic}: give one that was found there")
+        if self._tree.root(ledger.size) != ledger.root:
+            raise InvalidRelease(f"{self._topic} lacks entries, so nothing in it can be proved: have it restored")
+        path = self._tree.inclusion(index, ledger.size)
+        return LedgerProof(self._line(index), index, path, ledger.checkpoint).text
+
+    def close(self) -> None:
+        """Close the log if this object opened it."""
+        if self._owned:
+            self._log.close()
+
+    def _index_of(self, entry: Receipt | SubjectReceipt | Erased) -> int | None:
+        """Return the place of an entry, None if the ledger lacks it."""
+        found = self._named(names_of(entry)[0], type(entry))
+        return next((index for index, one in found if one == entry), None)
+
+    def _named(self, name: str, kind: type[_Kind]) -> list[tuple[int, _Kind]]:
+        """Return the entries of a kind that have this name, each with its index, in their order."""
+        try:
+            return self._look_up(name, kind)
+        except StateMismatch:
+            # The topic was made again or set back: what it holds now counts.
+            self._begin()
+            return self._look_up(name, kind)
+
+    def _look_up(self, name: str, kind: type[_Kind]) -> list[tuple[int, _Kind]]:
+        known = None if self._reader.offset is None else len(self._reader.ledger.gaps)
+        for logged in self._reader.read():
+            self._places.note(logged.entry, logged.index)
+        if known is not None and len(self._reader.ledger.gaps) > known:
+            raise StateMismatch(f"{self._topic} has lost entries since it was read last")
+        entries = [(index, parse_line(self._line(index))) for index in self._places.find(name)]
+        return [(index, entry) for index, entry in entries if isinstance(entry, kind) and name in names_of(entry)]
+
+    def _line(self, index: int) -> str:
+        """Return the line of an entry from the topic. Raises StateMismatch if it is not there any more."""
+        page = bisect_right(self._firsts, index) - 1
+        records = self._log.read(self._topic, 0, self._offsets[page], 1)
+        lines = lines_of(records[0].value) if records else []
+        for line in lines[index - self._firsts[page] :][:1]:
+            if leaf_hash(line.encode()) == self._tree.node(0, index):
+                return line
+        raise StateMismatch(f"{self._topic} holds other entries than before: find out who may write to it")
+
+    def _begin(self) -> None:
+        """Begin with the first entry of the topic."""
+        self._forget()
+        self._reader = LedgerReader(self._log, self._model, self._keys, on_page=self._take_page)
+
+    def _forget(self) -> None:
+        self._tree = Tree()
+        self._places = _Places()
+        self._firsts = array("Q")
+        self._offsets = array("Q")
+
+    def _take_page(self, page: Draft, offset: int) -> None:
+        """Note the place of a page, and the hashes of its entries."""
+        if page.before.size < self._tree.size:
+            # The reader has begun again, since other keys count by now.
+            self._forget()
+        while self._tree.size < page.before.size:
+            self._tree.append(_MISSING)
+        self._firsts.append(page.before.size)
+        self._offsets.append(offset)
+        for line in page.lines:
+            self._tree.append(leaf_hash(line.encode()))
+
+
+def _digest(request: str, salt: Salt | None) -> str:
+    """Return the digest of a request id under its salt, "" without one."""
+    known = getattr(request, "salt", None) if salt is None else salt
+    return request_digest(request, known) if known else ""
+
+
+class _Places:
+    """The indexes of entries by their names."""
+
+    def __init__(self) -> None:
+        # Four bytes of a name's hash and four of an index, since a ledger may hold millions: a hit is looked at.
+        self._names = array("I")
+        self._indexes = array("I")
+
+    def note(self, entry: Entry, index: int) -> None:
+        for name in names_of(entry):
+            self._names.append(_short(name))
+            self._indexes.append(index)
+
+    def find(self, name: str) -> list[int]:
+        """Return the indexes of entries that may have this name, ascending."""
+        # `frombuffer` refuses an empty buffer.
+        if not self._names:
+            return []
+        found = np.flatnonzero(np.frombuffer(self._names, np.uint32) == _short(name))
+        return [self._indexes[place] for place in found]
+
+
+def _short(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4])

@@ -1,1 +1,0 @@
-"""The benchmarks, one module each; see `streamtopic.lab.bench`."""

@@ -1,0 +1,469 @@
+"""The entries of a ledger: each is one line of canonical JSON.
+
+    version    Envelope        a version was made, with the digest of its bytes and what it guarantees
+    receipt    Receipt         one deletion
+    request    SubjectReceipt  all documents of one person, deleted by one request
+    withdraw   Withdraw        versions must not be used any more, and no new one takes their place
+    erased     Erased          nothing is left of many deletions
+    alive      Alive           the time, the newest version and all withdrawn ones
+    keys       Keys            the keys that sign from now on
+    end        End             the model was deleted
+
+An entry stays for ever, so none holds a word, and none names a document: whoever reads the ledger must not be able to
+try ids until a digest fits. So the digests of request id and document id are salted. The requester draws the salt and
+can check the receipt with it. Without one the service salts with a key of the month, which is destroyed on schedule.
+From then on nobody can tell which document the receipt is about.
+"""
+
+import dataclasses
+import hashlib
+import hmac
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from streamtopic.errors import InvalidRelease
+from streamtopic.signed.canonical import fitting, reading_fields
+from streamtopic.signed.number_runs import Runs
+
+__all__ = [
+    "Alive",
+    "End",
+    "Entry",
+    "Envelope",
+    "Erased",
+    "Keys",
+    "Kind",
+    "Receipt",
+    "Salt",
+    "SubjectReceipt",
+    "Withdraw",
+    "document_digest",
+    "line_of",
+    "link_digest",
+    "names_of",
+    "parse_line",
+    "receipt_id",
+    "request_digest",
+    "salt_bytes",
+    "service_document_salt",
+    "service_salt",
+    "subject_receipt_id",
+]
+
+Kind = Literal["retrain", "unlearn"]
+Salt = str | bytes
+
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+# One spelling for each number: int() would also take "01" or "+1", and two names would be one partition.
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+_LARGEST = (1 << 62) - 1
+# Milliseconds from 1970 to the year 10000, from which on no calendar of Python can show a time.
+_END = 253_402_300_800_000
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Facts about a version.
+
+    version: its number, from 1.
+    kind: how it was made.
+    parent: number of the version before; 0 for the first.
+    base: number of the retrain that it descends from.
+    release: SHA-256 of its bytes, hexadecimal.
+    cut: partition to the offset up to which its records are in the model.
+    m, n, r: documents, words, topics.
+    sigma: standard deviation of the noise of A; where A is withheld, the largest one of the heads.
+    tolerance: error of A that was allowed.
+    certificate: error of A that is claimed. In certified mode it is the tolerance. Under the theorem tolerance is
+        Delta, and this is infinite, since nothing is certified.
+    forgotten: deletions since the base.
+    capacity: deletions that the base bears, by `capacity_rule`.
+    cumulative_epsilon: epsilon spent since the base, at `delta`.
+    withdrawn: versions that this one replaces, because they hold forgotten documents.
+    created: milliseconds since 1970.
+    scale, slack: terms by which its epsilon composes with that of other versions (`privacy/accounting.py`).
+    epoch: last epoch of the base; a service continues from it.
+    counted: documents accepted until the cut; a service continues from it.
+    ratio: norm of the noise over norm of the model.
+    covered: whether every condition of the paper's proof held; None where the guarantee does not rest on conditions.
+    commitment: to the counts that it was made from, which only a holder of the noise key can test.
+    """
+
+    model: str
+    version: int
+    kind: Kind
+    parent: int
+    base: int
+    cut: Mapping[int, int]
+    m: int
+    n: int
+    r: int
+    guarantee: Literal["certified", "theorem"]
+    epsilon: float
+    delta: float
+    sigma: float
+    tolerance: float
+    certificate: float
+    forgotten: int
+    capacity: int
+    capacity_rule: str
+    cumulative_epsilon: float
+    withdrawn: tuple[int, ...]
+    created: int
+    release: str = ""
+    scale: float = 0.0
+    slack: float = 0.0
+    epoch: int = 0
+    counted: int = 0
+    ratio: float = 0.0
+    covered: bool | None = None
+    commitment: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise InvalidRelease for facts that contradict themselves."""
+        problem = self._problem()
+        if problem is not None:
+            raise InvalidRelease(f"version {self.version}: {problem}")
+
+    def _problem(self) -> str | None:
+        for name in ("release", "commitment"):
+            digest = getattr(self, name)
+            if digest and not _DIGEST.match(digest):
+                return f"its {name} is not a digest"
+        if self.version < 1 or not all(0 < version < self.version for version in self.withdrawn):
+            return "it withdraws versions that are not before it"
+        if not 0 <= self.created < _END:
+            return "its time of creation lies outside the years 1970 to 9999"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """One deletion.
+
+    model, partition, offset: place of the delete's record, which names the receipt.
+    request: digest of the request id under the requester's salt; "" without a request id or without a salt.
+    document: salted digest of the document id.
+    link: digest of the request id for the service itself, under its key of the month; "" without a request id.
+    month: which key that is, such as "2026-11".
+    received, applied: milliseconds since 1970.
+    found: whether there was such a document.
+    version: first version without the document; its entry in the same ledger says what it guarantees.
+    """
+
+    model: str
+    partition: int
+    offset: int
+    request: str
+    document: str
+    link: str
+    month: str
+    received: int
+    applied: int
+    found: bool
+    version: int
+
+    @property
+    def id(self) -> str:
+        """Name of the receipt."""
+        return receipt_id(self.model, self.partition, self.offset)
+
+    def is_about(self, document: str | bytes, salt: Salt) -> bool:
+        """Whether this is the receipt of a document. False for any other salt than the one it was made with."""
+        name = document.encode(errors="replace") if isinstance(document, str) else document
+        digest = document_digest(salt_bytes(salt), self.model, name)
+        return _same(digest, self.document)
+
+    def is_of(self, request: str, salt: Salt) -> bool:
+        """Whether this is the receipt of a request that was sent with this salt."""
+        return _is_of(self, request, salt)
+
+    def is_linked(self, request: str, keys: Mapping[str, bytes]) -> bool:
+        """Whether this is the receipt of a request, for the holder of the service's keys.
+
+        keys: month to key. False once the key of the month is destroyed.
+        """
+        return _is_linked(self, request, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectReceipt:
+    """All documents of one person, deleted by one request. Each of them has a receipt of its own as well.
+
+    A request for several people has one for each, which may count documents of the others.
+
+    id: name of the receipt.
+    model: name of the model.
+    request, link, month: as of Receipt.
+    received: when the request came, milliseconds since 1970.
+    documents: number of documents.
+    version: the first version without any of them; 0 where there was no document.
+    """
+
+    id: str
+    model: str
+    request: str
+    link: str
+    month: str
+    received: int
+    documents: int
+    version: int
+
+    def is_of(self, request: str, salt: Salt) -> bool:
+        """Whether this is the receipt of a request that was sent with this salt."""
+        return _is_of(self, request, salt)
+
+    def is_linked(self, request: str, keys: Mapping[str, bytes]) -> bool:
+        """As `Receipt.is_linked`."""
+        return _is_linked(self, request, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Versions must not be used any more. made: milliseconds since 1970."""
+
+    versions: tuple[int, ...]
+    made: int
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """Nothing is left of many deletions: those before `ends` in their partition whose receipts stand before this entry.
+
+    created: milliseconds since 1970.
+    ends: partition to the offset before which its deletions are complete.
+    reached: partition to stage to the time when all these deletions had reached it, milliseconds since 1970.
+    attested: stages for which the operator vouches.
+    """
+
+    created: int
+    ends: Mapping[int, int]
+    reached: Mapping[int, Mapping[str, int]]
+    attested: tuple[str, ...] = ()
+
+    def covers(self, receipt: Receipt) -> bool:
+        """Whether the deletion of a receipt that stands before this entry is complete."""
+        return receipt.offset < self.ends.get(receipt.partition, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """What a reader of the ledger's tail has to know.
+
+    made: milliseconds since 1970.
+    interval: milliseconds within which the service promises the next one; 0 if it promises no other.
+    newest: number of the newest version; 0 before the first.
+    withdrawn: versions that must not be used, as the first and the last of each run of them (Runs): after years these
+        are nearly all that ever were.
+    """
+
+    made: int
+    interval: int
+    newest: int
+    withdrawn: tuple[int, ...] = ()
+
+    @property
+    def withdrawn_versions(self) -> Runs:
+        """The versions that must not be used."""
+        return Runs(self.withdrawn)
+
+    def __post_init__(self) -> None:
+        """Raise InvalidRelease for runs that do not ascend, or of versions that are not there."""
+        with reading_fields("entry of the ledger"):
+            edges = Runs(self.withdrawn).edges
+            if edges and not 1 <= edges[0] <= edges[-1] <= self.newest:
+                raise ValueError("it withdraws versions that are not there")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys that sign from now on. note: a list that the root key has signed (`seal_keys`)."""
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The model was deleted.
+
+    made: milliseconds since 1970, before anything was removed.
+    documents: number of live documents.
+    version: number of the newest version; 0 where there was none.
+    waiting: number of deletions that were counted, or asked for by a request that waited, and had no receipt yet: they
+        get none.
+    ledger_kept: whether the ledger stays.
+    """
+
+    made: int
+    documents: int
+    version: int
+    waiting: int
+    ledger_kept: bool
+
+
+Entry = Envelope | Receipt | SubjectReceipt | Withdraw | Erased | Alive | Keys | End
+
+_KINDS: dict[str, type[Entry]] = {
+    "version": Envelope,
+    "receipt": Receipt,
+    "request": SubjectReceipt,
+    "withdraw": Withdraw,
+    "erased": Erased,
+    "alive": Alive,
+    "keys": Keys,
+    "end": End,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+# These are infinite where a certificate cannot be had or a budget is used up; JSON holds no infinities.
+_UNBOUNDED = ("certificate", "cumulative_epsilon")
+# How a version was made has a name of its own in JSON, since `kind` names the kind of the entry.
+_MADE = "made_by"
+
+
+def line_of(entry: Entry) -> str:
+    """Return the line of an entry: equal entries have equal lines."""
+    fields: dict[str, Any] = {field.name: getattr(entry, field.name) for field in dataclasses.fields(entry)}
+    if isinstance(entry, Envelope):
+        fields[_MADE] = fields["kind"]
+        fields |= {name: None for name in _UNBOUNDED if fields[name] == math.inf}
+    fields["kind"] = _NAMES[type(entry)]
+    return _written(fields)
+
+
+def _written(fields: Mapping[str, Any]) -> str:
+    return json.dumps(
+        _with_text_keys(fields), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def _with_text_keys(value: object) -> object:
+    # Sorted as numbers, keys would not be in the order that a reader finds.
+    if isinstance(value, Mapping):
+        return {str(key): _with_text_keys(item) for key, item in value.items()}
+    return value
+
+
+def parse_line(line: str) -> Entry:
+    """Return the entry in a line. Raises InvalidRelease for a line that `line_of` never makes."""
+    with reading_fields("entry of the ledger"):
+        fields = json.loads(line)
+        kind = _KINDS.get(fields.pop("kind"))
+        if kind is None:
+            raise ValueError("its kind is not known")
+        entry = fitting(kind, _rich(kind, fields))
+        # One spelling for each value, so that an entry has one line and one hash.
+        if line_of(entry) != line:
+            raise ValueError("it is not in canonical form")
+    return entry
+
+
+def _rich(kind: type[Entry], fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields as the dataclass has them: maps with numbers as keys, tuples, infinities."""
+    for name in ("withdrawn", "versions", "attested"):
+        if isinstance(fields.get(name), list):
+            fields[name] = tuple(fields[name])
+    for name in ("cut", "ends", "reached"):
+        if name in fields:
+            fields[name] = _by_partition(fields[name])
+    if kind is Envelope:
+        fields["kind"] = fields.pop(_MADE)
+        fields |= {name: math.inf for name in _UNBOUNDED if fields[name] is None}
+    return fields
+
+
+def _by_partition(found: object) -> dict[int, Any]:
+    if not isinstance(found, dict) or not all(map(_PARTITION.fullmatch, found)):
+        raise ValueError("its partitions are malformed")
+    return {int(name): value for name, value in found.items()}
+
+
+def names_of(entry: Entry) -> tuple[str, ...]:
+    """Return the names by which an entry is found.
+
+    A receipt has its id and the digests of its request, a version `version/NUMBER`, and `erased` has `erased/PARTITION`
+    for each partition.
+    """
+    if isinstance(entry, Receipt | SubjectReceipt):
+        return tuple(filter(None, (entry.id, entry.link, entry.request)))
+    if isinstance(entry, Erased):
+        return tuple(f"erased/{partition}" for partition in entry.ends)
+    if isinstance(entry, Envelope):
+        return (f"version/{entry.version}",)
+    return ()
+
+
+def receipt_id(model: str, partition: int, offset: int) -> str:
+    """Return the id of the receipt for the delete at this place of the documents topic."""
+    return f"{model}/{partition}/{offset}"
+
+
+def subject_receipt_id(model: str, name: bytes) -> str:
+    """Return the id of the receipt of a request. name: of the request in the service's state."""
+    # Senders choose the key that is a part of it, and it may hold what it should not.
+    named = hashlib.sha256(b"streamtopic subject request\0" + name).hexdigest()
+    return f"{model}/subject/{named[:32]}"
+
+
+def salt_bytes(salt: Salt) -> bytes:
+    """Return a salt as it was sent: text in UTF-8."""
+    return salt.encode(errors="replace") if isinstance(salt, str) else salt
+
+
+def service_salt(key: bytes, receipt: str) -> bytes:
+    """Return the salt that the service draws for a receipt whose requester sent none.
+
+    key: that of the month. receipt: id of the receipt.
+    """
+    # The prefix and the one of each digest keep values under the same key apart.
+    return hmac.digest(key, b"streamtopic salt\0" + receipt.encode(), "sha256")
+
+
+def service_document_salt(secret: bytes, salt: bytes) -> bytes:
+    """Return the salt of a document's digest, where the requester sent none.
+
+    secret: of the service, kept outside Redis. salt: of the receipt (`service_salt`).
+    """
+    # The key of the month lies in Redis, so that key alone must not be enough to try document ids.
+    return hmac.digest(secret, salt, "sha256")
+
+
+def request_digest(request: str, salt: Salt) -> str:
+    """Return the digest by which a receipt names a request id, hexadecimal; "" if there is no request id."""
+    if not request:
+        return ""
+    message = b"streamtopic request\0" + request.encode(errors="replace")
+    return hmac.new(salt_bytes(salt), message, hashlib.sha256).hexdigest()
+
+
+def link_digest(key: bytes, request: str) -> str:
+    """Return the digest by which the service finds the receipts of a request id; "" if there is no request id.
+
+    key: that of the month.
+    """
+    return request_digest(request, hmac.digest(key, b"streamtopic link\0", "sha256"))
+
+
+def document_digest(salt: bytes, model: str, document: bytes) -> str:
+    """Return the digest by which a receipt names a document, hexadecimal."""
+    message = b"streamtopic document\0" + model.encode() + b"\0" + document
+    return hmac.new(salt, message, hashlib.sha256).hexdigest()
+
+
+def _is_of(receipt: Receipt | SubjectReceipt, request: str, salt: Salt) -> bool:
+    # Two deletions without a request id have the same digest "", and are not each other's receipt.
+    return bool(request) and _same(request_digest(request, salt), receipt.request)
+
+
+def _is_linked(receipt: Receipt | SubjectReceipt, request: str, keys: Mapping[str, bytes]) -> bool:
+    if receipt.month not in keys or not request:
+        return False
+    return _same(link_digest(keys[receipt.month], request), receipt.link)
+
+
+def _same(digest: str, said: str) -> bool:
+    # A comparison that stops at the first difference would tell by its time how much of a guess is right.
+    return hmac.compare_digest(digest, said) if said.isascii() else False

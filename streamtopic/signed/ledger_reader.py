@@ -1,0 +1,126 @@
+"""Following the topic of a ledger."""
+
+from collections.abc import Callable, Iterator
+
+from streamtopic.signed.checkpoints import Logged
+from streamtopic.signed.key_list import KeyRing
+from streamtopic.signed.ledger import Draft, Ledger
+from streamtopic.streams import EventLog, TopicNames
+
+__all__ = ["LedgerReader"]
+
+# The last word of a service stands among the last records, unless somebody has written others behind it.
+_TAIL_RECORDS = 16
+
+
+def _ignore(*_: object) -> None:
+    """Take no notice."""
+
+
+class LedgerReader:
+    """Follows a model's ledger; each record is read once.
+
+    keys: the key of the ledger, or the root key; lists in the ledger are taken in.
+    tail: whether to begin at the last records: for readers who want to know what holds now, and not what was.
+    on_page: told each page that counts, with all its entries, and the offset of its draft.
+    ledger: what was read so far.
+    offset: where to continue; None before the first read.
+    restarts: how often the ledger was read anew, since by a newer list of keys entries that were taken are void, or
+        pages that were passed over count: what was made of entries before is to be made anew, too.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        model: str,
+        keys: KeyRing,
+        *,
+        tail: bool = False,
+        dump: bytes = b"",
+        offset: int | None = None,
+        on_page: Callable[[Draft, int], None] = _ignore,
+    ) -> None:
+        """Begin at the begin of the topic, at its tail, or at `offset`.
+
+        dump: of the ledger at `offset`; without it the reader knows nothing of what stands before.
+        """
+        self._log = log
+        self._topic = TopicNames(model).ledger
+        self._keys = keys
+        self._tail = tail
+        self._on_page = on_page
+        self._listed = keys.sequence > 0
+        self._drafts: dict[int, int] = {}
+        self.ledger = Ledger.restore(dump, keys) if dump else Ledger(keys)
+        self.offset = offset
+        self.restarts = 0
+
+    @property
+    def resume(self) -> int:
+        """The offset at which another reader goes on with a dump of this ledger: drafts that wait are read again."""
+        return min([*self._drafts.values(), self.offset or 0])
+
+    def read(self) -> Iterator[Logged]:
+        """Yield each entry that counts now, up to the end of the log.
+
+        Raises ComponentUnreachable, StateMismatch where the topic ends before the place that was reached.
+        """
+        if self._log.partitions(self._topic) == 0:
+            return
+        if self.offset is None:
+            self.offset = self._log.begin(self._topic, 0)
+            if self._tail:
+                yield from self._from_tail()
+                return
+        yield from self._onwards()
+
+    def catch_up(self) -> list[Logged]:
+        """Read to the end of the topic; return the entries that count now. Raises as `read`."""
+        return list(self.read())
+
+    def _onwards(self) -> Iterator[Logged]:
+        while self.offset is not None and (records := self._log.read(self._topic, 0, self.offset)):
+            for record in records:
+                found = self.ledger.take(record.value)
+                page = self.ledger.page
+                if page is not None:
+                    # A page is found again by the place of its draft, which holds the entries.
+                    self._on_page(page, self._drafts.get(page.before.size, record.offset))
+                self._note_drafts(record.offset)
+                self.offset = record.next_offset
+                yield from found
+            # Before its first list a reader with the root key does not know the keys of the pages that stand before it.
+            unread = self.ledger.start > 0 and not (self._tail or self._listed) and self._keys.sequence > 0
+            if self.ledger.outdated or unread:
+                self._begin_anew()
+                if self._tail:
+                    yield from self._from_tail()
+                    return
+
+    def _note_drafts(self, offset: int) -> None:
+        waiting = self.ledger.waiting
+        self._drafts = {draft.before.size: self._drafts.get(draft.before.size, offset) for draft in waiting}
+
+    def _begin_anew(self) -> None:
+        # The lists that make entries void are known from here on.
+        self.ledger = Ledger(self._keys)
+        self.offset = self._log.begin(self._topic, 0)
+        self._drafts = {}
+        self._listed = True
+        self.restarts += 1
+
+    def _from_tail(self) -> Iterator[Logged]:
+        """Begin so far back that the last word of the service is read."""
+        begin = self._log.begin(self._topic, 0)
+        end = self._log.end(self._topic, 0)
+        back = _TAIL_RECORDS
+        while True:
+            start = max(begin, end - back)
+            self.ledger = Ledger(self._keys, tail=start > 0)
+            self._drafts = {}
+            self.offset = start
+            found = list(self._onwards())
+            if self.ledger.alive is not None or start == begin:
+                yield from found
+                return
+            back *= 8

@@ -1,0 +1,391 @@
+"""Counts of the documents in Redis, as of a cut; pairs are counted from the documents when they are asked for.
+
+    DocumentCounts    the documents as of one cut of all partitions: words with their statistics, pairs of chosen words
+    ChangedDocuments  what came and went between two cuts, as the learner takes it
+
+A cut is the moment of each partition when the reading began. A hash of documents is read together with the moment of
+its partition then. What came after the cut has a later offset and is passed over; what went after it is in the changes
+between both moments, and is put back. So a read is exact while ingest goes on, and no reader holds anything up. Where
+these changes are gone already, `CutGone` says so: take new counts.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import msgpack
+import numpy as np
+
+from streamtopic.counts import (
+    Cooccurrence,
+    DocumentBatch,
+    SignedPassages,
+    SymmetricCounts,
+    Weighting,
+    count,
+    count_symmetric,
+    narrowed,
+    statistics,
+)
+from streamtopic.counts.arrays import Int64, Mask, Positions, entry_rows, places
+from streamtopic.errors import CountsOverflow
+from streamtopic.state import scripts
+from streamtopic.state.change_log import ChangeEntry, CutGone, Place, came_and_went, read_changes
+from streamtopic.state.connection import Connection
+from streamtopic.state.document_records import EVERY_OFFSET, DecodedRecords, Records, decode_batch
+from streamtopic.state.meta import Meta, require_keys
+from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
+
+__all__ = ["ChangedDocuments", "DocumentCounts", "Part", "PartitionCut", "WordTable", "changed_documents", "followed"]
+
+# Threads that read and decode hashes. The first half of the time is Redis's, the other half runs without Python's lock.
+_THREADS = 4
+# Hashes that are under way at most, so that a reader that is slow with them does not hold all in memory.
+_AHEAD = 2 * _THREADS
+# No sum of pairs may leave 64 bits; a factor of two is for the rounding of the bound.
+_MOST_MASS = float(1 << 62)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionCut:
+    """One partition of a cut.
+
+    partition: its number.
+    meta: its position.
+    before: documents that were added before this offset count.
+    """
+
+    partition: int
+    keys: PartitionKeys
+    meta: Meta
+    before: int
+
+
+class WordTable:
+    """The words of all partitions under one number each. It only grows, since ids are never given again."""
+
+    def __init__(self, partitions: int) -> None:
+        self.texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._ids = [np.full(0, -1, np.int64) for _ in range(partitions)]
+
+    def learn(self, partition: int, ids: Mapping[str, int]) -> None:
+        """Take up words of a partition. ids: word to its id there."""
+        if not ids:
+            return
+        size = max(ids.values()) + 1
+        known = self._ids[partition]
+        if size > len(known):
+            wide = np.full(max(size, 2 * len(known)), -1, np.int64)
+            wide[: len(known)] = known
+            known = self._ids[partition] = wide
+        for word, number in ids.items():
+            known[number] = self._numbers.setdefault(word, len(self._numbers))
+            if known[number] == len(self.texts):
+                self.texts.append(word)
+
+    def numbers(self, partition: int) -> Int64:
+        """Return the number of each word id of a partition, -1 for an id that is not known."""
+        return self._ids[partition]
+
+    def ascending(self, numbers: Int64) -> Int64:
+        """Return numbers of words in the order of the words."""
+        return np.array(sorted(numbers.tolist(), key=self.texts.__getitem__), np.int64)
+
+    def positions(self, partition: int, wanted: Int64) -> Int64:
+        """Return the position of each word id of a partition among the words wanted, -1 for others.
+
+        wanted: numbers of words; -1 for a word that the table does not have.
+        """
+        # The last place is that of number -1, an id that has no word.
+        position = np.full(len(self) + 1, -1, np.int64)
+        known = np.flatnonzero(wanted >= 0)
+        position[wanted[known]] = known
+        return position[self.numbers(partition)]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some documents of one hash.
+
+    ids: of all records; () if they were not asked for.
+    records: as Redis has them.
+    found: those that count.
+    """
+
+    ids: Sequence[bytes]
+    records: Records
+    found: DecodedRecords
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DocumentCounts:
+    """Counts of the documents that were live at a cut. Pairs are counted when they are asked for.
+
+    words: (n,) ascending by code point.
+    numbers: (n,) of the words, in the table.
+    frequency, tokens, heavy: (n,) int64, documents, occurrences and heavy documents of each word.
+    documents: how many documents are counted.
+    cuts: one for each partition.
+    through: the newest epoch whose documents count; None for all.
+    table: all words that its reader has met.
+
+    All readings share what went since the cut, so that each goes on from where the one before ended.
+    """
+
+    connection: Connection
+    table: WordTable
+    words: Sequence[str]
+    numbers: Int64
+    frequency: Int64
+    tokens: Int64
+    heavy: Int64
+    documents: int
+    cuts: tuple[PartitionCut, ...]
+    through: int | None = None
+    _departed: dict[int, "_Departed"] = field(default_factory=dict)
+
+    @property
+    def weighting(self) -> Weighting:
+        """The weights of the model's pairs."""
+        return Weighting(self.cuts[0].meta.cap)
+
+    @property
+    def positions(self) -> dict[int, Meta]:
+        """Partition to its position at the cut."""
+        return {cut.partition: cut.meta for cut in self.cuts}
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """Partition to the first offset of the log that was not counted at the cut."""
+        return {cut.partition: cut.meta.next_offset for cut in self.cuts}
+
+    def restrict(self, keep: Positions) -> Cooccurrence:
+        """Return the pair counts of the words at these ascending positions, in their order.
+
+        This and the methods below read all documents. They raise CutGone, StateCorrupt, CountsOverflow.
+        """
+        return self._named(count(self._batch(keep), len(keep), self.weighting), keep)
+
+    def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
+        """Return those pair counts of `restrict` whose pairs have a chosen word.
+
+        chosen: (len(keep),) whether a word is chosen.
+
+        Only documents that hold a chosen word are counted.
+        """
+        holders = [_holding(part.found.batch, chosen) for part in self._parts(keep)]
+        some = count(DocumentBatch.stacked(holders), len(keep), self.weighting)
+        return self._named(some.touching(np.arange(len(keep)), chosen), keep)
+
+    def symmetric(self, keep: Positions) -> SymmetricCounts:
+        """Return the pair counts of `restrict` as a working matrix, with little memory beside the result."""
+        return count_symmetric(self._batch(keep), len(keep), self.weighting)
+
+    def since(self, old: "DocumentCounts") -> "ChangedDocuments":
+        """Return what came and went since older counts. Raises CutGone where not all changes since then are there."""
+        if any(cut.before < cut.meta.next_offset for cut in (*self.cuts, *old.cuts)):
+            raise CutGone("these counts are of some epochs only, which changes do not tell apart")
+        return changed_documents(self.connection, self.table, [cut.meta.place for cut in old.cuts], self.cuts)
+
+    def buckets(self, wanted: Int64, *, ids: bool = False, most: int = BUCKETS) -> Iterator[list[Part]]:
+        """Yield the documents of one hash of ids after the other, those of all partitions together.
+
+        wanted: numbers of words, as of `WordTable.positions`; the words of documents are positions in them.
+        ids: whether to read the ids of documents.
+        most: number of hashes, the first ones.
+
+        Raises CutGone, StateCorrupt.
+        """
+        readers = [self._bucket_reader(cut, wanted, ids=ids) for cut in self.cuts]
+        todo = iter([(read, bucket) for bucket in range(most) for read, _ in readers])
+        with ThreadPoolExecutor(_THREADS) as threads:
+            waiting = deque(threads.submit(read, bucket) for read, bucket in islice(todo, _AHEAD))
+            for bucket in range(most):
+                parts = []
+                for _, went in readers:
+                    place, part = waiting.popleft().result()
+                    waiting += [threads.submit(read, following) for read, following in islice(todo, 1)]
+                    parts += [part, *went(bucket, place, part)]
+                yield parts
+        for cut in self.cuts:
+            # Behind the reading: documents that Redis has lost since these counts were taken would be missing in it.
+            require_keys(self.connection, cut.keys)
+
+    def _bucket_reader(
+        self, cut: PartitionCut, wanted: Int64, *, ids: bool
+    ) -> tuple[Callable[[int], tuple[Place, Part]], Callable[[int, Place, Part], list[Part]]]:
+        """Return two functions for the hashes of a partition.
+
+        The first reads a hash: the moment, and the documents that are there then. The second returns those that went
+        between the cut and that moment, without those that are there.
+        """
+        departed = self._departed.setdefault(cut.partition, _Departed(self.connection, self.table, cut))
+        positions = self.table.positions(cut.partition, wanted)
+
+        def read(bucket: int) -> tuple[Place, Part]:
+            keys = [cut.keys.meta, cut.keys.documents(bucket)]
+            version, commit, data, sizes, names = self.connection.script(scripts.READ_BUCKET, keys, [int(ids)])
+            records = Records(data, np.cumsum(msgpack.unpackb(sizes), dtype=np.int64))
+            documents = msgpack.unpackb(names, raw=True) if ids else ()
+            found = decode_batch(records, positions, cut.before)
+            return Place(int(version), commit.decode()), Part(documents, records, found)
+
+        def went(bucket: int, place: Place, there: Part) -> list[Part]:
+            documents, gone = departed.of(bucket, place)
+            if not gone:
+                return []
+            records = Records.of(gone)
+            found = decode_batch(records, positions, cut.before)
+            # A document whose people changed is stored anew under the offset that it had: it went, and is still there.
+            distinct, first = np.unique(found.offsets, return_index=True)
+            left = np.sort(first[~np.isin(distinct, there.found.offsets)])
+            return [Part(documents, records, found.take(left))]
+
+        return read, went
+
+    def _batch(self, keep: Positions) -> DocumentBatch:
+        batch = DocumentBatch.stacked([part.found.batch for part in self._parts(keep)])
+        lengths = batch.lengths.astype(np.float64)
+        mass = float((self.weighting.weights(batch.lengths, batch.totals) * lengths * lengths).sum())
+        if mass > _MOST_MASS:
+            raise CountsOverflow(
+                f"sums over {len(lengths)} passages could exceed 64 bits: too many documents for one model, split the "
+                "corpus"
+            )
+        return batch
+
+    def _parts(self, keep: Positions) -> Iterator[Part]:
+        for parts in self.buckets(self.numbers[keep]):
+            yield from parts
+
+    def _named(self, counts: Cooccurrence, keep: Positions) -> Cooccurrence:
+        """Return pair counts with the statistics of all documents."""
+        return replace(
+            counts,
+            frequency=self.frequency[keep],
+            tokens=self.tokens[keep],
+            heavy=self.heavy[keep],
+            documents=self.documents,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangedDocuments:
+    """Documents that came and went between two cuts, as a count source: one that came counts 1, one that went -1.
+
+    words: (n,) ascending; those of the documents.
+    numbers: (n,) of the words, in the table.
+    frequency, tokens, heavy: (n,) int64, documents, occurrences and heavy documents of each word.
+    batch: the documents over these words.
+    signs: (documents,) 1 or -1.
+    """
+
+    words: Sequence[str]
+    numbers: Int64
+    frequency: Int64
+    tokens: Int64
+    heavy: Int64
+    batch: DocumentBatch
+    signs: Int64
+    weighting: Weighting
+
+    @property
+    def documents(self) -> int:
+        """Documents that came less those that went."""
+        return int(self.signs.sum())
+
+    def restrict(self, keep: Positions) -> Cooccurrence:
+        """Return the signed pair counts of the words at these ascending positions."""
+        ids = places(len(self.words), keep, np.int32)
+        return count(narrowed(self.batch, ids), len(keep), self.weighting, self.signs)
+
+    def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
+        """Return those pair counts of `restrict` whose pairs have a chosen word."""
+        return self.restrict(keep).touching(np.arange(len(keep)), chosen)
+
+    def symmetric(self, keep: Positions) -> SymmetricCounts:
+        """Return the pair counts of `restrict` as a working matrix."""
+        return SymmetricCounts.of(self.restrict(keep))
+
+    def passages(self) -> SignedPassages:
+        """Return the passages over `words`: their outer products add up to the pair counts."""
+        return SignedPassages.of(self.batch, self.weighting, self.signs)
+
+
+def changed_documents(
+    connection: Connection, table: WordTable, since: Sequence[Place], cuts: Sequence[PartitionCut]
+) -> ChangedDocuments:
+    """Return what came and went between a moment of each partition and a cut. Raises CutGone, StateCorrupt."""
+    changed: list[tuple[int, int, Records]] = []
+    for place, cut in zip(since, cuts, strict=True):
+        changes = followed(connection, table, cut, place, cut.meta.place)
+        changed += [(cut.partition, sign, records) for sign, records in came_and_went(changes)]
+    met = _met(table, changed)
+    batches, signs = [], []
+    for partition, sign, records in changed:
+        decoded = decode_batch(records, table.positions(partition, met), EVERY_OFFSET)
+        batches.append(decoded.batch)
+        signs.append(np.full(decoded.batch.documents, sign, np.int64))
+    words = [table.texts[number] for number in met.tolist()]
+    batch, sign_of_each = DocumentBatch.stacked(batches), np.concatenate(signs)
+    of_words = statistics(batch, len(words), sign_of_each)
+    return ChangedDocuments(words, met, *of_words, batch, sign_of_each, Weighting(cuts[0].meta.cap))
+
+
+def _met(table: WordTable, changed: Sequence[tuple[int, int, Records]]) -> Int64:
+    """Return the numbers of the words in changed documents, in the order of the words."""
+    met = [np.zeros(0, np.int32)]
+    for partition, _, records in changed:
+        met.append(decode_batch(records, table.numbers(partition), EVERY_OFFSET).batch.words)
+    return table.ascending(np.unique(np.concatenate(met)).astype(np.int64))
+
+
+def _holding(batch: DocumentBatch, chosen: Mask) -> DocumentBatch:
+    """Return the documents of a batch that hold a chosen word."""
+    owners = batch.owners[entry_rows(batch.indptr)]
+    holders = np.unique(owners[chosen[batch.words]]).astype(np.intp)
+    return batch.take(holders)
+
+
+def followed(
+    connection: Connection, table: WordTable, cut: PartitionCut, after: Place, through: Place
+) -> Iterator[tuple[Place, ChangeEntry]]:
+    """Yield the changes of a partition between two moments, and take up their words. Raises CutGone."""
+    for place, change in read_changes(connection, cut.keys, after, through):
+        table.learn(cut.partition, change.born)
+        table.learn(cut.partition, change.dead)
+        yield place, change
+
+
+class _Departed:
+    """The documents of a partition that went after a cut, as far as the changes were read."""
+
+    def __init__(self, connection: Connection, table: WordTable, cut: PartitionCut) -> None:
+        self._connection = connection
+        self._table = table
+        self._cut = cut
+        self._reached = cut.meta.place
+        self._passed = {self._reached}
+        self._gone: dict[int, list[tuple[int, bytes, bytes]]] = {}
+
+    def of(self, bucket: int, place: Place) -> tuple[list[bytes], list[bytes]]:
+        """Return ids and records of documents of a hash that went between the cut and a moment. Raises CutGone."""
+        keys = self._cut.keys
+        if place.version > self._reached.version:
+            for at, change in followed(self._connection, self._table, self._cut, self._reached, place):
+                self._passed.add(at)
+                for document, record in zip(change.ids, change.went, strict=True):
+                    self._gone.setdefault(keys.bucket(document), []).append((at.version, document, record))
+            self._reached = place
+        if place not in self._passed:
+            raise CutGone(f"partition {keys.number} was set back while its documents were read: take new counts")
+        gone = [
+            (document, record) for version, document, record in self._gone.get(bucket, ()) if version <= place.version
+        ]
+        return [document for document, _ in gone], [record for _, record in gone]

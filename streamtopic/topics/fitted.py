@@ -1,0 +1,153 @@
+"""Everything that a fitted estimator holds, in one value that never changes.
+
+A change makes another one, and the estimator takes it over by one assignment. So a reader in another thread sees the
+model before a change or the model after it, a change that is refused leaves nothing behind, and copies of an estimator
+are independent of each other.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import KeptCounts
+from streamtopic.counts.arrays import Float, Positions
+from streamtopic.counts.matrices import TextColumns
+from streamtopic.topics.fit import TopicFit
+
+__all__ = ["Fitted", "Inside", "steady"]
+
+# Steps of a probability that is shown: of rounding there are thousands in one of them.
+_GRID = 2.0**40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inside:
+    """Where the internal words of a fit are among the words of counts.
+
+    fit: the internal words.
+    counts: the words of the counts.
+    places: (len(fit),) positions in `counts`.
+    """
+
+    fit: Any
+    counts: Any
+    places: Positions
+
+    @classmethod
+    def of(cls, fit: TopicFit, counts: KeptCounts, known: "Inside | None" = None) -> "Inside":
+        """Look the words up. known: of another fit, taken over if the words are the same objects."""
+        if known is not None and known.fit is fit.names and known.counts is counts.words:
+            return known
+        return cls(fit.names, counts.words, counts.positions(fit.names))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """A model with its documents.
+
+    counts: the documents, as word counts.
+    columns: the columns of X and the words that they stand for.
+    names: (n_features,) the names of columns; None for columns without names.
+    n_features: how many columns.
+    fit: the model. Nothing changes its arrays: an update begins with a copy.
+    inside: where its words are in `counts`.
+    components: (n_topics, n_features).
+    anchors: (n_topics,) columns.
+    certificate: the proven bound.
+    retrain_reason: why the last change was a cold start; None if it was none.
+    vectoriser: the TextCounts that made the columns, of a model that was fitted on texts.
+    """
+
+    counts: KeptCounts
+    columns: TextColumns
+    names: npt.NDArray[np.object_] | None
+    n_features: int
+    fit: TopicFit
+    inside: Inside
+    components: Float
+    anchors: Positions
+    certificate: float
+    retrain_reason: str | None = None
+    vectoriser: Any = None
+
+    @classmethod
+    def of(
+        cls,
+        counts: KeptCounts,
+        columns: TextColumns,
+        names: npt.NDArray[np.object_] | None,
+        n_features: int,
+        fit: TopicFit,
+        *,
+        inside: Inside | None = None,
+        reason: str | None = None,
+    ) -> Self:
+        """Put a fit on the columns of X. The parameters are the fields of the class."""
+        inside = Inside.of(fit, counts, inside)
+        places = columns.order[inside.places[fit.live]]
+        components = np.zeros((len(fit.topic_names), n_features))
+        components[:, places] = fit.A.T
+        found = columns.order[counts.positions(fit.anchors)]
+        no_anchor = np.full(len(fit.guided), -1)
+        return cls(
+            counts=counts,
+            columns=columns,
+            names=names,
+            n_features=n_features,
+            fit=fit,
+            inside=inside,
+            components=components,
+            anchors=np.append(found, no_anchor),
+            certificate=fit.certificate.bound,
+            retrain_reason=reason,
+        )
+
+    @property
+    def documents(self) -> int:
+        """How many documents are in the model."""
+        return self.counts.documents
+
+    @property
+    def shares(self) -> Float:
+        """The share of each topic in all word occurrences, (n_topics,)."""
+        return self.fit.topic_masses
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence for each guided topic that has ended or lacks a seed."""
+        return self.fit.notes
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """A name for each topic, (n_topics,): the name of its anchor's column, or of a guided topic."""
+        found = len(self.fit.choice)
+        by_anchor = [self.name(column) for column in self.anchors[:found].tolist()]
+        guided = [topic.name for topic in self.fit.guided]
+        return (*by_anchor, *guided)
+
+    def name(self, column: int) -> str:
+        """Return the name of a column."""
+        return f"x{column}" if self.names is None else str(self.names[column])
+
+    def word_places(self) -> tuple[Positions, Positions]:
+        """Return where the model's words are, in the order of words: their columns, and their places in `counts`."""
+        order = self.columns.order
+        positions = np.flatnonzero(self.components[:, order].any(axis=0))
+        return order[positions], positions
+
+    def shown(self) -> tuple[Float, Float, list[str]]:
+        """Return A over the words of the model, (n', r), shares of topics, (r,), and the names of the words.
+
+        Views of a model that forgot are made of these, so that they are those of a model that never saw the documents.
+        """
+        columns, _ = self.word_places()
+        words = [self.name(column) for column in columns.tolist()]
+        return steady(self.components.T[columns]), steady(self.shares), words
+
+
+def steady(probabilities: Float) -> Float:
+    """Return probabilities on a grid: words that are equally likely by the counts tie, whatever came and went."""
+    # Updates and cold starts end at different last bits, which would decide which of the words is shown first.
+    return np.asarray(np.rint(probabilities * _GRID) / _GRID)

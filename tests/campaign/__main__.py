@@ -1,0 +1,95 @@
+"""Faults against the whole service on a real Kafka and a real Redis: `python tests/campaign --faults 1000 --seed 1`.
+
+Every round ends with all checks of docs/faults.md; the first finding ends the campaign, with status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+# Python puts this folder on the path, and not the one in which this package is.
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from campaign.cluster import Cluster
+from campaign.drills import EVERY_DRILL
+from campaign.erosion import LOSSES
+from campaign.rounds import Options, Report, run
+
+# Health may take 75 s to notice.
+_STALL = 85.0
+
+
+def main() -> int:
+    """Run a campaign of rounds of eight faults and 240 events, and print its figures."""
+    args = _arguments()
+    folder = Path(tempfile.mkdtemp(prefix="streamtopic-faults-"))
+    with Cluster(folder / "cluster", sharded=args.cluster) as target:
+        options = Options(
+            args.seed,
+            args.faults,
+            args.events,
+            60.0 * args.minutes,
+            stall=_STALL,
+            drills=tuple(EVERY_DRILL),
+            losses=tuple(LOSSES),
+        )
+        report = run(target, options, _say)
+    if report.findings:
+        print(*report.findings, sep="\n")
+        print(f"{len(report.findings)} findings with seed {args.seed}: logs and data are in {folder}")
+        return 1
+    shutil.rmtree(folder)
+    for name, figure in _figures(report).items():
+        print(f"{name:28} {figure:>10,.4g}")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python tests/campaign", description=__doc__)
+    parser.add_argument("--faults", type=int, default=1000, metavar="N", help="end with the round that reaches them")
+    parser.add_argument("--events", type=int, default=1 << 60, metavar="N", help="end with the round that reaches them")
+    parser.add_argument("--minutes", type=float, default=0, metavar="N", help="go on for at least this long")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of faults and events")
+    parser.add_argument("--cluster", action="store_true", help="a Redis Cluster in place of one Redis")
+    return parser.parse_args()
+
+
+def _say(line: str) -> None:
+    """Faults are told to a terminal only, rounds to a file as well: a campaign of hours must show how far it is."""
+    if sys.stderr.isatty() or not line.startswith(" "):
+        print(line, file=sys.stderr, flush=True)
+
+
+def _figures(report: Report) -> dict[str, float]:
+    rest = report.rest[1:] or report.rest  # the first round is the way to a first model, without faults
+    return {
+        "findings": len(report.findings),
+        **dict(sorted(report.faults.items())),
+        "all faults": report.faults.total(),
+        "replies lost": report.lost_replies,
+        "recoveries": report.rounds - 1,
+        "seconds to rest, median": statistics.median(rest),
+        "seconds to rest, longest": max(rest),
+        "compactions of the log": report.compactions,
+        "asked what is hidden": report.hidden_asked,
+        "answers how a process is": report.health_asked,
+        "people forgotten": report.people,
+        "requests through the door": report.asked,
+        "requests cancelled": report.cancelled,
+        "requests that Redis forgot": report.again,
+        "alerts checked": report.alerts,
+        "events": report.events,
+        "versions": report.versions,
+        "receipts": report.deletions,
+        "ledger's records too late": report.strays,
+        "seconds, whole campaign": report.seconds,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

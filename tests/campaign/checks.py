@@ -1,0 +1,214 @@
+"""Checks of Redis and of everything published against the oracle. Each returns its findings, [] if all is well."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from campaign.witness import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from campaign.oracle import Deletion, Oracle
+    from campaign.witness import Subscriber, Witness
+    from streamtopic.signed import Envelope, Receipt
+    from streamtopic.state import Reader
+
+__all__ = [
+    "TOTALS",
+    "check_counts",
+    "check_documents",
+    "check_forwards",
+    "check_ledger",
+    "check_receipts",
+    "check_rejected",
+    "check_subscribers",
+    "check_versions",
+]
+
+_SHOWN = 5
+TOTALS = (
+    "added",
+    "replaced",
+    "unchanged",
+    "deleted",
+    "not_found",
+    "rejected",
+    "deleted_by_refusal",
+    "forwarded",
+)
+"""Outcomes of records that the oracle counts."""
+
+
+def check_counts(oracle: Oracle, reader: Reader, *, totals: bool = True) -> list[str]:
+    """Compare every pair, every word and every counter, bit for bit.
+
+    totals: whether to compare the counters of records too; they cannot be known for records that have left the log.
+    """
+    expected = oracle.counts()
+    words, whole = reader.read(lambda counts: (counts.words, counts.restrict(np.arange(len(counts.words)))))
+    rows = np.repeat(np.arange(whole.n_words), np.diff(whole.indptr)).tolist()
+    stored = zip(rows, whole.columns.tolist(), whole.values.tolist(), strict=True)
+    # The oracle names a pair with its lesser word first, and so does an upper triangle over sorted words.
+    pairs = {(words[row], words[column]): value for row, column, value in stored}
+    findings = _differences("pair", expected.pairs, pairs)
+    findings += _differences("documents with", expected.frequency, _named(words, whole.frequency.tolist()))
+    findings += _differences("tokens of", expected.tokens, _named(words, whole.tokens.tolist()))
+    findings += _differences("documents heavy with", expected.heavy, _named(words, whole.heavy.tolist()))
+    if whole.documents != expected.documents:
+        findings.append(f"{whole.documents} documents are counted, {expected.documents} live")
+    for partition, meta in reader.positions().items():
+        book = oracle.books[partition]
+        if meta.documents != len(book.live):
+            findings.append(
+                f"partition {partition} says {meta.documents} live documents, the log says {len(book.live)}"
+            )
+        have = {name: meta.totals.get(name, 0) for name in TOTALS}
+        if totals:
+            findings += _differences(f"total of partition {partition},", {n: book.totals[n] for n in TOTALS}, have)
+    return findings
+
+
+def check_documents(oracle: Oracle, stored: Mapping[int, set[bytes]]) -> list[str]:
+    """Check that Redis keeps records of exactly the live documents: a deleted document is physically gone.
+
+    stored: partition to the ids in Redis.
+    """
+    findings = []
+    for partition, book in enumerate(oracle.books):
+        have, want = stored.get(partition, set()), set(book.live)
+        findings += _some(f"partition {partition} keeps a document that is gone:", have - want)
+        findings += _some(f"partition {partition} lost a document:", want - have)
+    return findings
+
+
+def check_forwards(oracle: Oracle) -> list[str]:
+    """Check that each delete and each refused change in a foreign partition took effect where it belongs."""
+    return _some(
+        "it never took effect in the partition of its key:",
+        [f"{away.document!r} at {away.partition}/{away.offset}" for away in oracle.missing()],
+    )
+
+
+def check_rejected(oracle: Oracle, witness: Witness) -> list[str]:
+    """Check that exactly the refused records were reported."""
+    want = {(partition, offset) for partition, book in enumerate(oracle.books) for offset in book.refused}
+    return [
+        *_some("a refused record was not reported:", want - witness.rejected),
+        *_some("a record was reported that must not be refused:", witness.rejected - want),
+    ]
+
+
+def check_receipts(oracle: Oracle, witness: Witness) -> list[str]:
+    """Check that each deletion has one true receipt, and that the document is gone from the receipt's version on."""
+    want = {(p, offset): one for p, book in enumerate(oracle.books) for offset, one in book.deletions.items()}
+    findings = _some("a deletion has no receipt:", want.keys() - witness.receipts.keys())
+    findings += _some("a receipt is for no deletion:", witness.receipts.keys() - want.keys())
+    cuts = {version: entry.cut for version, entry in witness.entries.items()}
+    wrong = []
+    for place in want.keys() & witness.receipts.keys():
+        deletion, receipt = want[place], witness.receipts[place]
+        if receipt.found != (deletion.span is not None) or bool(receipt.link) != bool(deletion.request):
+            wrong.append(f"{receipt.id} says {receipt.found} of {deletion}")
+        if not _is_for(receipt, deletion):
+            wrong.append(f"{receipt.id} is not that of {deletion}")
+        if deletion.span is not None:
+            wrong += [
+                f"{receipt.id} says gone from version {receipt.version} on, version {version} holds the document"
+                for version, cut in cuts.items()
+                if version >= receipt.version and deletion.span.holds(cut.get(place[0], 0))
+            ]
+        wrong += _names_no_version(receipt, cuts)
+    return findings + _some("receipt", wrong)
+
+
+def _is_for(receipt: Receipt, deletion: Deletion) -> bool:
+    """Whether the requester can tell that this is the receipt of the deletion, and nobody if no salt was sent."""
+    # HMAC-SHA256 by the words of the docs, and not by the code that made the receipt.
+    digest = hmac.new(deletion.salt, b"streamtopic request\0" + deletion.request.encode(), hashlib.sha256)
+    return receipt.request == (digest.hexdigest() if deletion.request and deletion.salt else "")
+
+
+def _names_no_version(receipt: Receipt, cuts: Mapping[int, object]) -> list[str]:
+    return [] if receipt.version in cuts else [f"{receipt.id} names version {receipt.version}, which nobody published"]
+
+
+def check_ledger(witness: Witness) -> list[str]:
+    """Check that the ledger is one tree, by the words of the docs and for a subscriber alike."""
+    book, ledger = witness.book, witness.ledger
+    findings = _some("", book.contradictions())
+    if ledger.gaps:
+        findings.append(f"the ledger lacks entries: {ledger.gaps}")
+    if (len(book.lines), book.root, book.strays) != (ledger.size, ledger.root, ledger.strays):
+        findings.append(
+            f"the ledger has {len(book.lines)} entries and {book.strays} strays by the docs, {ledger.size} and "
+            f"{ledger.strays} for a subscriber"
+        )
+    return findings
+
+
+def check_versions(oracle: Oracle, witness: Witness) -> list[str]:
+    """Check that versions follow each other, hold the documents before their cuts, and that epsilon only grows."""
+    findings, entries = list(witness.findings), witness.entries
+    if sorted(entries) != list(range(1, len(entries) + 1)):
+        findings.append(f"versions {sorted(entries)} are not numbered without a gap")
+    spent: dict[int, tuple[int, float]] = {}
+    for version, entry in sorted(entries.items()):
+        if entry.parent != version - 1:
+            findings.append(f"version {version} names {entry.parent} as the one before")
+        before, epsilon = spent.get(entry.base, (0, 0.0))
+        if entry.cumulative_epsilon < epsilon:
+            findings.append(f"epsilon fell: {epsilon} at {before}, {entry.cumulative_epsilon} at {version}")
+        spent[entry.base] = version, entry.cumulative_epsilon
+        findings += _contents(oracle, entry)
+        sent = witness.versions.get(version)
+        if sent is not None and sent.envelope != entry:
+            findings.append(f"version {version} was sent with other facts than its entry has")
+    # The bytes of an older one may have been lost with Redis; then a later one has taken its place.
+    if entries and max(entries) not in witness.versions:
+        findings.append(f"the bytes of version {max(entries)}, the newest, were never sent")
+    return findings
+
+
+def _contents(oracle: Oracle, entry: Envelope) -> list[str]:
+    """Compare the number of a version's documents with those that lived at its cut."""
+    spans = [span for p, book in enumerate(oracle.books) for span in book.live_at(entry.cut.get(p, 0))]
+    # A retraining ends an epoch and takes its counts a moment later; documents that went in between may be missing.
+    least = len(spans) if entry.kind == "unlearn" else sum(span.end is None for span in spans)
+    if not least <= entry.m <= len(spans):
+        return [f"version {entry.version} ({entry.kind}) holds {entry.m} documents, {len(spans)} lived at its cut"]
+    return []
+
+
+def check_subscribers(witness: Witness, subscribers: Sequence[Subscriber]) -> list[str]:
+    """Check that every subscriber got the published versions, each with the published content."""
+    findings = [finding for subscriber in subscribers for finding in subscriber.findings]
+    contents = {version: digest(release) for version, release in witness.versions.items()}
+    for number, subscriber in enumerate(subscribers):
+        for version, seen in subscriber.seen.items():
+            if contents.get(version) != seen:
+                findings.append(f"subscriber {number} holds a version {version} that differs from the published one")
+    newest = [max(subscriber.seen, default=0) for subscriber in subscribers]
+    if any(version != max(contents, default=0) for version in newest):
+        findings.append(f"subscribers are at versions {newest}, {max(contents, default=0)} is published")
+    return findings
+
+
+def _named(words: Sequence[str], numbers: Sequence[int]) -> dict[str, int]:
+    return dict(zip(words, numbers, strict=True))
+
+
+def _differences(what: str, want: Mapping[Any, int], have: Mapping[Any, int]) -> list[str]:
+    wrong = [key for key in want.keys() | have.keys() if want.get(key, 0) != have.get(key, 0)]
+    return _some("", [f"{what} {key}: {have.get(key, 0)} stored, {want.get(key, 0)} expected" for key in wrong])
+
+
+def _some(what: str, found: Iterable[object]) -> list[str]:
+    """Return the first few of many findings of one kind."""
+    texts = sorted(f"{what} {one}".strip() for one in Counter(found))
+    return texts[:_SHOWN] + ([f"... and {len(texts) - _SHOWN} more like these"] if len(texts) > _SHOWN else [])

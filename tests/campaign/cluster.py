@@ -1,0 +1,224 @@
+"""One whole service on this machine: a broker, Redis behind a proxy, and the processes as an operator runs them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
+
+from campaign.processes import Guard, Worker
+from campaign.proxy import Proxy
+from campaign.server import RedisServer
+from campaign.sharded import ShardedRedis
+from servers.ports import quiet_port
+from streamtopic.local.local_kafka import LocalKafka
+from streamtopic.signed import PublicKey, new_secret, new_signing_key
+from streamtopic.streams import TopicNames, open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+__all__ = ["BRAKE_SHARE", "HOLD", "LEASE", "MODEL", "PARTITIONS", "SESSION", "Cluster"]
+
+MODEL = "faults"
+_PROGRAM = (sys.executable, "-P", "-m", "streamtopic")
+PARTITIONS = 4
+# Short, so that a process that was stopped is replaced within a round; 6 s is the least that Kafka's brokers allow.
+SESSION = 6.0
+LEASE = 3.0
+HOLD = 5.0
+"""Seconds that a request for deletions waits: long enough for a command that cancels it."""
+BRAKE_SHARE = 0.15
+"""Share of the documents from which on requests for deletions are paused."""
+# Copies of Redis that a fault may set it back to.
+_COPIES = 4
+
+_SETTINGS = """
+model = "{model}"
+partitions = {partitions}
+kafka = "{kafka}"
+redis_url = "{redis}"
+signing_key = "{keys}/signing.key"
+noise_key = "{keys}/noise.key"
+receipt_key = "{keys}/receipt.key"
+session_timeout = {session}
+lease = {lease}
+linger = 0.1
+heartbeat = 5
+residue_max_age = 40
+topics = 4
+min_df = 3
+max_df = 0.8
+anchor_min_df = 0.15
+max_forget_lag = 1
+update_after = 0.3
+capacity_share = 0.3
+epsilon_budget = 20
+keep_versions = 1000
+hold_seconds = {hold}
+brake_share = {brake}
+brake_seconds = 60
+"""
+
+
+# Transactions that are left open must end soon after their time, so that a round can come to rest.
+_BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+# Enough for `rebuild`, the slowest command that a campaign runs.
+_ANSWER_SECONDS = 300.0
+
+
+class Cluster:
+    """The target of a campaign, as a context manager that leaves nothing running.
+
+    folder: for data, keys and output.
+    sharded: whether Redis is a cluster of three masters and three replicas; one server else.
+    """
+
+    redis: RedisServer | ShardedRedis
+    partitions = PARTITIONS
+
+    def __init__(self, folder: Path, *, sharded: bool = False) -> None:
+        self.sharded = sharded
+        self.folder = folder
+        self.names = TopicNames(MODEL)
+        self.config = folder / "streamtopic.toml"
+        self.copies: list[Path] = []
+        self._stack = ExitStack()
+        self._copied = 0
+
+    def __enter__(self) -> Self:
+        try:
+            return self._start()
+        except BaseException:
+            # Python does not call __exit__ where __enter__ has raised.
+            self._stack.close()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    def _start(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        guard = self._stack.enter_context(Guard())
+        self.kafka = self._stack.enter_context(LocalKafka(self.folder / "kafka", properties=_BROKER))
+        self.proxy = self._stack.enter_context(Proxy())
+        self._configure(self._start_cluster() if self.sharded else self._start_server(guard))
+        self._create_topics()
+        # The environment of the person who runs the campaign must not change the settings of the service.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMTOPIC_")}
+        # Several programs share this machine: none may take all of its cores for a product of small matrices.
+        environment |= {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self._environment = environment
+        self.ingests = [self._worker("ingest", number, guard, environment) for number in range(2)]
+        self.schedulers = [self._worker("schedule", number, guard, environment) for number in range(2)]
+        self.guests = [self._worker("ingest", number, guard, environment) for number in range(2, 5)]
+        for worker in self.workers:
+            self._stack.callback(worker.kill)
+        return self
+
+    @property
+    def staff(self) -> list[Worker]:
+        """The processes that must run unless a fault prevents it."""
+        return [*self.ingests, *self.schedulers]
+
+    @property
+    def workers(self) -> list[Worker]:
+        """The staff, and the ingests that join and leave in a rebalance storm."""
+        return [*self.staff, *self.guests]
+
+    @property
+    def public_key(self) -> PublicKey:
+        """The key that verifies the ledger."""
+        return PublicKey.load(self.folder / "keys" / "signing.pub")
+
+    def ask(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of the program to its end, and return its status and output."""
+        return subprocess.run(
+            [*_PROGRAM, *command, "--config", str(self.config)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=self._environment,
+            timeout=_ANSWER_SECONDS,
+        )
+
+    def forget_copies(self) -> None:
+        """Drop all copies of Redis's data and keep a new one."""
+        # The file is written anew as well: its end, too, would be a state from before.
+        self.redis.write_anew()
+        while self.copies:
+            shutil.rmtree(self.copies.pop())
+        self.copy()
+
+    def copy(self) -> None:
+        """Keep a copy of Redis's data, to which a fault may set it back. The oldest of several is dropped."""
+        self._copied += 1
+        to = self.folder / "copies" / str(self._copied)
+        self.redis.copy(to)
+        self.copies.append(to)
+        if len(self.copies) > _COPIES:
+            shutil.rmtree(self.copies.pop(0))
+
+    def deaths(self) -> list[str]:
+        """Return which processes ended by themselves, each with its last output; each end is told once."""
+        found = []
+        for worker in self.workers:
+            worker.check()
+            found += [f"{worker.name} ended with status {status}:\n{worker.tail(8)}" for status in worker.deaths]
+            worker.deaths.clear()
+        return found
+
+    def _worker(self, part: str, number: int, guard: Guard, environment: Mapping[str, str]) -> Worker:
+        name = f"{part}-{number}"
+        port = quiet_port()
+        told = {**environment, "STREAMTOPIC_METRICS_ADDRESS": str(port)}
+        command = [*_PROGRAM, part, "--config", str(self.config)]
+        return Worker(name, command, self.folder / f"{name}.log", guard, told, port)
+
+    def _start_server(self, guard: Guard) -> str:
+        """Start one server, and return its address behind the proxy."""
+        self.redis = server = RedisServer(self.folder / "redis", quiet_port(), guard)
+        self._stack.callback(server.kill)
+        self._stack.callback(server.client.close)
+        server.start()
+        return f"redis://127.0.0.1:{self.proxy.open(server.door, server.port)}/0"
+
+    def _start_cluster(self) -> str:
+        """Start a cluster, and return its address, which leads through the proxy."""
+        self.redis = cluster = ShardedRedis(self.folder / "redis", self.proxy, MODEL, PARTITIONS)
+        self._stack.callback(cluster.stop)
+        cluster.start()
+        return cluster.url
+
+    def _configure(self, redis_url: str) -> None:
+        keys = self.folder / "keys"
+        keys.mkdir()
+        new_signing_key(keys / "signing.key", keys / "signing.pub", MODEL)
+        new_secret(keys / "noise.key")
+        new_secret(keys / "receipt.key")
+        text = _SETTINGS.format(
+            model=MODEL,
+            partitions=PARTITIONS,
+            kafka=self.kafka.servers,
+            redis=redis_url,
+            keys=keys,
+            session=SESSION,
+            lease=LEASE,
+            hold=HOLD,
+            brake=BRAKE_SHARE,
+        )
+        self.config.write_text(text, "utf-8")
+
+    def _create_topics(self) -> None:
+        log, _ = open_log(self.kafka.servers)
+        try:
+            for topic, settings in self.names.settings().items():
+                log.create(topic, PARTITIONS if topic == self.names.documents else 1, settings)
+        finally:
+            log.close()

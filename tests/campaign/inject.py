@@ -1,0 +1,379 @@
+"""Does each kind of fault to a cluster, and undoes it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from contextlib import ExitStack
+from random import Random
+from typing import TYPE_CHECKING, Literal
+
+import redis
+from kafka.errors import KafkaError
+
+from campaign.cluster import LEASE, PARTITIONS, SESSION
+from campaign.intruder import bombs, forged, poison, strange
+from campaign.sharded import NODE_TIMEOUT, ShardedRedis
+from campaign.stranger import Stranger, Transaction
+from streamtopic.errors import ComponentUnreachable
+from streamtopic.streams import open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from campaign.cluster import Cluster
+    from campaign.plan import Fault
+    from campaign.processes import Worker
+    from campaign.proxy import Held
+    from campaign.server import RedisServer
+    from streamtopic.streams import Message
+
+__all__ = ["STAGE", "Injector", "newest_leader", "staged_late"]
+
+_STORM = 4
+_COMES_SECONDS = 5.0
+# A command is recognised by the call of a script, and by keys that only this script names.
+_COMMIT = (b"EVALSHA", b":meta", b":forgets")
+STAGE = (b"EVALSHA", b":releases", b":outbox")
+_COMMANDS = (_COMMIT, _COMMIT, STAGE, (b"EVALSHA", b":ledger:head"), (b"EVALSHA",), ())
+_END_SECONDS = 40.0
+_HOUR, _DAY = 3_600.0, 86_400.0
+_SKEWS = (-400 * _DAY, -_DAY, -_HOUR, -5.0, 5.0, _HOUR, _DAY, 400 * _DAY)
+# Seconds after which the broker ends a transaction: of a producer that is gone, and of one that will end it itself.
+_ABANDONED, _OPEN = 3.0, 30.0
+_ENDS: tuple[Literal["commit", "abort"] | None, ...] = ("commit", "abort", None)
+_ASKED = 0.7
+_COMES_BACK = 60.0
+# Seconds from the look at who leads to the moment when a held command is let go.
+_EARLY = 0.3
+
+
+def newest_leader(server: RedisServer | ShardedRedis, model: str) -> int:
+    """Return the fencing token of the newest leader, 0 if Redis does not answer or has no leader."""
+    with contextlib.suppress(redis.exceptions.RedisError, ComponentUnreachable):
+        return int(server.value(f"{{st:{model}}}:fence") or 0)
+    return 0
+
+
+def staged_late(held: Held, before: int, after: int) -> list[str]:
+    """Return the findings about a version whose staging was held back.
+
+    held: the command.
+    before, after: fencing token of the newest leader when it was held, and when it was let go.
+    """
+    # Without a new leader in between it is right that the version is staged.
+    if not 0 < before < after or b"applied" not in held.reply:
+        return []
+    return ["a version was staged by a scheduler that another one had succeeded"]
+
+
+class Injector:
+    """Does faults to a cluster, several at a time, but only one to each part of it.
+
+    known: returns ids of documents that may be live.
+    findings: problems while a fault was done, such as a process that did not end when it was asked to.
+    asked: how often the service was asked whether a transaction hides records.
+    forgotten: how often Redis may have forgotten what it had confirmed; counted before and after each such accident.
+    """
+
+    def __init__(self, cluster: Cluster, known: Callable[[], Sequence[str]] = lambda: ()) -> None:
+        self._cluster = cluster
+        self._known = known
+        self._redis, self._kafka, self._storm = threading.Lock(), threading.Lock(), threading.Lock()
+        self._bombs = threading.Lock()
+        # How often a server that knows less may have taken the place of another.
+        self._replaced = 0
+        self.asked = 0
+        self.forgotten = 0
+        self.findings: list[str] = []
+
+    def do(self, fault: Fault) -> None:
+        """Do a fault, wait as long as it lasts, and undo it."""
+        act = getattr(self, "_" + fault.kind.replace(" ", "_"), None)
+        if act is not None:
+            act(fault)
+            return
+        verb, part = fault.kind.split()
+        workers = {"ingest": self._cluster.ingests, "schedule": self._cluster.schedulers}
+        targets = workers[part]
+        worker = targets[fault.which % len(targets)]
+        if verb == "kill":
+            self._kill(worker, fault)
+        else:
+            self._suspend(worker, fault)
+
+    def _kill(self, worker: Worker, fault: Fault) -> None:
+        with worker.lock:
+            worker.kill()
+            time.sleep(fault.seconds * 2)
+            worker.start()
+
+    def _suspend(self, worker: Worker, fault: Fault) -> None:
+        # Longer than the others wait before they take over, so that the worker wakes up with a successor.
+        others_wait = LEASE if worker in self._cluster.schedulers else SESSION
+        with worker.lock:
+            worker.suspend()
+            time.sleep(others_wait * (1.1 + 0.3 * fault.seconds))
+            worker.resume()
+
+    def _lose_replies(self, fault: Fault) -> None:
+        for turn in range(1 + int(3 * fault.amount)):
+            self._cluster.proxy.lose_reply(*_COMMANDS[(fault.which + turn) % len(_COMMANDS)])
+        time.sleep(1 + fault.seconds)
+
+    def _late_commit(self, fault: Fault) -> None:
+        self._late(_COMMIT, self._cluster.ingests, SESSION * (1.3 + 0.5 * fault.seconds))
+
+    def _late_version(self, fault: Fault) -> None:
+        self._late(STAGE, self._cluster.schedulers, LEASE * (1.3 + fault.seconds))
+
+    def _late(self, command: tuple[bytes, ...], senders: list[Worker], seconds: float) -> None:
+        """Hold a command back, end its possible senders, and let it arrive when others have taken over."""
+        held = self._cluster.proxy.hold(*command, seconds=seconds)
+        # There may be no such command in this round.
+        if not held.begun.wait(_COMES_SECONDS):
+            return
+        before, replaced = self._leaders(), self._replaced
+        with ExitStack() as locks:
+            for sender in senders:
+                locks.enter_context(sender.lock)
+                sender.kill()
+            for sender in senders:
+                sender.start()
+        time.sleep(max(0.0, seconds - _EARLY))
+        after = self._leaders()
+        held.over.wait(_COMES_BACK)
+        # A replica that was promoted meanwhile may not have heard of the newer leader, and rightly takes the version.
+        if command == STAGE and replaced == self._replaced:
+            self.findings += staged_late(held, before, after)
+
+    def _leaders(self) -> int:
+        return newest_leader(self._cluster.redis, self._cluster.names.model)
+
+    def _cut_connections(self, fault: Fault) -> None:
+        for _ in range(1 + int(5 * fault.amount)):
+            self._cluster.proxy.sever()
+            time.sleep(0.3 * fault.seconds)
+
+    def _pause_redis(self, fault: Fault) -> None:
+        with self._redis:
+            self._cluster.redis.pause(int(200 + 3000 * fault.seconds))
+            time.sleep(0.2 + 3 * fault.seconds)
+
+    def _fill_redis(self, fault: Fault) -> None:
+        with self._redis:
+            self._cluster.redis.limit(1)
+            time.sleep(0.5 + 2 * fault.seconds)
+            self._cluster.redis.limit(0)
+
+    def _kill_redis(self, fault: Fault) -> None:
+        with self.lost():
+            time.sleep(fault.seconds * 2)
+
+    @property
+    def _server(self) -> RedisServer:
+        server = self._cluster.redis
+        if isinstance(server, ShardedRedis):
+            raise TypeError("a fault of one server was drawn for a cluster: draw from SHARDED_KINDS")
+        return server
+
+    @contextlib.contextmanager
+    def _shards(self) -> Iterator[ShardedRedis]:
+        """Yield the cluster for an accident that may promote a replica."""
+        shards = self._cluster.redis
+        if not isinstance(shards, ShardedRedis):
+            raise TypeError("a fault of a cluster was drawn for one server: draw from EVERY_KIND")
+        with self._redis:
+            self._replaced += 1
+            self.forgotten += 1
+            yield shards
+            self._replaced += 1
+            self.forgotten += 1
+
+    def _fail_over(self, fault: Fault) -> None:
+        with self._shards() as shards:
+            shards.fail_over(fault.which)
+
+    def _kill_master(self, fault: Fault) -> None:
+        with self._shards() as shards:
+            shards.kill(fault.which, fault.seconds)
+
+    def _forgetful_replica(self, fault: Fault) -> None:
+        with self._shards() as shards:
+            shards.forget(fault.which, 0.5 + 2.5 * fault.seconds)
+
+    def _stalled_node(self, fault: Fault) -> None:
+        with self._shards() as shards:
+            shards.stall(fault.which, NODE_TIMEOUT * (0.5 + 3 * fault.seconds))
+
+    def _move_slots(self, fault: Fault) -> None:
+        with self._shards() as shards:
+            shards.move(fault.which, 0.05 * fault.amount)
+
+    def _set_redis_back(self, fault: Fault) -> None:
+        with self._redis:
+            copies = self._cluster.copies
+            self.forgotten += 1
+            self._cluster.redis.restore(copies[fault.which % len(copies)])
+            self.forgotten += 1
+
+    def _redis_loses_its_end(self, fault: Fault) -> None:
+        with self._redis:
+            # Mostly some bytes, which cut a command in two; seldom many commands.
+            self._replaced += 1
+            self.forgotten += 1
+            self._cluster.redis.lose(int(200_000 * fault.amount**4), fault.which)
+            self.forgotten += 1
+
+    def _kill_kafka(self, fault: Fault) -> None:
+        with self._kafka:
+            self._cluster.kafka.kill()
+            time.sleep(fault.seconds)
+            self._cluster.kafka.start()
+
+    def _restart_kafka(self, fault: Fault) -> None:
+        with self._kafka:
+            self._cluster.kafka.stop()
+            time.sleep(fault.seconds)
+            self._cluster.kafka.start()
+
+    def _rebalance_storm(self, fault: Fault) -> None:
+        """Let guests join and leave the group in quick turn, politely or not."""
+        with self._storm:
+            for turn in range(_STORM):
+                guest = self._cluster.guests[turn % len(self._cluster.guests)]
+                guest.start()
+                time.sleep(1.5 * fault.seconds)
+                other = self._cluster.guests[(turn + fault.which) % len(self._cluster.guests)]
+                if turn % 2 and other.running:
+                    self.end(other)
+                else:
+                    other.kill()
+            for guest in self._cluster.guests:
+                guest.kill()
+
+    def _forged_headers(self, fault: Fault) -> None:
+        rng = Random(fault.which)
+        self._send(lambda: forged(rng, self._known(), PARTITIONS))
+
+    def _poison_records(self, fault: Fault) -> None:
+        rng = Random(fault.which)
+        self._send(lambda: poison(rng, self._known(), PARTITIONS))
+
+    def _gzip_bomb(self, fault: Fault) -> None:
+        """Send records that unfold, half of the time to a topic whose settings let them in."""
+        topic, rng = self._cluster.names.documents, Random(fault.which)
+        usual = self._cluster.names.settings()[topic]
+        with self._bombs, ExitStack() as stack:
+            if fault.which % 2:
+                stack.callback(self._configure, topic, usual, repeat=True)
+                self._configure(topic, {**usual, "compression.type": "producer"})
+            self._send(lambda: bombs(rng, self._known(), PARTITIONS), compression="gzip")
+            time.sleep(fault.seconds)
+
+    def _open_transaction(self, fault: Fault) -> None:
+        """Hide records behind an open transaction, and ask the service meanwhile whether it says so."""
+        rng, how = Random(fault.which), _ENDS[fault.which % len(_ENDS)]
+        timeout = _ABANDONED if how is None else _OPEN
+        name, begun = f"stranger-{fault.which}-{time.monotonic_ns()}", time.monotonic()
+        servers, topic = self._cluster.kafka.servers, self._cluster.names.documents
+        with contextlib.suppress(KafkaError, AssertionError), ExitStack() as one:
+            stranger = one.enter_context(Stranger(servers, topic, transaction=name, timeout_ms=int(timeout * 1000)))
+            made = forged(rng, self._known(), PARTITIONS, 6) + strange(rng, self._known(), 10)
+            transaction = Transaction(stranger, made)
+            if how is None:
+                time.sleep(timeout * (1.5 + fault.seconds))
+                return
+            if transaction.sent and fault.amount < _ASKED:
+                self._look_for_hidden(begun + timeout)
+            time.sleep(2 * fault.seconds)
+            transaction.end(how)
+
+    def _look_for_hidden(self, until: float) -> None:
+        """Ask the service for hidden records.
+
+        until: time until which the transaction is surely open.
+        """
+        answer = self._cluster.ask("status", "--json")
+        # An answer that came later may be about a transaction that the broker has ended.
+        if answer.returncode == 0 and time.monotonic() < until:
+            self.asked += 1
+            if not json.loads(answer.stdout)["hidden"]:
+                self.findings.append("a transaction was open, and `streamtopic status` said that nothing is hidden")
+
+    def _wrong_clocks(self, fault: Fault) -> None:
+        """Run a process with a wrong clock, send records with wrong timestamps, then run it with the right clock."""
+        staff, rng = self._cluster.staff, Random(fault.which)
+        worker, skew = staff[fault.which % len(staff)], rng.choice(_SKEWS)
+        with worker.lock:
+            worker.kill()
+            worker.start(skew)
+            self._send(lambda: strange(rng, self._known(), 10), skew=lambda: rng.choice(_SKEWS))
+            time.sleep(SESSION * (0.5 + fault.seconds))
+            worker.check()
+            worker.kill()
+            worker.start()
+
+    def _send(
+        self,
+        make: Callable[[], Sequence[Message]],
+        *,
+        compression: str | None = None,
+        skew: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Send records as another producer. They are lost if the broker is away."""
+        servers, topic = self._cluster.kafka.servers, self._cluster.names.documents
+        with contextlib.suppress(KafkaError), Stranger(servers, topic, compression=compression) as one:
+            one.send(make(), skew)
+
+    def _configure(self, topic: str, settings: Mapping[str, str], *, repeat: bool = False) -> None:
+        """Change the settings of a topic.
+
+        repeat: whether to try again until the broker has taken them.
+        """
+        deadline = time.monotonic() + (_COMES_BACK if repeat else 0)
+        while True:
+            log, _ = open_log(self._cluster.kafka.servers)
+            try:
+                log.configure(topic, settings)
+            except ComponentUnreachable:
+                if time.monotonic() >= deadline:
+                    return
+            else:
+                return
+            finally:
+                log.close()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let no fault happen to Redis as long as the block runs."""
+        with self._redis:
+            yield
+
+    @contextlib.contextmanager
+    def lost(self) -> Iterator[None]:
+        """Let Redis be away as long as the block runs."""
+        with self._redis:
+            # It writes its file before it answers, but not where an earlier write is still on its way to the disk.
+            self.forgotten += 1
+            self._server.kill()
+            yield
+            self._server.start()
+            self.forgotten += 1
+
+    def copy(self) -> None:
+        """Keep a copy of Redis's data in the middle of the faults."""
+        # Not while a fault restarts Redis: a copy of half a restored folder would be no state that ever was.
+        with self._redis:
+            self._cluster.copy()
+
+    def end(self, worker: Worker) -> None:
+        """Ask a process to end. It must end in time and without an error, whatever else happens meanwhile."""
+        status = worker.terminate(_END_SECONDS)
+        if status is None:
+            self.findings.append(f"{worker.name} did not end within {_END_SECONDS:.0f} s of SIGTERM:\n{worker.tail()}")
+        # -15: the signal came before the program had set its handler.
+        elif status not in (0, -15):
+            self.findings.append(f"{worker.name} ended with status {status} after SIGTERM:\n{worker.tail()}")

@@ -1,0 +1,165 @@
+"""Looks at a cluster for a campaign: at the log, at everything published, at Redis, and whether it has come to rest."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Self
+
+from campaign import checks
+from campaign.oracle import Oracle
+from campaign.people_checks import check_people, open_people
+from campaign.tail import TopicTail
+from campaign.witness import Subscriber, Witness
+from streamtopic.client import ModelSubscriber
+from streamtopic.errors import ComponentUnreachable, StateError, StreamtopicError
+from streamtopic.state import Connection, ModelState, Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from types import TracebackType
+
+    import redis
+
+    from campaign.cluster import Cluster
+
+__all__ = ["Observer", "stored_documents"]
+
+_DOCUMENTS = re.compile(rb"\{st:[^:]+:(\d+)\}:docs:")
+
+
+def stored_documents(client: redis.Redis, model: str, partitions: int) -> dict[int, set[bytes]]:
+    """Return the ids of the documents whose records Redis keeps, by partition."""
+    found: dict[int, set[bytes]] = {partition: set() for partition in range(partitions)}
+    for key in client.scan_iter(match=f"{{st:{model}:*}}:docs:*", count=1000):
+        if place := _DOCUMENTS.match(key):
+            ids: Iterable[bytes] = client.hkeys(key)  # type: ignore[assignment]
+            found[int(place[1])].update(ids)
+    return found
+
+
+class Observer:
+    """Looks at a cluster from outside; past the proxy, unless Redis is a cluster, whose nodes name the proxy.
+
+    partitions: number of partitions of the documents topic.
+    """
+
+    def __init__(self, cluster: Cluster, partitions: int) -> None:
+        self.oracle = Oracle(partitions)
+        self.witness = Witness(cluster.kafka.servers, cluster.names, cluster.public_key)
+        self.subscribers = [self._subscriber(cluster, 0), self._subscriber(cluster, 1)]
+        self._cluster = cluster
+        self._tail = TopicTail(cluster.kafka.servers, cluster.names.documents, partitions)
+        self._connection = Connection(cluster.redis.url)
+        self._partitions = partitions
+        self._hidden: dict[int, int] = {}
+        self._follower = self.reader
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._tail.close()
+        self.witness.close()
+        for subscriber in self.subscribers:
+            subscriber.restart()
+        self._connection.close()
+
+    @property
+    def reader(self) -> Reader:
+        """Reads the counts, and has read nothing before."""
+        return Reader(self._connection, self._cluster.names.model, self._partitions)
+
+    def look(self) -> None:
+        """Follow the log and the published topics up to their ends, unless the broker is away."""
+        try:
+            for record in self._tail.read():
+                self.oracle.take(
+                    record.partition, record.offset, record.key, record.value, record.headers, record.time_ms
+                )
+            for partition, offset in self._tail.positions.items():
+                self.oracle.reach(partition, offset)
+            self._hidden = self._tail.hidden()
+            self.witness.read()
+        except ComponentUnreachable:
+            # The broker may be one of the faults; the next look continues where this one stopped.
+            return
+        for subscriber in self.subscribers:
+            subscriber.poll()
+
+    def unrest(self) -> list[str]:
+        """Return the work that the service still has, as of the last look; [] if it has come to rest."""
+        try:
+            positions = self.reader.positions()
+            state = ModelState.find(self._connection, self._cluster.names.model)
+            # Without its keys the model has not begun, so it is not at rest either.
+            waiting = len(state.outbox()) if state else 1
+            away = sum(self.reader.forwards(partition) for partition in positions)
+        except (ComponentUnreachable, StateError) as error:
+            return [str(error)]
+        books = self.oracle.books
+        unread = [
+            f"partition {partition} is counted up to {meta.next_offset} of {books[partition].next_offset}"
+            for partition, meta in positions.items()
+            if meta.next_offset != books[partition].next_offset
+        ]
+        deletions = {(p, offset) for p, book in enumerate(books) for offset in book.deletions}
+        missing = sorted(deletions - self.witness.receipts.keys())
+        unread += [f"partition {p}: {n} offsets behind an open transaction" for p, n in sorted(self._hidden.items())]
+        if waiting:
+            unread.append(f"{waiting} records wait in the outbox")
+        if away:
+            unread.append(f"{away} deletions are not yet in the partition of their key")
+        if missing:
+            unread.append(f"{len(missing)} deletions have no receipt, the first at {missing[0]}")
+        unread += open_people(self.oracle, self.witness)[:1]
+        published = max(self.witness.entries, default=0)
+        if any(max(subscriber.seen, default=0) != published for subscriber in self.subscribers):
+            unread.append(f"subscribers have not got version {published}")
+        return unread
+
+    def check(self) -> list[str]:
+        """Make every check, and return the findings."""
+        # The other one has carried its counts from round to round by what changed.
+        followed = [f"for a reader that follows: {found}" for found in self._counts(self._follower)]
+        return [
+            *self._counts(self.reader),
+            *followed,
+            *checks.check_documents(self.oracle, self.stored()),
+            *checks.check_forwards(self.oracle),
+            *checks.check_rejected(self.oracle, self.witness),
+            *checks.check_ledger(self.witness),
+            *checks.check_receipts(self.oracle, self.witness),
+            *check_people(self.oracle, self.witness),
+            *checks.check_versions(self.oracle, self.witness),
+            *checks.check_subscribers(self.witness, self.subscribers),
+        ]
+
+    def _counts(self, reader: Reader) -> list[str]:
+        try:
+            return checks.check_counts(self.oracle, reader)
+        except StreamtopicError as error:
+            # A finding like any other: the checks that do not read counts still tell something.
+            return [f"the counts cannot be read: {error}"]
+
+    def stored(self) -> dict[int, set[bytes]]:
+        """Return the ids of the documents whose records Redis keeps, by partition."""
+        stored: dict[int, set[bytes]] = {partition: set() for partition in range(self._partitions)}
+        for client in self._cluster.redis.masters:
+            for partition, ids in stored_documents(client, self._cluster.names.model, self._partitions).items():
+                stored[partition] |= ids
+        return stored
+
+    @staticmethod
+    def _subscriber(cluster: Cluster, number: int) -> Subscriber:
+        def start(progress: Path) -> ModelSubscriber:
+            return ModelSubscriber(
+                cluster.kafka.servers,
+                model=cluster.names.model,
+                public_key=cluster.public_key,
+                progress=progress,
+                # The campaign covers both ways to subscribe.
+                include_withdrawn=number == 0,
+            )
+
+        return Subscriber(start, cluster.folder / f"subscriber-{number}.json")

@@ -1,0 +1,344 @@
+"""Derives the truth, whatever faults there were, from the records of the documents topic alone.
+
+It uses plain dictionaries and Python's own integers, and shares nothing with the code that counts and stores.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from campaign.reading import LONGEST_KEY, SUBJECT_KEY, home, understand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from campaign.reading import Asked, Passage
+
+__all__ = ["Away", "Counted", "Deletion", "Live", "Oracle", "PartitionBook", "PersonRequest", "Span", "count"]
+
+_CAP, _SHIFT = 256, 30
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A live document.
+
+    offset: of the record that added it.
+    passages: (L, word counts) each, where L is the number of all tokens.
+    labels: task to class.
+    named: each person whom it is about to the offset of the record that first said so.
+    """
+
+    offset: int
+    passages: tuple[Passage, ...]
+    labels: dict[str, str]
+    named: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        """Number of tokens."""
+        return sum(length for length, _ in self.passages)
+
+
+@dataclass(slots=True)
+class Span:
+    """The life of a document.
+
+    document: its id.
+    begin: offset of the record that added it.
+    end: offset of the record that ended it; None while it lives.
+    """
+
+    document: bytes
+    begin: int
+    end: int | None = None
+
+    def holds(self, cut: int) -> bool:
+        """Whether the counts of all records before `cut` hold the document."""
+        return self.begin < cut and (self.end is None or self.end >= cut)
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A deletion that must have one receipt.
+
+    request: its request id; "" if it has none.
+    span: the life that it ended; None if there was no document.
+    salt: that the requester sent; empty if there was none.
+    document: the id that it names.
+    """
+
+    request: str
+    span: Span | None
+    salt: bytes
+    document: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class PersonRequest:
+    """A request to forget a person, which has a record in each partition.
+
+    subject: the person.
+    request, salt: of the request.
+    opened: partition to the offset of its first record.
+    closed: partition to the offset of the tombstone that ends it there; without the partitions where it lasts.
+    covered: partition to the offset of the first such tombstone. What the request has deleted before it must be covered
+        by its receipt, also where the same request was sent a second time.
+    asked_ms: time of its first record that was taken in, milliseconds since 1970.
+    """
+
+    subject: str
+    request: str
+    salt: bytes
+    asked_ms: int = 0
+    opened: dict[int, int] = field(default_factory=dict)
+    closed: dict[int, int] = field(default_factory=dict)
+    covered: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A record in another partition than the one of its key.
+
+    document: its key.
+    partition, offset: its place.
+    home: the partition of its key.
+    asked: whether it is a delete.
+    time_ms: when it was appended, milliseconds since 1970.
+    """
+
+    document: bytes
+    partition: int
+    offset: int
+    home: int
+    asked: bool
+    time_ms: int
+
+
+@dataclass(slots=True)
+class PartitionBook:
+    """The result of one partition's records.
+
+    next_offset: where reading continues.
+    live: id to live document.
+    spans: the lives of all documents that there ever were.
+    open: id to the life that lasts.
+    deletions: offset to the deletion at it.
+    refused: offsets of records that are refused.
+    totals: kind of effect to number of records.
+    """
+
+    next_offset: int = 0
+    live: dict[bytes, Live] = field(default_factory=dict)
+    spans: list[Span] = field(default_factory=list)
+    open: dict[bytes, Span] = field(default_factory=dict)
+    deletions: dict[int, Deletion] = field(default_factory=dict)
+    refused: set[int] = field(default_factory=set)
+    totals: Counter[str] = field(default_factory=Counter)
+
+    def live_at(self, cut: int) -> list[Span]:
+        """Return the lives that last after the records before `cut`."""
+        return [span for span in self.spans if span.holds(cut)]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Counts of the live documents.
+
+    pairs: (word, word), the lesser word first, to the sum of weights.
+    frequency: word to number of documents.
+    tokens: word to number of tokens.
+    heavy: word to number of documents in which it is heavy.
+    documents: their number.
+    """
+
+    pairs: dict[tuple[str, str], int]
+    frequency: dict[str, int]
+    tokens: dict[str, int]
+    heavy: dict[str, int]
+    documents: int
+
+
+class Oracle:
+    """Follows the documents topic, record by record.
+
+    books: by partition.
+    away: records in other partitions than those of their keys.
+    newest: key to the time of the newest record in its own partition.
+    people: requests to forget a person, by key, person and salt: these three tell requests apart.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self.books = [PartitionBook() for _ in range(partitions)]
+        self.away: list[Away] = []
+        self.newest: dict[bytes, int] = {}
+        self.people: dict[tuple[bytes, str, bytes], PersonRequest] = {}
+
+    def take(
+        self,
+        partition: int,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes]],
+        time_ms: int = 0,
+    ) -> None:
+        """Take in the next record of a partition.
+
+        time_ms: when it was appended, by the broker's clock, milliseconds since 1970.
+        """
+        book = self.books[partition]
+        book.next_offset = offset + 1
+        asked = understand(key, value, headers)
+        if key is not None and key.startswith(SUBJECT_KEY):
+            self._about_person(book, partition, offset, key, asked, time_ms)
+            return
+        belongs = partition if key is None else home(key, len(self.books))
+        elsewhere = belongs != partition
+        if key is not None:
+            self._place(key, Away(key, partition, offset, belongs, asked.kind == "delete", time_ms), asked.kind)
+        if asked.kind == "refused" or (asked.kind == "add" and elsewhere):
+            book.refused.add(offset)
+            book.totals["rejected"] += 1
+            _refuse(book, key, offset, asked, here=key is not None and not elsewhere)
+        elif asked.kind == "nothing" or key is None:
+            return
+        elif elsewhere:
+            # The service sends a record to the partition of the key, which takes effect there.
+            book.totals["forwarded"] += 1
+        elif asked.kind == "add":
+            _add(book, key, Live(offset, asked.passages, asked.labels, dict.fromkeys(asked.subjects, offset)))
+        else:
+            _delete(book, key, offset, asked)
+
+    def reach(self, partition: int, offset: int) -> None:
+        """Note that every record before this offset was taken in."""
+        # The last offsets of a partition may have no record: compaction and transactions leave gaps.
+        book = self.books[partition]
+        book.next_offset = max(book.next_offset, offset)
+
+    def missing(self) -> list[Away]:
+        """Return the records in foreign partitions that never took effect in the partitions of their keys."""
+        # A delete must have become a record there, or met one that is newer. Nobody waits for a receipt of a refused
+        # change, so it need only have ended the document.
+        return [
+            away
+            for away in self.away
+            if self.newest.get(away.document, -1) < away.time_ms
+            and (away.asked or away.document in self.books[away.home].live)
+        ]
+
+    def _about_person(
+        self, book: PartitionBook, partition: int, offset: int, key: bytes, asked: Asked, time_ms: int
+    ) -> None:
+        """Take in a record under the key of a request to forget a person. Each partition has its own."""
+        if asked.kind == "refused":
+            book.refused.add(offset)
+            book.totals["rejected"] += 1
+        elif asked.kind == "forget":
+            (subject,) = asked.subjects
+            known = self.people.setdefault(
+                (key, subject, asked.salt), PersonRequest(subject, asked.request, asked.salt, time_ms)
+            )
+            known.opened.setdefault(partition, offset)
+            # The same request once more: what came since its end goes as well.
+            known.closed.pop(partition, None)
+        elif asked.kind == "forgotten":
+            for (named, _, _), known in self.people.items():
+                if named == key and partition in known.opened:
+                    known.closed.setdefault(partition, offset)
+                    known.covered.setdefault(partition, offset)
+
+    def _place(self, key: bytes, record: Away, kind: str) -> None:
+        """Note whether a record is in the partition of its key, or must take effect there."""
+        if record.home == record.partition:
+            self.newest[key] = max(self.newest.get(key, 0), record.time_ms)
+        elif kind != "nothing" and 0 < len(key) <= LONGEST_KEY:
+            self.away.append(record)
+
+    def counts(self) -> Counted:
+        """Count the live documents of all partitions."""
+        return count(live for book in self.books for live in book.live.values())
+
+
+def _add(book: PartitionBook, key: bytes, new: Live) -> None:
+    have = book.live.get(key)
+    # An identical add leaves the document as old as it was, so a version before it holds it still.
+    if have is not None and (have.passages, have.labels) == (new.passages, new.labels):
+        book.totals["unchanged"] += 1
+        # Whom a document is about may change without its content, from this record on.
+        named = {subject: have.named.get(subject, since) for subject, since in new.named.items()}
+        book.live[key] = replace(have, named=named)
+        return
+    book.totals["added" if have is None else "replaced"] += 1
+    _end(book, key, new.offset)
+    book.live[key] = new
+    book.open[key] = Span(key, new.offset)
+    book.spans.append(book.open[key])
+
+
+def _delete(book: PartitionBook, key: bytes, offset: int, asked: Asked) -> None:
+    have = book.live.pop(key, None)
+    book.totals["not_found" if have is None else "deleted"] += 1
+    book.deletions[offset] = Deletion(asked.request, _end(book, key, offset), asked.salt, key)
+
+
+def _refuse(book: PartitionBook, key: bytes | None, offset: int, asked: Asked, *, here: bool) -> None:
+    """End the document of a refused record; the end has a receipt if the record asks for one."""
+    have = book.live.pop(key, None) if key is not None else None
+    span = _end(book, key, offset) if have is not None and key is not None else None
+    if have is not None:
+        book.totals["deleted_by_refusal"] += 1
+    if asked.request and (here or have is not None):
+        book.deletions[offset] = Deletion(asked.request, span, asked.salt, key or b"")
+
+
+def _end(book: PartitionBook, key: bytes, offset: int) -> Span | None:
+    span = book.open.pop(key, None)
+    if span is not None:
+        span.end = offset
+    return span
+
+
+def count(documents: Iterable[Live]) -> Counted:
+    """Return the counts of documents: h_i h_j w for two words of a passage, h_i (h_i - 1) w for one word.
+
+    h: how often a word is in the passage. w = 2^30 f(L) / (L (l - 1)), for L tokens of the document and l tokens of the
+    passage. A word is heavy in a document if it is a tenth of its tokens or more.
+    """
+    pairs: dict[tuple[str, str], int] = {}
+    frequency, tokens, heavy, number = Counter[str](), Counter[str](), Counter[str](), 0
+    for document in documents:
+        number += 1
+        held = Counter[str]()
+        for _, words in document.passages:
+            held.update(words)
+        tokens.update(held)
+        frequency.update(held.keys())
+        heavy.update(word for word, times in held.items() if 10 * times >= document.length)
+        for length, words in document.passages:
+            weight = _weight(length, document.length)
+            present = sorted(words)
+            for k, first in enumerate(present):
+                for second in present[k:]:
+                    times = words[first] * (words[second] - (first == second))
+                    if times * weight:
+                        pairs[first, second] = pairs.get((first, second), 0) + times * weight
+    return Counted(pairs, dict(frequency), dict(tokens), dict(heavy), number)
+
+
+def _weight(length: int, total: int) -> int:
+    """Return the weight of a passage's pairs.
+
+    length: tokens of the passage.
+    total: tokens of its document.
+    """
+    # One token has no pair.
+    if length < 2:
+        return 0
+    # The passage has length / total of the document's mass, for length (length - 1) pairs.
+    mass, pairs = (min(total, _CAP) << _SHIFT) * length, total * length * (length - 1)
+    # Rounded to the nearest, halves upwards, in integers of any size: a float would round a second time.
+    return (2 * mass + pairs) // (2 * pairs)

@@ -1,0 +1,426 @@
+"""Runs rounds of events and faults, each followed by rest and by every check."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from campaign.alarms import Replay, promtool, silent
+from campaign.cluster import PARTITIONS
+from campaign.counters import Counters
+from campaign.drills import Drills
+from campaign.erosion import Eroder
+from campaign.inject import Injector
+from campaign.leaks import leaks
+from campaign.monitor import SCRAPE_EVERY, Monitor
+from campaign.observer import Observer
+from campaign.petitions import Petitioner, check_petitions
+from campaign.plan import EVERY_KIND, SHARDED_KINDS, Fault, draw
+from campaign.reading import SUBJECT_KEY
+from campaign.stream import EventStream
+from streamtopic.errors import ComponentUnreachable, StateError
+from streamtopic.streams import open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from campaign.cluster import Cluster
+    from campaign.monitor import Scrape
+    from streamtopic.streams import EventLog, Message
+
+__all__ = ["MAY_FIRE", "Options", "Report", "run"]
+
+# Events that are sent together.
+_BATCH = 20
+# Seconds to wait for rest once there is a finding: the rest then tells little.
+_PATIENCE = 20.0
+MAY_FIRE = frozenset(
+    f"Streamtopic{name}"
+    for name in (
+        "Clocks",
+        "Down",
+        # Campaigns delete a large part of their documents within minutes.
+        "ErasureWave",
+        "HiddenRecords",
+        "MisplacedRecords",
+        # Some requests for deletions are large, and wait until somebody has looked at them.
+        "PausedRequests",
+        "RefusedChange",
+        "Refused",
+        "RejectedRecords",
+        "SetBack",
+        "TakenOver",
+        "Unreachable",
+    )
+)
+"""Alerts that faults of a campaign call for; those about other things must stay silent."""
+# The first rest may take this many times as long: on a fresh machine every process compiles the kernels, all at once.
+_WARMING = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A campaign. It ends after the round that reaches `faults` or `events`, not before its time, or has a finding.
+
+    seed: of events and faults.
+    faults, events: numbers at which it ends.
+    seconds: for which its rounds go on at least.
+    kinds: kind of fault to share; None: every kind that fits the target.
+    round_faults, round_events: numbers in one round.
+    window: seconds within which these happen.
+    live: about how many documents live at a time.
+    rest_seconds: the longest that the service may take to come to rest.
+    compact_every: rounds after which the log is compacted; 0 for never.
+    stall: seconds for which Redis answers nobody once at the end; 0 for never. Health says so after a minute.
+    drills: classes of faults that are done alone at the end, for the alerts that each of them fires.
+    erode: whether the log loses records at the end, and the state is made anew from the records left.
+    losses: kinds of keys that Redis loses then, one after the other.
+    quiet: whether nothing else runs on the machine. Only then must alerts that no fault calls for stay silent: a
+        process that does not get its turn is late, and rightly says so.
+    """
+
+    seed: int
+    faults: int = 40
+    events: int = 1 << 40
+    seconds: float = 0.0
+    kinds: Mapping[str, float] | None = None
+    round_faults: int = 8
+    round_events: int = 240
+    window: float = 6.0
+    live: int = 400
+    rest_seconds: float = 240.0
+    compact_every: int = 10
+    stall: float = 0.0
+    drills: Sequence[str] = ()
+    erode: bool = True
+    losses: Sequence[str] = ()
+    quiet: bool = True
+
+
+@dataclass(slots=True)
+class Report:
+    """The result of a campaign.
+
+    faults: number by kind.
+    events: number of events that were sent.
+    rest: seconds that each round took to come to rest after its last fault was undone.
+    deletions, versions, documents: receipts and versions published, documents that live.
+    lost_replies: number of replies that the proxy has lost.
+    strays: records of the ledger that somebody wrote late, when others had their place.
+    compactions: of the log.
+    hidden_asked: how often the service was asked whether a transaction hides records.
+    health_asked: how often processes answered how they are.
+    people: requests to forget a person that have their receipt.
+    asked, cancelled, again: requests for deletions through the door, those of them that were cancelled, and those that
+        Redis had forgotten and that were asked for again.
+    alerts: times of which the alerts were checked; 0 without promtool.
+    seconds: that it took.
+    findings: [] if the service kept all its promises.
+    """
+
+    seed: int
+    faults: Counter[str] = field(default_factory=Counter)
+    events: int = 0
+    rest: list[float] = field(default_factory=list)
+    deletions: int = 0
+    versions: int = 0
+    documents: int = 0
+    lost_replies: int = 0
+    strays: int = 0
+    compactions: int = 0
+    hidden_asked: int = 0
+    health_asked: int = 0
+    people: int = 0
+    asked: int = 0
+    cancelled: int = 0
+    again: int = 0
+    alerts: int = 0
+    seconds: float = 0.0
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that came to rest."""
+        return len(self.rest)
+
+
+def run(cluster: Cluster, options: Options, say: Callable[[str], None] = lambda _: None) -> Report:
+    """Run a campaign on a cluster that was just started, and return its result.
+
+    say: called with a line about each round and each fault.
+    """
+    with Observer(cluster, PARTITIONS) as observer, Monitor(cluster.workers) as monitor:
+        campaign = _Campaign(cluster, options, observer, monitor, say)
+        with closing(campaign.petitioner):
+            return campaign.run()
+
+
+class _Campaign:
+    def __init__(
+        self, cluster: Cluster, options: Options, observer: Observer, monitor: Monitor, say: Callable[[str], None]
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._observer = observer
+        self._monitor = monitor
+        self._counters = Counters(monitor, observer, PARTITIONS)
+        self._wall = time.time() - time.monotonic()
+        self._say = say
+        self._rng = Random(options.seed)
+        self._stream = EventStream(Random(options.seed), PARTITIONS, options.live)
+        self._injector = Injector(cluster, lambda: self._stream.known)
+        self.petitioner = Petitioner(
+            cluster,
+            Random(options.seed + 1),
+            lambda: self._stream.known,
+            lambda: self._stream.people,
+            self._stream.leave,
+            lambda: self._injector.forgotten,
+        )
+        self._unconfirmed: list[Message] = []
+        self._eroder = Eroder(cluster, observer, self._feed, self._rested, say)
+        self._report = Report(options.seed)
+        self._kinds = options.kinds or (SHARDED_KINDS if cluster.sharded else EVERY_KIND)
+
+    def run(self) -> Report:
+        start = time.monotonic()
+        self._begin()
+        report, options = self._report, self._options
+        first = time.monotonic()
+        while not report.findings and self._goes_on(first):
+            left = options.faults - report.faults.total()
+            number = options.round_faults if left <= 0 else min(options.round_faults, left)
+            self._round(draw(self._rng, number, options.window, self._kinds))
+            if not report.findings and options.compact_every and not (report.rounds - 1) % options.compact_every:
+                self._compact()
+        for act in (self._calm, self._stall, self._drill, self._erode, self._look_back):
+            if not report.findings:
+                act()
+        report.seconds = time.monotonic() - start
+        return report
+
+    def _goes_on(self, first: float) -> bool:
+        """Return whether there is one more round. first: when the first of them began."""
+        report, options = self._report, self._options
+        early = time.monotonic() - first < options.seconds
+        return early or (report.faults.total() < options.faults and report.events < options.events)
+
+    def _compact(self) -> None:
+        self._report.findings += self._eroder.compact()
+        self._report.compactions += 1
+
+    def _rested(self) -> list[str]:
+        """Wait for rest, and return the findings then."""
+        before = len(self._report.findings)
+        self._conclude(self._options.rest_seconds)
+        found = self._report.findings[before:]
+        del self._report.findings[before:]
+        return found
+
+    def _calm(self) -> None:
+        """Work without any fault: what the processes say that they did is what they did."""
+        report = self._report
+        self._counters.begin()
+        self.petitioner.work(0.0)
+        self._feed(self._options.round_events)
+        self._conclude(self._options.rest_seconds)
+        report.findings += report.findings or self._counters.differences()
+
+    def _drill(self) -> None:
+        """Do each class of faults alone, and ask which alerts fire."""
+        drills = Drills(self._cluster, self._injector, lambda: self._stream.known, self._rng)
+        for name in self._options.drills:
+            if not self._report.findings:
+                self._say(f"  alone: {name}")
+                replay = drills.do(name)
+                self._conclude(self._options.rest_seconds)
+                self._alerts(replay)
+
+    def _alerts(self, *replays: Replay) -> None:
+        tool = promtool()
+        if tool is None:
+            self._say("  alerts are not checked: promtool, which is part of Prometheus, is missing")
+            return
+        if not self._options.quiet:
+            replays = tuple(replace(replay, may=None) for replay in replays)
+        self._report.findings += silent(replays, self._cluster.folder, tool)
+        self._report.alerts += len(replays)
+
+    def _stall(self) -> None:
+        """Let Redis answer nobody: within 60 to 75 s every process must say that it does not get on."""
+        if not self._options.stall:
+            return
+        begin = time.monotonic()
+        with self._cluster.redis.suspended():
+            time.sleep(self._options.stall)
+            stalled = self._monitor.stalled(begin, time.monotonic())
+        self._say(f"  nobody was answered by Redis for {self._options.stall:.0f} s")
+        self._conclude(self._options.rest_seconds)
+        self._report.findings += stalled
+        shown = {worker.name: self._since(worker.name, begin) for worker in self._cluster.staff}
+        must, may = frozenset({"StreamtopicStalled"}), frozenset({"StreamtopicUnreachable"})
+        self._alerts(Replay("a stall of Redis", shown, SCRAPE_EVERY, self._wall, 1.0, must, may))
+
+    def _since(self, name: str, begin: float) -> Sequence[Scrape]:
+        return [scrape for scrape in self._monitor.scrapes[name] if scrape.time >= begin]
+
+    def _look_back(self) -> None:
+        """Look through everything that was logged and shown."""
+        logs = [worker.output for worker in self._cluster.workers]
+        self._report.findings += leaks(logs, self._cluster.folder / "keys")
+        shown = {worker.name: self._monitor.scrapes[worker.name] for worker in self._cluster.staff}
+        may = (MAY_FIRE | {"StreamtopicStalled"}) if self._options.stall else MAY_FIRE
+        self._alerts(Replay("the whole campaign", shown, SCRAPE_EVERY, self._wall, may=may))
+
+    def _erode(self) -> None:
+        """Take records from the log, such as it may lose, then keys from Redis, then records that it must not lose."""
+        if not self._options.erode:
+            return
+        # Nearly the last in a campaign, since it cannot be undone.
+        self._compact()
+        events, steps = self._options.round_events, self._eroder
+        losses = [partial(steps.lose, kind, events) for kind in self._options.losses]
+        for step in (steps.rebuild, *losses, partial(steps.go_on, events), partial(steps.refuse, events)):
+            if not self._report.findings:
+                self._report.findings += step()
+
+    def _begin(self) -> None:
+        """Reach a first model without any fault."""
+        # A finding after it is then the work of a fault.
+        for worker in self._cluster.staff:
+            worker.start()
+        self._feed(self._options.live, 0)
+        self._conclude(_WARMING * self._options.rest_seconds)
+        self._report.findings += self._report.findings or self._counters.differences()
+        self._monitor.warmed()
+        self._cluster.copy()
+
+    def _round(self, faults: Sequence[Fault]) -> None:
+        start = time.monotonic()
+        with ThreadPoolExecutor(len(faults) + 3) as pool:
+            doing: list[Future[None]] = [pool.submit(self._do, fault, start) for fault in faults]
+            doing.append(pool.submit(self._feed, self._options.round_events, self._options.window))
+            doing.append(pool.submit(self.petitioner.work, self._options.window / 2))
+            # In the middle of the faults, so that a later fault sets Redis back to a moment of disorder.
+            doing.append(pool.submit(self._copy, self._rng.uniform(0, self._options.window)))
+            while not all(future.done() for future in doing):
+                self._watch()
+                time.sleep(0.1)
+            for future in doing:
+                future.result()
+        self._observer.subscribers[1].restart()
+        self._report.faults.update(fault.kind for fault in faults)
+        self._conclude(self._options.rest_seconds)
+
+    def _do(self, fault: Fault, start: float) -> None:
+        time.sleep(max(0.0, start + fault.delay - time.monotonic()))
+        self._say(f"  {fault.kind}")
+        self._injector.do(fault)
+
+    def _copy(self, delay: float) -> None:
+        time.sleep(delay)
+        self._injector.copy()
+
+    def _feed(self, events: int, seconds: float = 0.0) -> None:
+        """Send events, spread over some seconds."""
+        log, _ = open_log(self._cluster.kafka.servers)
+        try:
+            for _ in range(-(-events // _BATCH)):
+                self._send(log, self._stream.batch(_BATCH))
+                self._report.events += _BATCH
+                time.sleep(seconds * _BATCH / events)
+            # A request to forget a person that some partition never gets holds versions back.
+            rest = self._stream.rest()
+            self._send(log, rest)
+            self._report.events += len(rest)
+        finally:
+            log.close()
+
+    def _send(self, log: EventLog, batch: Sequence[Message]) -> None:
+        """Send events. What was not confirmed of requests to forget a person is sent once more, with the next ones."""
+        sent, self._unconfirmed = [*self._unconfirmed, *batch], []
+        try:
+            log.append_many(self._cluster.names.documents, sent)
+        except ComponentUnreachable as error:
+            # Lost or not, the oracle knows only what it finds in the log. But a person asks until it is confirmed.
+            self._say(f"  (a batch of events was not confirmed: {error})")
+            self._unconfirmed = [message for message in sent if (message.key or b"").startswith(SUBJECT_KEY)]
+
+    def _send_again(self) -> None:
+        """Send the records of requests to forget a person that were not confirmed."""
+        if self._unconfirmed:
+            log, _ = open_log(self._cluster.kafka.servers)
+            with closing(log):
+                self._send(log, [])
+
+    def _unrest(self) -> list[str]:
+        """Return the work that the service still has; [] if it has come to rest."""
+        found = self._observer.unrest()
+        try:
+            return found + self.petitioner.unrest()[:1]
+        except (ComponentUnreachable, StateError) as error:
+            return [*found, str(error)]
+
+    def _petitions(self) -> list[str]:
+        """Return the findings about requests through the door."""
+        try:
+            return check_petitions(self.petitioner, self._observer.oracle, self._injector.forgotten)
+        except (ComponentUnreachable, StateError) as error:
+            return [f"the requests cannot be read: {error}"]
+
+    def _watch(self) -> None:
+        """Follow log and published topics. A process that ended by itself is a finding."""
+        self._observer.look()
+        self._report.findings += self._cluster.deaths()
+
+    def _conclude(self, rest_seconds: float) -> None:
+        """Undo the rest of the faults, wait for rest, and make every check."""
+        self._cluster.proxy.disarm()
+        start = time.monotonic()
+        calm = 0
+        # Twice in a row, since a record that was moved to its own partition may have come between.
+        while calm < 2:
+            for worker in self._cluster.staff:
+                worker.start()
+            self._send_again()
+            self.petitioner.tend()
+            self._watch()
+            unrest = self._unrest()
+            calm = 0 if unrest else calm + 1
+            patience = _PATIENCE if self._report.findings else rest_seconds
+            if time.monotonic() - start > patience:
+                wrote = [f"{worker.name} last wrote:\n{worker.tail(5)}" for worker in self._cluster.staff]
+                self._report.findings += [*(f"not at rest: {what}" for what in unrest), *wrote]
+                break
+            time.sleep(0.2)
+        self._report.rest.append(time.monotonic() - start)
+        self._report.findings += self._injector.findings
+        self._report.findings += self._observer.check()
+        self._report.findings += self._petitions()
+        # Not before the first model, since that is the way to it.
+        self._report.findings += self._monitor.false_alarms() if self._report.rounds > 1 else []
+        self._summarise()
+
+    def _summarise(self) -> None:
+        report, witness = self._report, self._observer.witness
+        report.deletions = len(witness.receipts)
+        report.versions = len(witness.entries)
+        report.people = len(self._observer.witness.covering)
+        report.asked, report.cancelled = self.petitioner.asked, self.petitioner.cancelled
+        report.again = self.petitioner.again
+        report.documents = sum(len(book.live) for book in self._observer.oracle.books)
+        report.lost_replies, report.strays = self._cluster.proxy.lost, witness.ledger.strays
+        report.hidden_asked = self._injector.asked
+        report.health_asked = self._monitor.asked.total()
+        self._say(
+            f"round {report.rounds}: {report.faults.total()} faults, {report.events} events, {report.documents} "
+            f"documents, {report.versions} versions, {report.deletions} receipts, "
+            f"at rest after {report.rest[-1]:.1f} s, {len(report.findings)} findings"
+        )

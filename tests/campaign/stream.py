@@ -1,0 +1,311 @@
+"""Makes a seeded stream of records for the documents topic: documents that come, change, go and come again.
+
+Hostile and misrouted records are among them. Texts are ASCII and drawn from a few planted topics, so a model of them is
+learned in well under a second.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import msgpack
+
+from campaign.reading import SUBJECT_KEY, home
+from streamtopic.streams import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from random import Random
+
+__all__ = ["KINDS", "TOPICS", "EventStream"]
+
+TOPICS = 4
+_WORDS = 60  # of each topic, and as many that all topics share
+_TOKENS = 30
+# A topic's first word is its own alone and in many of its documents: an anchor that few deletions can move.
+_STEPS = list(accumulate([1.5, *(1 / (word + 5) for word in range(1, _WORDS))]))
+
+KINDS = (
+    "new",
+    "again",
+    "replaced",
+    "identical",
+    "deleted",
+    "unknown",
+    "hostile",
+    "misrouted",
+    "odd",
+    "renamed",
+    "forgotten",
+)
+"""Kinds of records. again: under an id that was deleted before; odd: valid, in a form that few producers use; renamed:
+the same content about other people; forgotten: a request to forget a person, a record for each partition."""
+_PEOPLE = 60
+# Shares of the documents that are about somebody, of requests for a person who was asked for shortly before, of those
+# for nobody, and of requests whose end somebody forges.
+_NAMED, _ASKED_TWICE, _NOBODY, _FORGED = 0.4, 0.25, 0.1, 0.15
+
+
+class EventStream:
+    """Makes records; the same generator and arguments make the same records.
+
+    partitions: of the documents topic.
+    live: about how many documents live once the stream has run for a while.
+    """
+
+    def __init__(self, rng: Random, partitions: int, live: int = 500) -> None:
+        self._rng = rng
+        self._partitions = partitions
+        self._target = live
+        # The stream's own belief, for the choice of the next record only: the oracle knows which documents live.
+        self._live: dict[str, Message] = {}
+        self._gone: list[str] = []
+        self._made = 0
+        self._requests = 0
+        self._people: dict[str, frozenset[str]] = {}
+        self._asked: list[str] = []
+        # Records of one request come one after the other, with others in between.
+        self._waiting: list[Message] = []
+
+    @property
+    def known(self) -> list[str]:
+        """Ids of documents that the stream takes for live."""
+        # A copy in one step, since faults ask from other threads while the stream makes records.
+        return list(self._live)
+
+    @property
+    def people(self) -> list[str]:
+        """People whom documents are about that the stream takes for live."""
+        named = list(self._people.items())
+        return sorted({subject for document, subjects in named if document in self._live for subject in subjects})
+
+    def batch(self, size: int) -> list[Message]:
+        """Return the next `size` records."""
+        return [self._next() for _ in range(size)]
+
+    def rest(self) -> list[Message]:
+        """Return the records that are left of requests to forget a person which have begun."""
+        rest, self._waiting = self._waiting, []
+        return rest
+
+    def _next(self) -> Message:
+        if self._waiting and self._rng.random() < 0.7:
+            return self._waiting.pop(0)
+        # New documents until there are enough; from then on more deletions than additions.
+        full = len(self._live) / self._target
+        weights = (
+            0.6 if full < 1 else 0.15,  # new
+            0.05,
+            0.1,
+            0.05,
+            0.05 if full < 0.8 else 0.25,  # deleted
+            0.03,
+            0.06,
+            0.05,
+            0.03,
+            0.03,
+            0.02,
+        )
+        kind = self._rng.choices(KINDS, weights)[0]
+        make: Callable[[], Message] = getattr(self, f"_{kind}")
+        return make()
+
+    def _new(self) -> Message:
+        self._made += 1
+        return self._put(f"doc-{self._made}")
+
+    def _again(self) -> Message:
+        return self._put(self._gone.pop(self._rng.randrange(len(self._gone)))) if self._gone else self._new()
+
+    def _replaced(self) -> Message:
+        return self._put(self._rng.choice(list(self._live))) if self._live else self._new()
+
+    def _identical(self) -> Message:
+        return self._rng.choice(list(self._live.values())) if self._live else self._new()
+
+    def _deleted(self) -> Message:
+        if not self._live:
+            return self._new()
+        document = self._rng.choice(list(self._live))
+        self.leave([document])
+        return self._delete(document)
+
+    def _renamed(self) -> Message:
+        """Return the content of a live document once more, about other people."""
+        if not self._live:
+            return self._new()
+        document = self._rng.choice(list(self._live))
+        have = self._live.get(document)
+        if have is None or have.value is None or have.value.startswith(b"{"):
+            # In JSON, and about nobody.
+            return have or self._new()
+        fields = msgpack.unpackb(have.value)
+        for name in ("subject", "subjects"):
+            fields.pop(name, None)
+        return self._about(document, fields)
+
+    def _forgotten(self) -> Message:
+        """Return the first record of a request to forget a person. Those for the other partitions come next.
+
+        Documents of the person come in between, also under ids of others.
+        """
+        subject = self._somebody()
+        self._asked.append(subject)
+        self._requests += 1
+        request = f"request-{self._requests}"
+        key = SUBJECT_KEY + self._rng.randbytes(16).hex().encode()
+        headers = (("request", request.encode()), ("salt", b"salt-of-" + request.encode()))
+        value = msgpack.packb({"op": "delete_subject", "subject": subject})
+        places = range(self._partitions)
+        records = [Message(key, value, headers, partition) for partition in places]
+        if self._rng.random() < _FORGED:
+            records.append(Message(key, None, (), self._rng.choice(places)))
+        self.leave([document for document, about in list(self._people.items()) if subject in about])
+        for _ in range(self._rng.randrange(3)):
+            document = self._rng.choice([*self._gone[-20:], f"late-{self._requests}"])
+            late = self._about(document, {"op": "add", "text": " ".join(self._words(_TOKENS))}, subject)
+            records.insert(self._rng.randrange(1, len(records) + 1), late)
+            # Before the end of the request, so it goes as well.
+            self.leave([document])
+        self._waiting += records[1:]
+        return records[0]
+
+    def _somebody(self) -> str:
+        """Return the person of a request."""
+        draw = self._rng.random()
+        if draw < _NOBODY:
+            return f"person-{_PEOPLE + self._rng.randrange(10**6)}"
+        if draw < _NOBODY + _ASKED_TWICE and self._asked:
+            return self._rng.choice(self._asked[-3:])
+        return f"person-{self._rng.randrange(_PEOPLE)}"
+
+    def _about(self, document: str, fields: Mapping[str, object], *subjects: str) -> Message:
+        """Return an add about these people, or about some that are drawn."""
+        drawn = [f"person-{self._rng.randrange(_PEOPLE)}" for _ in range(self._rng.choice((0, 1, 1, 1, 2, 3)))]
+        about = list(dict.fromkeys(subjects or drawn))
+        # A single one has two forms.
+        named = {"subject": about[0]} if len(about) == 1 and self._rng.random() < 0.5 else {"subjects": about}
+        self._people[document] = frozenset(about)
+        message = Message(document.encode(), msgpack.packb({**fields, **named} if about else fields))
+        return self._store(document, message)
+
+    def leave(self, documents: Iterable[str]) -> None:
+        """Take these documents for deleted, as where somebody else has asked for it."""
+        for document in documents:
+            # Other threads take documents for deleted as well.
+            if self._live.pop(document, None) is not None:
+                self._gone.append(document)
+
+    def _unknown(self) -> Message:
+        return self._delete(f"nobody-{self._rng.randrange(10**6)}")
+
+    def _misrouted(self) -> Message:
+        sent = self._rng.choice((self._new, self._replaced, self._deleted))()
+        key = sent.key or b""
+        elsewhere = (home(key, self._partitions) + self._rng.randrange(1, self._partitions)) % self._partitions
+        return Message(key, sent.value, sent.headers, elsewhere if self._partitions > 1 else 0)
+
+    def _odd(self) -> Message:
+        """Return a valid record in a form that few producers use."""
+        self._made += 1
+        fields = self._rng.choice(
+            [
+                {"op": "add", "text": ""},
+                {"op": "add", "text": "x 7 !"},
+                {"op": "add", "text": "lonely"},
+                {"op": "add", "counts": {}},
+                {"op": "add", "counts": {"t0w1": 3, "t0w2": 1, "t1w1": 2}},
+                {"op": "add", "text": " ".join(self._words(9_000))},
+                {"op": "add", "text": "T0W1 " + "y" * 70 + " T0W2", "meta": {"any": [1, 2]}, "unknown": None},
+                {"op": "add", "text": " ".join(self._words(20)), "labels": {"desk": "sport"}, "ts": 1_700_000_000_000},
+            ]
+        )
+        packed = json.dumps(fields).encode() if self._rng.random() < 0.5 else msgpack.packb(fields)
+        return self._store(f"odd-{self._made}", Message(f"odd-{self._made}".encode(), packed))
+
+    def _hostile(self) -> Message:
+        """Return a record that must be refused or is a delete in another dialect, often under the id of a live one."""
+        known = list(self._live)
+        document = self._rng.choice(known) if known and self._rng.random() < 0.5 else f"hostile-{self._rng.random()}"
+        key, value = self._rng.choice(_hostile(document.encode(), self._rng))
+        headers = (("request", f"request-{self._requests}".encode()),) if self._rng.random() < 0.3 else ()
+        self._requests += bool(headers)
+        # Refused or deleted, nothing is left under the id.
+        if key == document.encode():
+            self.leave([document])
+        return Message(key, value, headers)
+
+    def _put(self, document: str) -> Message:
+        labels = {"labels": {"desk": self._rng.choice(("sport", "news"))}} if self._rng.random() < 0.2 else {}
+        fields = {"op": "add", "text": " ".join(self._words(_TOKENS)), **labels}
+        if self._rng.random() < _NAMED:
+            return self._about(document, fields)
+        self._people.pop(document, None)
+        return self._store(document, Message(document.encode(), msgpack.packb(fields)))
+
+    def _store(self, document: str, message: Message) -> Message:
+        self._live[document] = message
+        return message
+
+    def _delete(self, document: str) -> Message:
+        self._requests += 1
+        request = f"request-{self._requests}"
+        key = document.encode()
+        if self._rng.random() < 0.2:
+            return Message(key, msgpack.packb({"op": "delete", "request": request}))
+        salt = (("salt", b"salt-of-" + request.encode()),) if self._requests % 2 else ()
+        return Message(key, None, (("request", request.encode()), *salt))
+
+    def _words(self, tokens: int) -> list[str]:
+        """Return words, most of one topic, some of a second, and some that all topics share."""
+        first, second = self._rng.randrange(TOPICS), self._rng.randrange(TOPICS)
+        sources = self._rng.choices((f"t{first}", f"t{second}", "all"), cum_weights=(7, 9, 10), k=tokens)
+        words = self._rng.choices(range(_WORDS), cum_weights=_STEPS, k=tokens)
+        return [f"{source}w{word}" for source, word in zip(sources, words, strict=True)]
+
+
+# A record without a key is not among them, since a compacted topic refuses it.
+def _hostile(key: bytes, rng: Random) -> list[tuple[bytes, bytes]]:
+    add = msgpack.packb({"op": "add", "text": "some text"})
+    return [
+        (b"", add),
+        (b"k" * 513, add),
+        (b"\xff\xfe", add),
+        (b"st:heartbeat", add),
+        (SUBJECT_KEY + b"0", add),
+        (SUBJECT_KEY + b"1", b'{"op": "delete_subject"}'),
+        (SUBJECT_KEY + b"2", b'{"op": "delete_subject", "subject": 7}'),
+        (SUBJECT_KEY + b"3", b'{"op": "delete"}'),
+        (SUBJECT_KEY + b"4", b""),
+        (key, b""),
+        (key, b"null"),
+        (key, b"\xc0"),
+        (key, b'{"schema": null, "payload": null}'),
+        (key, b'{"before": {"text": "gone"}, "after": null, "op": "d"}'),
+        (key, b'{"text": "gone", "__deleted": "true"}'),
+        (key, b'{"specversion": "1.0", "type": "document.deleted"}'),
+        (key, b'{"op": "delete", "x": NaN}'),
+        (key, b"{"),
+        (key, b'{"op": "add", "text": NaN}'),
+        (key, b"[" * 100_000),
+        (key, b"\x91" * 5_000),
+        (key, b'{"op": "add", "text": 7}'),
+        (key, b'{"op": "add", "text": "a", "counts": {"b": 1}}'),
+        (key, b'{"op": "burn"}'),
+        (key, b'{"op": "add", "counts": {"word": 0}}'),
+        (key, b'{"op": "add", "counts": {"word": 8193}}'),
+        (key, b'{"op": "add", "counts": {"one": 8000, "two": 8000}}'),
+        (key, b'{"op": "add", "counts": {"\\ud800": 1}}'),
+        (key, b'{"op": "add", "text": "fine", "labels": ["no", "map"]}'),
+        (key, b'{"op": "add", "text": "fine", "ts": 1e999}'),
+        (key, b'{"op": "add", "text": "fine", "subjects": []}'),
+        (key, b'{"op": "add", "text": "fine", "subjects": ["person-1", 7]}'),
+        (key, b'{"op": "add", "text": "fine", "subject": "person-1", "subjects": ["person-2"]}'),
+        (key, b'{"op": "delete", "request": {"not": "a text"}, "text": 7}'),
+        (key, msgpack.packb({"op": "add", "text": "x" * 1_000_001}) if rng.random() < 0.05 else b"\xc1"),
+        (key, msgpack.packb([1, 2, 3])),
+        (key, msgpack.packb({"op": "add", "counts": {"word": True}})),
+        (key, rng.randbytes(40)),
+    ]

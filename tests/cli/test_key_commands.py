@@ -1,0 +1,126 @@
+"""`keys publish`, `rotate` and `revoke` on an instance, and the files that are checked with the list offline."""
+
+import json
+import shutil
+
+import pytest
+
+from streamtopic.cli import main
+from streamtopic.client import ModelSubscriber
+from streamtopic.signed import KeyRing, LedgerReader, SigningKey
+from streamtopic.streams import FileLog
+
+
+@pytest.fixture(scope="module")
+def made(sample_file, tmp_path_factory):
+    """An instance with two versions and three receipts."""
+    folder = tmp_path_factory.mktemp("keys") / "instance"
+    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity_share=0.05"]
+    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3", "--json", *keep]) == 0
+    return folder
+
+
+@pytest.fixture
+def instance(made, tmp_path):
+    """A copy of it, for one test."""
+    return shutil.copytree(made, tmp_path / "instance")
+
+
+@pytest.fixture
+def root(program, tmp_path):
+    """A root key, which lies elsewhere."""
+    assert program("keys", "new", "--root", "--to", tmp_path / "offline")[0] == 0
+    return tmp_path / "offline" / "root.key"
+
+
+@pytest.fixture
+def on(program, instance):
+    """Run a command on the instance, with JSON output."""
+
+    def run(command, *arguments, status=0):
+        found, out, err = program(command, *arguments, "--dir", instance, "--json")
+        assert found == status, out + err
+        return json.loads(out) if out else err
+
+    return run
+
+
+def ledger_of(instance, root):
+    """Read the ledger as somebody who has the root key's public half."""
+    keys = KeyRing.load(root.with_suffix(".pub"), "default")
+    reader = LedgerReader(FileLog(instance / "log"), "default", keys)
+    reader.catch_up()
+    return reader.ledger
+
+
+def versions_of(instance, root):
+    """Receive the versions that are not withdrawn, as a new subscriber who has the root key's public half."""
+    key = root.with_suffix(".pub")
+    with ModelSubscriber(instance / "log", model="default", public_key=key, idle_seconds=0) as subscriber:
+        return [release.version for release in subscriber]
+
+
+def test_keys_are_listed_replaced_and_revoked(on, program, instance, root, tmp_path):
+    """The instance goes on with the new key, the doctor is content, and a file verifies by root key and list."""
+    first = SigningKey.load(instance / "keys" / "signing.key").public
+    request = on("delete", "doc-9")["requests"][0]
+    published = on("keys", "publish", "--root-key", root)
+    assert (published["sequence"], published["current"], published["private"]) == (1, first.key_id, None)
+    assert (instance / "keys" / "root.pub").read_text() == root.with_suffix(".pub").read_text()
+    rotated = on("keys", "rotate", "--root-key", root)
+    assert (rotated["sequence"], rotated["previous"]) == (2, [first.key_id])
+    assert SigningKey.load(instance / "keys" / "signing.key").public.key_id == rotated["current"] != first.key_id
+    assert SigningKey.load(instance / "keys" / f"signing-{first.key_id}.key").public == first
+    assert on("doctor")["passed"] is True
+    size = ledger_of(instance, root).size
+    assert versions_of(instance, root) == [3]
+    revoked = on("keys", "revoke", first.key_id, "--root-key", root)
+    assert (revoked["sequence"], revoked["revoked"]) == (3, [first.key_id])
+    ledger = ledger_of(instance, root)
+    assert (ledger.start, ledger.gaps, ledger.size) == (0, [], size + 1)
+    # The proof of a version was made again, since a revoked key had signed it.
+    assert on("verify")["passed"] is True
+    assert versions_of(instance, root) == [3]
+    assert [version["version"] for version in on("retrain")["versions"]] == [4]
+    assert on("doctor")["passed"] is True
+    for name, salt in ((request["id"], request["salt"]), (on("receipt", "default/0/600")["receipts"][0]["id"], None)):
+        file = tmp_path / "one.tlog-proof"
+        on("receipt", name, *(["--salt", salt] if salt else []), "--proof", file)
+        offline = ("receipts", "verify", file, "--key", root.with_suffix(".pub"))
+        assert program(*offline, "--key-list", instance / "keys" / "keys.list")[0] == 0
+        assert program(*offline)[0] == 1
+
+
+def test_entries_of_a_thief_are_void_from_where_it_is_said(on, instance, root):
+    """`--from` names the first entry that does not count: a rebuild gives the deletions from there on receipts."""
+    first = SigningKey.load(instance / "keys" / "signing.key").public
+    on("keys", "publish", "--root-key", root)
+    on("keys", "rotate", "--root-key", root)
+    (receipt,) = on("receipt", "default/0/602")["receipts"]
+    on("keys", "revoke", first.key_id, "--from", receipt["index"], "--root-key", root)
+    ledger = ledger_of(instance, root)
+    assert ledger.is_void(receipt["index"])
+    assert not ledger.is_void(receipt["index"] - 1)
+    assert "no receipt" in on("receipt", "default/0/602", status=1)
+    assert on("rebuild", "--yes")["waiting"] >= 1
+    on("retrain")
+    (again,) = on("receipt", "default/0/602")["receipts"]
+    assert again["index"] > receipt["index"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["publish"], "--root-key"),
+        (["revoke", "--root-key", "{root}"], "key id"),
+        (["publish", "0123", "--root-key", "{root}"], "key id"),
+        (["revoke", "01234567", "--root-key", "{root}"], "no key list yet"),
+        (["rotate", "--root-key", "/no/root.key"], "/no/root.key"),
+    ],
+)
+def test_wrong_arguments_are_one_line_with_the_remedy(program, instance, root, arguments, says):
+    """Nothing is signed."""
+    status, _, err = program("keys", *[one.format(root=root) for one in arguments], "--dir", instance)
+    assert (status, err.count("\n")) == (2, 1)
+    assert says in err
+    assert not (instance / "keys" / "keys.list").exists()

@@ -1,0 +1,142 @@
+"""Reading JSON lines: every line is a document or a problem with its number."""
+
+import gzip
+import json
+
+import pytest
+
+from streamtopic.documents.corpus import MAX_LINE, Document, Problem, load_jsonl, read_jsonl
+from streamtopic.errors import UsageError
+
+
+def _write(path, *lines):
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return path
+
+
+GOOD = b'{"id": "a", "text": "some words"}'
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"{", "not JSON"),
+        (b"[1]", "not a JSON object"),
+        (b"null", "not a JSON object"),
+        (b'{"text": "x"}', "`id` is missing"),
+        (b'{"id": "", "text": "x"}', "`id` is not 1 to 512 bytes"),
+        (b'{"id": true, "text": "x"}', "`id` is neither"),
+        (b'{"id": 1.5, "text": "x"}', "`id` is neither"),
+        (b'{"id": NaN, "text": "x"}', "`id` is neither"),
+        (b'{"id": "st:heartbeat", "text": "x"}', "reserved"),
+        (b'{"id": "{5}", "text": "x"}', "begins with '{', as no id may"),
+        (b'{"id": "a"}', "`text` is missing"),
+        (b'{"id": "a", "text": 3}', "`text` is not a string"),
+        (b'{"id": "a", "text": "\\ud800"}', "surrogate"),
+        (b'{"id": "a", "text": "\xff"}', "not UTF-8"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"id": %s, "text": "x"}' % (b"9" * 5000), "not JSON"),
+        (b'{"id": "%s", "text": "x"}' % (b"i" * 513), "`id` is not 1 to 512 bytes"),
+        (b'{"id": "a", "text": "%s"}' % (b"x" * 1_000_001), "longer than 1000000 bytes"),
+        (b" " * MAX_LINE + b"{}", f"longer than {MAX_LINE} bytes"),
+    ],
+    ids=range(19),
+)
+def test_a_bad_line_is_reported_with_its_number_and_skipped(tmp_path, line, reason):
+    """One bad line costs that line only."""
+    path = _write(tmp_path / "d.jsonl", GOOD, b"", line, b'{"id": "b", "text": "more"}')
+    found = load_jsonl(path)
+    assert [document.id for document in found.documents] == ["a", "b"]
+    assert [problem.line for problem in found.problems] == [3]
+    assert reason in found.problems[0].reason
+
+
+def test_integer_ids_are_strings_and_labels_are_kept(tmp_path):
+    """What a file may say about a document arrives."""
+    lines = [
+        b'{"id": 7, "text": "x", "label": "sport"}',
+        b'{"id": 8, "text": "x", "labels": {"a": "b"}}',
+        b'{"id": 9, "text": "x", "label": ["p", "q"]}',
+        b'{"id": 10, "text": "x", "label": ["earn"]}',
+        b'{"id": 11, "text": "x", "label": []}',
+        b'{"id": 12, "text": "x", "label": 3.0, "labels": {"a": 2.0}}',
+        b'{"id": 13, "text": "x", "label": 3.5, "labels": {"a": NaN}}',
+    ]
+    found = load_jsonl(_write(tmp_path / "d.jsonl", *lines))
+    assert [(d.id, dict(d.labels)) for d in found.documents] == [
+        ("7", {"label": "sport"}),
+        ("8", {"a": "b"}),
+        ("9", {}),
+        ("10", {"label": "earn"}),
+        ("11", {}),
+        ("12", {"label": "3", "a": "2"}),
+        ("13", {}),
+    ]
+
+
+def test_the_last_document_of_an_id_counts(tmp_path):
+    """Duplicates are replacements and are counted."""
+    path = _write(tmp_path / "d.jsonl", GOOD, b'{"id": "b", "text": "x"}', b'{"id": "a", "text": "new words"}')
+    found = load_jsonl(path)
+    assert found.documents == [Document("b", "x"), Document("a", "new words")]
+    assert found.replaced == 1
+
+
+def test_packed_files_are_told_by_their_bytes(tmp_path):
+    """A gzip file is read whatever its name."""
+    path = tmp_path / "d.jsonl"
+    path.write_bytes(gzip.compress(GOOD + b"\n"))
+    assert load_jsonl(path).documents == [Document("a", "some words")]
+
+
+def test_a_truncated_packed_file_gives_what_it_holds(tmp_path):
+    """The lines before the end are used; the end is a problem."""
+    lines = b"".join(json.dumps({"id": k, "text": f"word{k} " * 9}).encode() + b"\n" for k in range(5000))
+    packed = gzip.compress(lines)
+    path = tmp_path / "d.jsonl.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    found = load_jsonl(path)
+    assert found.documents
+    assert "cannot be read" in found.problems[-1].reason
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"{}\n", b"\x1f\x8b", b"\x00\x01\x02"])
+def test_a_file_with_nothing_usable_is_a_usage_error(tmp_path, content):
+    """Exit 2 and one line, which says what is expected."""
+    path = tmp_path / "d.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="no usable document") as caught:
+        load_jsonl(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_and_a_folder_are_usage_errors(tmp_path):
+    """The message names the path."""
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(UsageError, match="cannot read"):
+            load_jsonl(path)
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path):
+    """Files made on other systems are read as they are meant."""
+    path = tmp_path / "d.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD + b"\r\n" + b'{"id": "b", "text": "x"}')
+    assert [item.id for item in read_jsonl(path)] == ["a", "b"]
+
+
+def test_reading_is_lazy(tmp_path):
+    """A file is never held in memory by the reader."""
+    path = _write(tmp_path / "d.jsonl", GOOD, b"{")
+    reader = read_jsonl(path)
+    assert next(reader) == Document("a", "some words")
+    assert isinstance(next(reader), Problem)
+
+
+def test_limits_are_those_of_the_documents_topic():
+    """What the reader lets through is what the service takes."""
+    from streamtopic.documents import corpus, events
+
+    limits = (corpus.MAX_ID, corpus.MAX_TEXT, corpus.RESERVED_ID.encode())
+    assert limits == (events.MAX_KEY, events.MAX_TEXT, events.HEARTBEAT_KEY)
+    refused = tuple(first.encode() for first in corpus.STRUCTURED_ID)
+    assert refused == events.STRUCTURED

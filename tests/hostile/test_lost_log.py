@@ -1,0 +1,317 @@
+"""A log that is not the one that was counted: cut, made again under its name, or with partitions that nobody counts."""
+
+import itertools
+import json
+import shutil
+import time
+
+import pytest
+
+from campaign.erosion import delete_records
+from kafka_topics import add_partitions
+from streamtopic.cli import main
+from streamtopic.client import DocumentProducer
+from streamtopic.documents.corpus import Document
+from streamtopic.documents.events import encode_add, encode_delete
+from streamtopic.errors import StateMismatch, TakenOver
+from streamtopic.monitoring.health import Health
+from streamtopic.monitoring.metrics import Metrics
+from streamtopic.service.app import Service
+from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.inspection.examination import Level, examine
+from streamtopic.service.instance import provision
+from streamtopic.service.processes import Looks
+from streamtopic.service.upkeep.rebuild_state import rebuild
+from streamtopic.service.watching import Watching
+from streamtopic.settings import Settings
+from streamtopic.signed import SigningKey
+from streamtopic.state import ModelSettings
+from streamtopic.streams import FileLog, TopicNames, open_log
+from streamtopic.streams.file_log import frames
+from waiting import until
+
+TEXTS = ("rose tulip soil seed bloom", "oven flour butter knead dough")
+_numbers = itertools.count()
+
+
+def documents(first, last):
+    """Documents of two topics."""
+    return [Document(f"d{number}", TEXTS[number % 2]) for number in range(first, last)]
+
+
+@pytest.fixture
+def settings(tmp_path, redis_server):
+    """Settings of an instance in a folder, whose Redis other tests share."""
+    given = {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 0.0, "residue_max_age": 86_400.0}
+    return Settings(dir=tmp_path / "instance", model=f"lost{next(_numbers)}", redis_url=redis_server.url, **given)
+
+
+@pytest.fixture
+def counted(settings):
+    """The settings of an instance that has counted 30 documents, and the file of its log."""
+    with Service(settings) as service:
+        service.add(documents(0, 30))
+        service.settle()
+    return settings, settings.dir / "log" / f"{settings.model}.documents" / "0" / f"{0:020d}.log"
+
+
+def cut(path, records):
+    """Take the newest records off a file of a log."""
+    with path.open("rb+") as file:
+        starts = [frame.start for frame in frames(file.fileno(), 0, path.name)]
+        file.truncate(starts[-records])
+
+
+def refused(settings, words):
+    """Assert that an instance neither starts nor takes a record, and says so everywhere. words: of the reason."""
+    topic = f"{settings.model}.documents"
+    with Service(settings) as service:
+        end = service.log.end(topic, 0)
+        for act in (service.settle, lambda: service.add(documents(50, 51)), lambda: service.delete(["d7"])):
+            with pytest.raises(StateMismatch, match=rf"partition 0 of {topic}.*{words}.*streamtopic rebuild"):
+                act()
+        assert service.log.end(topic, 0) == end
+        faults = [one.detail + one.remedy for one in examine(service) if one.level is Level.FAIL]
+        assert any(words in fault and "streamtopic rebuild" in fault for fault in faults)
+
+
+def test_a_log_that_was_cut_takes_no_deletion_until_the_state_is_rebuilt(counted, capsys, monkeypatch):
+    """A deletion is refused with the remedy and not appended; after the remedy it is carried out, with a receipt."""
+    settings, path = counted
+    cut(path, 6)
+    size = path.stat().st_size
+    monkeypatch.setenv("STREAMTOPIC_MODEL", settings.model)
+    monkeypatch.setenv("STREAMTOPIC_REDIS_URL", settings.redis_url.get_secret_value())
+    assert main(["delete", "d7", "d8", "--dir", str(settings.dir)]) == 1
+    said = capsys.readouterr().err
+    assert "ends at offset 24, but records up to offset 30 were counted" in said
+    assert "streamtopic rebuild" in said
+    assert path.stat().st_size == size
+    refused(settings, "was cut")
+    with Service(settings) as service:
+        rebuild(service, lambda *_: None)
+        service.delete(["d7", "d8"])
+        service.settle()
+        assert service.status()["documents"] == 22
+        assert len(service.receipts()) == 2
+
+
+@pytest.mark.parametrize("written", [6, 9])
+def test_records_that_take_the_place_of_counted_ones_are_noticed(counted, written):
+    """However far the log has come again, the record that was counted last is not there."""
+    settings, path = counted
+    cut(path, 6)
+    with FileLog(settings.dir / "log") as log:
+        for number in range(written):
+            log.append(f"{settings.model}.documents", *_delete(f"d{number}"))
+    refused(settings, "another one now")
+
+
+def _delete(document):
+    message = encode_delete(document, "request")
+    return message.key, message.value, message.headers
+
+
+def test_a_topic_in_files_that_was_made_again_is_noticed(counted):
+    """Also if its record at the last counted offset is gone, as after a compaction."""
+    settings, path = counted
+    topic = f"{settings.model}.documents"
+    shutil.rmtree(path.parent.parent)
+    with FileLog(settings.dir / "log") as log:
+        log.create(topic, 1)
+        for number in range(40):
+            log.append(topic, *_delete("d0" if number > 20 else f"d{number}"))
+        log.compact(topic)
+        assert log.read(topic, 0, 29)[0].offset > 29
+    refused(settings, "removed and made again")
+
+
+def test_a_running_service_notices_a_log_that_is_cut(counted):
+    """Within a minute, also if records came again before it looked; a process that does not count says it at once."""
+    settings, path = counted
+    now = [time.time()]
+    with Service(settings, clock=lambda: now[0]) as service:
+        (ingest,) = service.ingests
+        cut(path, 6)
+        facts = service.status()
+        assert (facts["lag"], facts["healthy"]) == (0, False)
+        assert "the log was cut" in facts["remarks"][-1]
+        for act in (ingest.step, service.settle):
+            with pytest.raises(StateMismatch, match=r"partition 0|/0 holds offsets"):
+                act()
+        service.log.append_many(service.names.documents, [encode_add(f"e{n}", text=TEXTS[0]) for n in range(9)])
+        facts = service.status()
+        assert (facts["lag"], facts["healthy"]) == (3, False)
+        with pytest.raises(StateMismatch, match="another one now"):
+            service.delete(["d7"])
+        now[0] += 61
+        with pytest.raises(StateMismatch, match="another one now"):
+            ingest.step()
+
+
+def test_a_log_that_is_whole_is_not_refused(counted):
+    """Neither as it is, nor compacted until the last counted record is gone, nor shortened by age."""
+    settings, path = counted
+    with Service(settings) as service:
+        topic = service.names.documents
+        position = service.reader.positions()[0]
+        key = service.reader._keys[0].meta
+        before = service.connection.call("HGETALL", key)
+        assert service.status()["healthy"]
+        service.delete(["d29"])
+        service.settle()
+        service.log.compact(topic, tombstones_ms=-1)
+    with Service(settings) as service:
+        assert [record.offset for record in service.log.read(topic, 0, position.last.offset)] == [30]
+        assert service.status()["healthy"]
+        # The last record of the state is the one that compaction took.
+        service.connection.call("HSET", key, "last", before[b"last"])
+        service.add(documents(30, 40))
+        service.settle()
+        assert service.status()["healthy"]
+    for file in sorted(path.parent.glob("*.log"))[:-1]:
+        file.unlink()
+    with Service(settings) as service:
+        assert service.log.begin(topic, 0) > position.last.offset
+        service.connection.call("HSET", key, "last", before[b"last"])
+        service.settle()
+        assert service.status()["healthy"]
+
+
+def test_subscribers_of_releases_that_were_cut_say_so_and_go_on(settings):
+    """Where the newest version is gone they say it, and the next one that the service makes is taken."""
+    with Service(settings) as service:
+        subscriber = _followed(service)
+        # Chunk and proof of the newest version, and the tombstones of the one before.
+        cut(_file(settings, "releases"), 4)
+        assert list(subscriber) == []
+        assert "version 3 is the newest and its topic does not hold it" in subscriber.freshness.stale
+        late = service.subscriber()
+        assert 3 not in [release.version for release in late]
+        assert "version 3 is the newest and its topic does not hold it" in late.freshness.stale
+        service.delete(["d3"])
+        service.settle()
+        assert [release.version for release in subscriber] == [release.version for release in late] == [4]
+        assert subscriber.freshness.stale is late.freshness.stale is None
+
+
+def test_a_ledger_that_was_cut_is_signed_no_more(settings):
+    """The service refuses to sign a second history, also after a restart; subscribers say that entries are missing."""
+    with Service(settings) as service:
+        subscriber = _followed(service)
+        receipts = service.receipts()
+        file = _file(settings, "ledger")
+        whole = file.read_bytes()
+        cut(file, 2)
+        assert list(subscriber) == []
+        assert "entries, and had" in subscriber.freshness.stale
+        service.delete(["d3"])
+        with pytest.raises(StateMismatch, match=r"ledger has lost records that were read from it: restore it"):
+            service.settle()
+    with Service(settings) as service:
+        with pytest.raises(StateMismatch, match="restore it"):
+            service.settle()
+        assert "ledger" in {one.name for one in examine(service) if one.level is Level.FAIL}
+    file.write_bytes(whole)
+    with Service(settings) as service:
+        service.settle()
+        assert service.receipts()[:2] == receipts
+        assert [receipt.found for receipt in service.receipts()] == [True] * 3
+        assert "ledger" not in {one.name for one in examine(service) if one.level is Level.FAIL}
+
+
+def _followed(service):
+    """Return a subscriber that has taken the third version of a service with two deletions."""
+    service.add(documents(0, 30))
+    for gone in ("d1", "d2"):
+        service.settle()
+        service.delete([gone])
+    service.settle()
+    assert len(service.receipts()) == 2
+    subscriber = service.subscriber()
+    assert [release.version for release in subscriber] == [3]
+    return subscriber
+
+
+def _file(settings, topic):
+    return settings.dir / "log" / f"{settings.model}.{topic}" / "0" / f"{0:020d}.log"
+
+
+@pytest.fixture
+def on_kafka(kafka_server, redis_server, tmp_path):
+    """Settings of a service on Kafka that has counted 30 documents, and a function: send records as a producer."""
+    public = tmp_path / "signing.pub"
+    model = f"lost{next(_numbers)}-kafka"
+    public.write_text(f"{SigningKey.generate(model).public}\n")
+    settings = Settings(model=model, kafka=kafka_server.servers, redis_url=redis_server.url, public_key=public)
+    with Service(settings) as service:
+        provision(service.log, service.names, 1, service.topic_settings)
+        with DocumentProducer(kafka_server.servers, model=settings.model) as producer:
+            producer.add_many([(document.id, document.text) for document in documents(0, 30)])
+        list(service.open_ingest(0).drain())
+        assert service.status()["healthy"]
+    return settings
+
+
+@pytest.mark.parametrize("deleted", [20, 40])
+def test_a_topic_of_kafka_that_was_made_again_loses_no_deletion(on_kafka, deleted):
+    """However many deletes it holds by now: they are refused together with the topic, and counted by a rebuild."""
+    with Service(on_kafka) as service:
+        ingest = service.open_ingest(0)
+        topic = service.names.documents
+        service.log.remove(topic)
+        until(lambda: not service.log.describe(topic).partitions, "the removal of the topic")
+        provision(service.log, service.names, 1, service.topic_settings)
+        with DocumentProducer(on_kafka.kafka, model=on_kafka.model) as producer:
+            for number in range(deleted):
+                producer.delete(f"d{number}")
+    with Service(on_kafka) as service:
+        facts = service.status()
+        assert facts["lag"] >= 0
+        assert not facts["healthy"]
+        assert "streamtopic rebuild" in facts["remarks"][-1]
+        with pytest.raises(StateMismatch, match=r"partition 0 of .*streamtopic rebuild"):
+            service.open_ingest(0)
+        assert rebuild(service, lambda *_: None).documents == 0
+        assert service.status()["healthy"]
+    assert ingest.state.meta.documents == 30
+
+
+def test_a_service_with_partitions_that_nobody_counts_is_not_well(on_kafka):
+    """From the first look on, though the number of partitions was asked for a moment before."""
+    health = Health(60.0, ("ingest",), lambda: 0.0)
+    watching = Watching("ingest", on_kafka.model, Metrics("ingest", "0"), health)
+    with Service(on_kafka, watch=watching) as service:
+        topic = service.names.documents
+        assert service.log.partitions(topic) == 1
+        watching.owns(0, service.open_ingest(0))
+        health.moved("ingest")
+        looks = Looks(service, watching)
+        looks.look()
+        assert health.verdict.ready
+        add_partitions(on_kafka.kafka, topic, 2)
+        facts = service.status()
+        assert (facts["lag"], facts["healthy"]) == (0, False)
+        assert "2 partitions and 1 are counted" in facts["remarks"][-1]
+        looks.look()
+        assert (health.verdict.ready, health.verdict.live) == (False, True)
+        assert "2 partitions and 1 are counted" in health.verdict.findings[0]
+        assert json.dumps(watching.status()["findings"])
+
+
+def test_who_lost_a_partition_unnoticed_takes_no_log_for_shortened(kafka_server, connection):
+    """Its position lies before the log by now, since the new owner has counted on and the broker has erased that."""
+    names = TopicNames(f"overtaken{next(_numbers)}")
+    log, _ = open_log(kafka_server.servers)
+    with log:
+        log.create(names.documents, 1)
+        log.create(names.rejected, 1)
+        before, after = (
+            Ingest.open(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time) for _ in range(2)
+        )
+        log.append_many(names.documents, [encode_add(f"d{n}", text="some plain words") for n in range(20)])
+        list(after.drain())
+        delete_records(kafka_server.servers, names.documents, {0: 20})
+        with pytest.raises(TakenOver):
+            before.step()
+        assert not after.step().records

@@ -1,0 +1,201 @@
+"""Changes and word statistics: what came and what left with a deleted document goes in time, whatever followed it."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from added_documents import added_document
+from streamtopic.counts import Weighting
+from streamtopic.state import Applied, Changes, Forget, ForgetKind, PartitionWriter, RemovedDocument, begin_epoch
+from streamtopic.state.change_log import ChangeEntry, read_statistics
+from streamtopic.state.document_records import EVERY_OFFSET, Records, decode_batch
+
+_numbers = itertools.count()
+# Seconds; statistics that were never written count as written in 1970.
+FOREVER = 1e11
+
+
+@pytest.fixture
+def state(connection):
+    """The writer of a partition that no other test uses."""
+    return opened(connection)
+
+
+def opened(connection):
+    """The writer of a fresh partition."""
+    return PartitionWriter.open(connection, f"left{next(_numbers)}", 0, partitions=1, weighting=Weighting())
+
+
+def flush(state, add=(), remove=(), kind=ForgetKind.DELETED):
+    """Commit one flush: (id, words) to add, ids to remove."""
+    offset = state.meta.next_offset
+    stored = state.documents(remove)
+    added = [
+        added_document(state, name, offset + k, [(len(words), {word: words.count(word) for word in words})])
+        for k, (name, words) in enumerate(add)
+    ]
+    end = offset + len(added) + len(remove)
+    forgets = [
+        Forget(end - 1, name, kind, *_request(), have.offset, 0, 1, 1, part)
+        for part, (name, have) in enumerate(stored.items())
+    ]
+    removed = [RemovedDocument(name, have) for name, have in stored.items()]
+    changes = Changes(end, added, removed, forgets, counted={state.meta.epoch: len(added)})
+    assert state.commit(state.plan(changes)).__class__.__name__ == "Applied"
+
+
+def miss(state, remove):
+    """Commit deletions that left the log before they were read, where no record waits."""
+    end, stored = state.meta.next_offset, state.documents(remove)
+    forgets = [
+        Forget(end - 1, name, ForgetKind.MISSED, *_request(), have.offset, 0, 1, 1, part)
+        for part, (name, have) in enumerate(stored.items(), start=1)
+    ]
+    removed = [RemovedDocument(name, have) for name, have in stored.items()]
+    assert state.commit(state.plan(Changes(end, [], removed, forgets))).__class__.__name__ == "Applied"
+
+
+def _request():
+    return ("r", b"") if "salt" in Forget.__slots__ else ("r", 3)
+
+
+def held(state):
+    """Numbers of the words that the statistics or any change name."""
+    totals = read_statistics(state.connection, state.keys).totals
+    found = set(np.flatnonzero(totals.any(axis=0)).tolist())
+    itself = np.arange(state.meta.next_word)
+    for key in state.keys.changes:
+        for entry in state.connection.call("HGETALL", key).values():
+            _, _, change = ChangeEntry.unpack(entry)
+            records = Records.of([*change.came, *change.went])
+            found.update(decode_batch(records, itself, EVERY_OFFSET).batch.words.tolist())
+            found.update(change.born.values(), change.dead.values())
+    return found
+
+
+def live(state):
+    """Numbers of the words that live documents hold."""
+    return {int(number) for _, number in state.connection.scan(state.keys.words)}
+
+
+def clear(state):
+    """Sum changes up as often as two generations take: then no change is left that came before."""
+    for _ in range(2):
+        assert state.sum_changes() == Applied()
+
+
+def test_a_deletion_leaves_the_changes_in_time(state):
+    """While its age is allowed nothing happens; once it is not, two generations end, and no word of it is named."""
+    many = [(b"d%d" % n, [f"w{n}-{k}" for k in range(400)]) for n in range(4)]
+    flush(state, add=many)
+    flush(state, add=[(b"r", ["rare", "word"])])
+    flush(state, remove=[b"d0", b"r"])
+    assert not opened_again(state).keep_summed(FOREVER)
+    assert held(state) > live(state)
+    assert state.meta.holds_removed
+    hasty = opened_again(state)
+    assert [hasty.keep_summed(0.0) for _ in range(3)] == [True, True, False]
+    assert held(hasty) == live(hasty)
+    assert (hasty.meta.holds_removed, hasty.meta.trimmed) == (False, hasty.meta.next_offset)
+
+
+def opened_again(state):
+    """Return another writer of the same partition, as after a restart."""
+    model = state.keys.tag[4:-3]
+    return PartitionWriter.open(state.connection, model, 0, partitions=1, weighting=Weighting())
+
+
+def test_a_generation_ends_a_quarter_of_the_age_after_it_began(state):
+    """So a deletion is gone after half of it, and a reader has a quarter to take changes up."""
+    flush(state, add=[(b"a", ["one"]), (b"b", ["two"])])
+    flush(state, remove=[b"a"])
+    # Nothing was summed up before, so the first generation is old enough.
+    assert state.keep_summed(4 * 3600.0)
+    begun = state.meta.summed_ms
+    assert not opened_again(state).keep_summed(4 * 3600.0)
+    state.connection.call("HSET", state.keys.meta, "summed_at", begun - 3_590_000)
+    assert not opened_again(state).keep_summed(4 * 3600.0)
+    state.connection.call("HSET", state.keys.meta, "summed_at", begun - 3_600_000)
+    last = opened_again(state)
+    assert last.keep_summed(4 * 3600.0)
+    assert not last.meta.holds_removed
+    assert held(last) == live(last)
+
+
+def test_a_deletion_in_the_second_generation_waits_for_the_third(state):
+    """The mark is that of the generation that went: a later deletion is not taken for gone."""
+    flush(state, add=[(b"a", ["one"]), (b"b", ["two"])])
+    flush(state, remove=[b"a"])
+    state.sum_changes()
+    begun = state.meta.next_offset
+    flush(state, remove=[b"b"])
+    state.sum_changes()
+    assert state.meta.trimmed == begun
+    assert state.meta.holds_removed
+    assert held(state)
+    state.sum_changes()
+    assert held(state) == set()
+    assert not state.meta.holds_removed
+
+
+def test_a_missed_deletion_waits_where_marks_had_come_to_the_end(state):
+    """It is committed without a record, behind marks that say that all is done; they cannot mean it as well."""
+    flush(state, add=[(b"a", ["one"]), (b"b", ["two"]), (b"c", ["three"])])
+    flush(state, remove=[b"a"])
+    clear(state)
+    end = state.meta.next_offset
+    assert (state.meta.trimmed, state.meta.removals) == (end, 1)
+    miss(state, [b"b"])
+    assert (state.meta.removed, state.meta.removals) == (end + 1, 2)
+    assert state.meta.holds_removed
+    clear(state)
+    assert held(state) == live(state)
+    flush(state, add=[(b"d", ["four"])])
+    clear(state)
+    assert not state.meta.holds_removed
+    assert held(state) == live(state)
+
+
+@pytest.mark.parametrize("kind", [ForgetKind.REFUSED, ForgetKind.REPLACED])
+def test_a_document_that_a_change_took_away_is_noted(state, kind):
+    """A refused change and a replacement leave traces as a deletion does."""
+    flush(state, add=[(b"a", ["one"]), (b"b", ["two"])])
+    flush(state, remove=[b"a"], kind=kind)
+    assert (state.meta.removed, state.meta.removals) == (state.meta.next_offset, 1)
+
+
+def test_another_writer_goes_on_from_the_generation_that_it_finds(state):
+    """A writer that was killed between two generations has left its marks in Redis; its successor needs one more."""
+    flush(state, add=[(b"a", ["one"]), (b"b", ["two"])])
+    flush(state, remove=[b"a"])
+    state.sum_changes()
+    other = opened_again(state)
+    assert (other.meta.trimmed, other.meta.holds_removed) == (0, True)
+    assert other.keep_summed(0.0)
+    assert held(other) == live(other)
+    assert not other.meta.holds_removed
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10_000), flushes=st.integers(1, 12))
+def test_any_history_that_was_cleared_names_live_words_alone(connection, seed, flushes):
+    """Whatever was added, deleted, summed up and cut into epochs: what is left names the live documents' words."""
+    rng, state, alive = random.Random(seed), opened(connection), []
+    for number in range(flushes):
+        add = [(b"%d-%d" % (number, k), rng.choices("abcdefgh", k=3)) for k in range(rng.randrange(4))]
+        gone = rng.sample(alive, rng.randrange(len(alive) + 1))
+        flush(state, add, gone)
+        alive = [name for name in alive if name not in gone] + [name for name, _ in add]
+        if rng.random() < 0.3:
+            base = None if rng.random() < 0.5 else state.meta.epoch - 1
+            begin_epoch(connection, state.keys.tag[4:-3], 0, epoch=state.meta.epoch + 1, leader=1, base=base)
+            state.reload()
+        if rng.random() < 0.5:
+            state.sum_changes()
+    clear(state)
+    assert not state.meta.holds_removed
+    assert held(state) == live(state)

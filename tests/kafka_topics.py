@@ -1,0 +1,40 @@
+"""What a broker does to topics some time after it was asked: tests wait until it is done."""
+
+from kafka import KafkaAdminClient
+from kafka.admin import NewPartitions
+
+from streamtopic.documents.events import encode_heartbeat
+from streamtopic.streams import KafkaLog, KafkaOptions
+from waiting import until
+
+HASTY = {
+    "cleanup.policy": "compact",
+    "max.compaction.lag.ms": "1",
+    "min.cleanable.dirty.ratio": "0.001",
+    "segment.ms": "200",
+}
+"""Settings of a topic whose records are compacted as soon as they are in a closed file."""
+
+
+def until_compacted(log, topic, holds):
+    """Wait until something holds that the broker's compaction brings about; return what it answered.
+
+    Only a closed file is compacted, and only a further record closes it, so one is appended after each look.
+    """
+
+    def compacted():
+        found = holds()
+        if not found:
+            log.append_many(topic, [encode_heartbeat(0)])
+        return found
+
+    return until(compacted, f"compaction of {topic} by the broker", 0.3)
+
+
+def add_partitions(servers, topic, count):
+    """Give a topic more partitions, as an operator does, and wait until the broker tells of them."""
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.create_partitions({topic: NewPartitions(count)})
+    admin.close()
+    with KafkaLog(KafkaOptions(servers)) as other:
+        until(lambda: other.describe(topic).partitions == count, f"{count} partitions of {topic}")

@@ -1,0 +1,269 @@
+"""Kafka brokers on this machine that stand in for one another, with TLS, passwords and rules where these are wanted."""
+
+import atexit
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from servers.node import Node
+from streamtopic.errors import ComponentUnreachable
+from streamtopic.local.child import Child
+from streamtopic.local.kafka_broker import (
+    COMMON_PROPERTIES,
+    brokers_seen,
+    failure_reason,
+    free_broker_port,
+    java_command,
+    new_cluster_id,
+    prepare_storage,
+    write_properties,
+)
+from streamtopic.security.certificates import Authority
+from waiting import PATIENCE
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["KafkaNode", "LocalKafkaCluster"]
+
+_HEAP_MB = 256
+_ATTEMPTS = 3
+_ADMINISTRATOR = "administrator"
+_MECHANISM = "SCRAM-SHA-512"
+_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
+
+class KafkaNode(Node):
+    """One broker of a cluster, which is one of its controllers too. It can be killed and started again.
+
+    number: of the node, from 1.
+    folder: of its files.
+    """
+
+    def __init__(self, number: int, folder: Path) -> None:
+        super().__init__()
+        self.number = number
+        self.folder = folder
+        # For clients, for the other brokers and the administrator, and for the controllers.
+        self.port, self.internal, self.controller = (free_broker_port() for _ in range(3))
+        self._begin = 0
+
+    @property
+    def place(self) -> str:
+        """Host and port for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """The file of the broker's own log."""
+        return self.folder / "kafka.log"
+
+    def launch(self, command: list[str]) -> None:
+        """Start the broker without waiting for it. Starting twice is harmless."""
+        if self._server is None:
+            self._begin = self.log.stat().st_size if self.log.exists() else 0
+            properties = str(self.folder / "server.properties")
+            self._server = Child([*command, "kafka.Kafka", properties], self.log, None, None)
+
+    def check(self) -> None:
+        """Raise ComponentUnreachable where the broker has ended by itself."""
+        if self._server is None or not self._server.running:
+            reason = failure_reason(self.log, self._begin)
+            raise ComponentUnreachable(f"Kafka broker {self.number} did not start: {reason} (see {self.log})")
+
+
+class LocalKafkaCluster:
+    """Kafka brokers (KRaft, each a controller too) on ports of the loopback, in one temporary folder.
+
+    brokers: how many. Topics have as many replicas, three at most, of which two must confirm a record where there are
+        three.
+    secured: clients log in over TLS with a password (SASL_SSL, SCRAM-SHA-512), and acts without a rule are refused.
+        Brokers know each other and the administrator by certificates.
+    properties: properties of each broker that replace those chosen here.
+
+    Raises ComponentUnreachable where a broker cannot be found or started.
+    """
+
+    def __init__(self, brokers: int = 3, *, secured: bool = False, properties: Mapping[str, str] | None = None) -> None:
+        self._brokers = brokers
+        self._secured = secured
+        self._properties = dict(properties or {})
+        self._command: list[str] = []
+        self._folder: Path | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._authority: Authority | None = None
+        self.nodes: list[KafkaNode] = []
+
+    @property
+    def servers(self) -> str:
+        """Addresses for clients. Raises ComponentUnreachable before `start`."""
+        self._started()
+        return ",".join(node.place for node in self.nodes)
+
+    @property
+    def administration(self) -> str:
+        """Addresses for the administrator, who shows a certificate where the cluster is secured."""
+        self._started()
+        return ",".join(f"127.0.0.1:{node.internal}" for node in self.nodes)
+
+    @property
+    def authority(self) -> Authority:
+        """The authority of a secured cluster's certificates. Raises ComponentUnreachable where there is none."""
+        if self._authority is None:
+            raise ComponentUnreachable("this local Kafka has no certificates: make it with secured=True and start it")
+        return self._authority
+
+    @property
+    def administrator(self) -> Path:
+        """The file with key and certificate of the administrator, for whom no rule holds."""
+        return self.authority.folder / f"{_ADMINISTRATOR}.pem"
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Start all brokers, those that were killed too, and wait until each knows all of them."""
+        if self._folder is None:
+            self._command = java_command(heap_mb=_HEAP_MB)
+            atexit.register(self.stop)
+            for attempt in range(_ATTEMPTS):
+                try:
+                    self._make()
+                except ComponentUnreachable as error:
+                    # Another program may have taken a port since it was found free.
+                    again = "already in use" in str(error) and attempt < _ATTEMPTS - 1
+                    self.stop()
+                    if not again:
+                        raise
+                except BaseException:
+                    self.stop()
+                    raise
+                else:
+                    return self
+        for node in self.nodes:
+            node.launch(self._command)
+        self.await_brokers(self._brokers)
+        return self
+
+    def stop(self) -> None:
+        """Stop the brokers and remove what they held. Stopping twice is harmless."""
+        atexit.unregister(self.stop)
+        for node in self.nodes:
+            # It is all going to be removed, so nobody need wait until a broker has handed its work over.
+            node.kill()
+        self.nodes = []
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def await_brokers(self, count: int) -> None:
+        """Wait until each broker that runs knows `count` brokers. Raises ComponentUnreachable."""
+        deadline = time.monotonic() + PATIENCE
+        for node in self.nodes:
+            while node.pid is not None and brokers_seen(node.internal, self._tls) != count:
+                node.check()
+                if time.monotonic() > deadline:
+                    told = f"the local Kafka is not ready after {PATIENCE:.0f} s"
+                    raise ComponentUnreachable(f"{told}: is this machine very busy?")
+                time.sleep(0.05)
+
+    def add_user(self, name: str, password: str) -> None:
+        """Make a user, or give it another password. It has no right until rules give it some."""
+        from kafka import KafkaAdminClient
+        from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
+        from kafka.errors import KafkaError
+
+        made = UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, password)
+        client = KafkaAdminClient(
+            bootstrap_servers=self.administration.split(","),
+            security_protocol="SSL",
+            ssl_cafile=str(self.authority.file),
+            ssl_certfile=str(self.administrator),
+        )
+        try:
+            failed = client.alter_user_scram_credentials([made])[name]
+        except KafkaError as error:
+            raise ComponentUnreachable(f"the local Kafka does not answer ({error}): start it") from error
+        finally:
+            client.close()
+        if failed:
+            raise ComponentUnreachable(f"the local Kafka cannot make the user {name} ({failed}): start it anew")
+
+    def _started(self) -> None:
+        if not self.nodes:
+            raise ComponentUnreachable("the local Kafka is not running: start it first")
+
+    def _make(self) -> None:
+        """Make the files of all brokers, and start them."""
+        folder = self._folder = Path(tempfile.mkdtemp(prefix="streamtopic-kafka-"))
+        if self._secured:
+            self._authority = Authority.opened(folder / "tls")
+            self._authority.issue(_ADMINISTRATOR)
+            self._authority.issue("broker", ["127.0.0.1", "localhost"])
+            self._tls = self._authority.client_context(self.administrator)
+        self.nodes = [KafkaNode(number, folder / str(number)) for number in range(1, self._brokers + 1)]
+        cluster = new_cluster_id()
+
+        def prepare(node: KafkaNode) -> None:
+            node.folder.mkdir(mode=0o700)
+            write_properties(node.folder, self._properties_of(node) | self._properties)
+            prepare_storage(node.folder, self._command, cluster)
+
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            # Read, so that the error of one is raised.
+            list(pool.map(prepare, self.nodes))
+        for node in self.nodes:
+            node.launch(self._command)
+        self.await_brokers(self._brokers)
+
+    def _properties_of(self, node: KafkaNode) -> dict[str, object]:
+        outside, inside = ("SASL_SSL", "SSL") if self._secured else ("PLAINTEXT", "PLAINTEXT")
+        doors = {"CLIENTS": node.port, "INTERNAL": node.internal}
+        advertised = [f"{name}://127.0.0.1:{port}" for name, port in doors.items()]
+        voters = [f"{other.number}@127.0.0.1:{other.controller}" for other in self.nodes]
+        copies = min(self._brokers, 3)
+        confirming = max(copies - 1, 1)
+        found: dict[str, object] = {
+            **COMMON_PROPERTIES,
+            "process.roles": "broker,controller",
+            "node.id": node.number,
+            "controller.quorum.voters": ",".join(voters),
+            "listeners": ",".join([*advertised, f"CONTROLLER://127.0.0.1:{node.controller}"]),
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": f"CLIENTS:{outside},INTERNAL:{inside},CONTROLLER:{inside}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "INTERNAL",
+            "log.dirs": node.folder / "data",
+            "default.replication.factor": copies,
+            "min.insync.replicas": confirming,
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": confirming,
+            # A replica that does not follow for so long is not waited for any more, by default 30 s.
+            "replica.lag.time.max.ms": 4000,
+        }
+        return found | (self._guarded() if self._secured else {})
+
+    def _guarded(self) -> dict[str, object]:
+        """Return the properties of a broker that asks for passwords and certificates."""
+        tls = self.authority.folder
+        found: dict[str, object] = {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": tls / "broker.pem",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.authority.file,
+            "sasl.enabled.mechanisms": _MECHANISM,
+            "listener.name.clients.scram-sha-512.sasl.jaas.config": _LOGIN,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:CN=broker;User:CN={_ADMINISTRATOR}",
+        }
+        asking = {f"listener.name.{door}.ssl.client.auth": "required" for door in ("internal", "controller")}
+        return found | asking

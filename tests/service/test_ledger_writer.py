@@ -1,0 +1,198 @@
+"""The ledger in its topic, and its index in Redis."""
+
+import itertools
+
+import pytest
+
+from streamtopic.errors import SettingsError, StateMismatch
+from streamtopic.service.publish.ledger_writer import LedgerWriter
+from streamtopic.signed import Alive, End, KeyRing, LedgerProof, Receipt, SigningKey, Tree, leaf_hash
+from streamtopic.streams import FileLog, Message, TopicNames
+
+_numbers = itertools.count()
+
+
+class World:
+    """One model: its log, its Redis, and as many writers as a test wants."""
+
+    def __init__(self, connection, folder):
+        self.connection = connection
+        self.model = f"ledger{next(_numbers)}"
+        self.names = TopicNames(self.model)
+        self.log = FileLog(folder / self.model)
+        for topic in (self.names.ledger, self.names.releases):
+            self.log.create(topic, 1, self.names.settings()[topic])
+        self.key = SigningKey.from_seed(bytes(32), f"test/{self.model}")
+
+    def writer(self):
+        return LedgerWriter(self.connection, self.log, self.model, self.keys(), self.key)
+
+    def keys(self):
+        return KeyRing.load(self.key.public, self.model)
+
+    def receipt(self, offset, request="r"):
+        return Receipt(
+            self.model,
+            0,
+            offset,
+            f"{request}{offset}",
+            "d" * 64,
+            f"link{offset}",
+            "2026-11",
+            1,
+            2,
+            found=True,
+            version=1,
+        )
+
+
+@pytest.fixture
+def world(connection, tmp_path):
+    """A model that no other test uses."""
+    return World(connection, tmp_path)
+
+
+def filled(world, pages=30, entries=20):
+    """Return a writer that has written so many pages, and the tree of all entries."""
+    writer, tree = world.writer(), Tree()
+    writer.catch_up()
+    offset = itertools.count()
+    for _ in range(pages):
+        page = [world.receipt(next(offset)) for _ in range(entries)]
+        assert writer.append(page)
+    for logged in world.writer().entries(range(pages * entries)).values():
+        tree.append(leaf_hash(logged.line.encode()))
+    return writer, tree
+
+
+def test_every_entry_is_found_and_proved(world):
+    """By each of its names, and by a path that a plain tree gives too."""
+    writer, tree = filled(world)
+    ledger = writer.ledger
+    assert tree.size == ledger.size == 600
+    assert tree.root(600) == ledger.root
+    other = world.writer()
+    other.catch_up()
+    for index in (0, 1, 255, 256, 511, 512, 599):
+        proof = other.proof(index)
+        assert list(proof.path) == tree.inclusion(index, 600)
+        logged = LedgerProof.parse(proof.text).verify(world.keys())
+        assert (logged.index, logged.entry) == (index, world.receipt(index))
+    found = other.find([f"{world.model}/0/300", "link7", "r599", "nothing"])
+    assert {name: [one.index for one in some] for name, some in found.items()} == {
+        f"{world.model}/0/300": [300],
+        "link7": [7],
+        "r599": [599],
+    }
+
+
+def test_of_two_writers_the_first_draft_counts(world):
+    """The other one sees that it lost, and appends behind it."""
+    first, second = world.writer(), world.writer()
+    first.catch_up()
+    second.catch_up()
+    draft = first.ledger.draft([world.receipt(1)], world.key)
+    world.log.append_many(world.names.ledger, [Message(None, draft, partition=0)])
+    assert not second.append([world.receipt(2)])
+    assert [one.entry.offset for one in second.entries([0, 1]).values()] == [1]
+    assert second.append([world.receipt(2)])
+    first.catch_up()
+    assert first.ledger.root == second.ledger.root
+    assert first.ledger.strays == 1
+
+
+def test_an_index_that_was_set_back_is_followed_again(world):
+    """Whether it lost its end or all of it: nothing seems to be missing from the ledger."""
+    writer, _ = filled(world, 5, 3)
+    names = world.connection.call("KEYS", f"{{st:{world.model}}}:ledger:*")
+    copy = {name: world.connection.call("DUMP", name) for name in names}
+    assert writer.append([world.receipt(100)])
+    world.connection.call("DEL", *world.connection.call("KEYS", f"{{st:{world.model}}}:ledger:*"))
+    for name, data in copy.items():
+        world.connection.call("RESTORE", name, 0, data)
+    # It has read the ledger further than the index knows, and asks before it says that there is nothing.
+    assert [one.index for one in writer.find([f"{world.model}/0/100"])[f"{world.model}/0/100"]] == [15]
+    world.connection.call("DEL", *world.connection.call("KEYS", f"{{st:{world.model}}}:ledger:*"))
+    assert writer.append([world.receipt(101)]) or writer.append([world.receipt(101)])
+    assert len(world.writer().entries(range(20))) == 17
+
+
+@pytest.mark.parametrize("behind", [0, 300, None])
+def test_a_reader_without_the_key_writes_nothing(world, behind):
+    """It finds and proves what the index lacks, be it the newest entries or all, while a service goes on."""
+
+    def kept():
+        names = world.connection.call("KEYS", f"{{st:{world.model}}}:ledger:*")
+        return {name: world.connection.call("DUMP", name) for name in names}
+
+    def head():
+        return world.connection.call("HGETALL", f"{{st:{world.model}}}:ledger:head")
+
+    def put_back(copy):
+        for name in kept():
+            world.connection.call("DEL", name)
+        for name, data in copy.items():
+            world.connection.call("RESTORE", name, 0, data)
+
+    writer, _ = filled(world)
+    before = {} if behind is None else kept()
+    if behind:
+        for start in range(600, 600 + behind, 50):
+            assert writer.append([world.receipt(offset) for offset in range(start, start + 50)])
+    put_back(before)
+    index = kept().keys(), head()
+    reader = LedgerWriter(world.connection, world.log, world.model, world.keys())
+    reader.catch_up()
+    for place in (0, 511, 599, *([899] if behind else [])):
+        assert [one.index for one in reader.find([f"link{place}"])[f"link{place}"]] == [place]
+        assert reader.proof(place).verify(world.keys()).entry == world.receipt(place)
+    assert (kept().keys(), head()) == index
+    with pytest.raises(SettingsError, match="signing_key"):
+        reader.append([world.receipt(1000)])
+    other = world.writer()
+    other.catch_up()
+    assert other.append([world.receipt(1000)])
+    reader.catch_up()
+    assert len(reader.find(["link1000"])["link1000"]) == len(reader.find(["link7"])["link7"]) == 1
+    put_back({})
+    reader.catch_up()
+    assert len(reader.find(["link1000"])["link1000"]) == len(reader.find(["link7"])["link7"]) == 1
+
+
+def test_what_nobody_signed_is_passed_over(world):
+    """Junk, and every record of the ledger once more."""
+    writer, _ = filled(world, 2, 2)
+    junk = [b"", b"{}", b"[" * 10_000, b'{"draft": 1}', b'{"checkpoint": "x"}', None]
+    world.log.append_many(world.names.ledger, [Message(None, value, partition=0) for value in junk])
+    again = world.log.read(world.names.ledger, 0, 0)
+    world.log.append_many(world.names.ledger, [Message(None, record.value, partition=0) for record in again])
+    assert writer.append([Alive(1, 0, 0)])
+    assert writer.ledger.size == 5
+    assert writer.ledger.strays == len(junk) + len(again)
+
+
+def test_a_topic_that_lost_records_is_never_signed_again(world):
+    """Neither by the process that had read it nor by a new one."""
+    writer, _ = filled(world, 3, 1)
+    world.log.remove(world.names.ledger)
+    world.log.create(world.names.ledger, 1)
+    with pytest.raises(StateMismatch, match="lost records"):
+        writer.append([world.receipt(50)])
+    with pytest.raises(StateMismatch, match="lost records"):
+        world.writer().catch_up()
+
+
+def test_a_topic_that_would_lose_records_is_refused(world):
+    """Before the first page."""
+    writer = world.writer()
+    world.log.configure(world.names.ledger, {"retention.ms": "1000"})
+    with pytest.raises(StateMismatch, match=r"retention\.ms=1000"):
+        writer.append([world.receipt(1)])
+
+
+def test_nothing_is_written_behind_the_end_of_a_model(world):
+    """A new model of its name counts offsets from 0 again: its receipts would seem to stand in the ledger."""
+    writer, _ = filled(world, 1, 1)
+    assert writer.append([End(1, 0, 0, 0, ledger_kept=True)])
+    with pytest.raises(StateMismatch, match="another name"):
+        writer.append([world.receipt(9)])

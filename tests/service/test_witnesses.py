@@ -1,0 +1,511 @@
+"""Witnesses: what a policy file says, what is made of their answers, and a real one."""
+
+import base64
+import http.server
+import itertools
+import logging
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from cosigning import cosignature, witness
+from servers.litewitness import NAME, LiteWitness
+from streamtopic.errors import SettingsError, StateError
+from streamtopic.service.publish.ledger_writer import LedgerWriter
+from streamtopic.service.publish.witnesses import Witnesses, read_policy
+from streamtopic.signed import (
+    Alive,
+    Checkpoint,
+    KeyRing,
+    LedgerProof,
+    SigningKey,
+    Tree,
+    cosigned,
+    leaf_hash,
+    open_note,
+    sign_note,
+)
+from streamtopic.signed.checkpoints import hash_of
+from streamtopic.signed.merkle import verify_consistency
+from streamtopic.streams import FileLog, TopicNames
+
+KEY = SigningKey.from_seed(bytes(32), "test/news")
+_numbers = itertools.count()
+
+
+def vkey(number=1):
+    """The key of a witness as its operator publishes it."""
+    _, known = witness(number, f"w{number}.example")
+    encoded = base64.b64encode(b"\x04" + known.raw).decode()
+    return f"{known.name}+{known.hash.hex()}+{encoded}"
+
+
+def policy(*lines):
+    """A policy of these lines."""
+    return read_policy("".join(f"{line}\n" for line in lines).encode(), "witnesses.policy")
+
+
+THREE = [f"witness X{number} {vkey(number)} https://w{number}.example/{number}/" for number in (1, 2, 3)]
+
+
+# The policy file.
+
+
+def test_the_example_of_the_specification_reads():
+    """Two of three of one kind, and any of three of another."""
+    names = [f"{kind}{number}" for kind in "XY" for number in (1, 2, 3)]
+    keys = [f"witness {name} {vkey(place)}" for place, name in enumerate(names, 1)]
+    found = policy(
+        f"log {KEY.public}",
+        "",
+        *keys[:3],
+        "group X-witnesses 2 X1 X2 X3",
+        "",
+        *keys[3:],
+        "group Y-witnesses any Y1 Y2 Y3",
+        "",
+        "group X-and-Y all X-witnesses Y-witnesses",
+        "quorum X-and-Y",
+    )
+    assert set(found.witnesses) == set(names)
+    assert not found.addresses
+    enough = [["X1", "X2", "Y1"], ["X1", "X3", "Y3", "unknown"], names]
+    few = [[], ["X1", "X2", "X3"], ["Y1", "Y2", "Y3", "X1"], ["x1", "x2", "y1"]]
+    assert all(found.quorum.met_by(some) for some in enough)
+    assert not any(found.quorum.met_by(some) for some in few)
+
+
+@pytest.mark.parametrize(
+    ("lines", "met"),
+    [
+        (["quorum none"], [True, True, True]),
+        (["quorum X1"], [False, True, True]),
+        (["group all all X1 X2 X3", "quorum all"], [False, False, True]),
+        (["group some 2 X1 X2", "quorum some"], [False, False, True]),
+        (["group some any X3 X1", "quorum some"], [False, True, True]),
+    ],
+)
+def test_quorums(lines, met):
+    """None, one witness, all of a group, some, or any of them."""
+    quorum = policy(*THREE, *lines).quorum
+    assert [quorum.met_by(some) for some in ([], ["X1"], ["X1", "X2", "X3"])] == met
+
+
+def test_spaces_comments_and_other_letters_are_read():
+    """Spaces and tabs alike, comments on lines of their own, names in any bytes, and no newline at the end."""
+    data = f"  # a comment # of two\n\t\nwitness\t Ünïcode  {vkey()}\thttp://w\t\nquorum Ünïcode # no comment".encode()
+    with pytest.raises(SettingsError, match="line 4"):
+        read_policy(data, "file")
+    found = read_policy(data.partition(b" # no")[0].replace("Ü".encode(), b"\xff"), "file")
+    (name,) = found.witnesses
+    assert found.addresses == {name: "http://w"}
+    assert found.quorum.met_by([name])
+
+
+@pytest.mark.parametrize(
+    ("lines", "number", "why"),
+    [
+        ([], 0, "no line of the quorum"),
+        (["quorum X9"], 4, "not defined above"),
+        (["quorum none", "quorum none"], 5, "does not begin a line"),
+        (["quorum"], 4, "does not begin a line"),
+        (["witness X4"], 4, "does not begin a line"),
+        (["witnesses X4"], 4, "does not begin a line"),
+        (["group g 1 X1 g"], 4, "not defined above"),
+        (["group g any"], 4, "does not begin a line"),
+        (["group g 0 X1"], 4, "cannot be asked for"),
+        (["group g 3 X1 X2"], 4, "cannot be asked for"),
+        (["group g 01 X1 X2"], 4, "cannot be asked for"),
+        (["group g most X1 X2"], 4, "cannot be asked for"),
+        (["group g all X1 X1"], 4, "in a group already"),
+        (["group g all X1", "group h all X1"], 5, "in a group already"),
+        (["group g all none"], 4, "not defined above"),
+        (["group X1 all X2"], 4, "has a meaning already"),
+        (["group none all X2"], 4, "has a meaning already"),
+        ([f"witness X1 {vkey(4)}"], 4, "has a meaning already"),
+        ([f"witness X4 {vkey(1)}"], 4, "key is in the file already"),
+        ([f"log {KEY.public}", f"log {KEY.public} https://log"], 5, "key is in the file already"),
+        ([f"witness X4 {KEY.public}"], 4, "cosigns with Ed25519"),
+        ([f"log {vkey(4)}"], 4, "not in the form"),
+        ([f"witness X4 {vkey(4)} ftp://w"], 4, "not the address"),
+        ([f"witness X4 {vkey(4)} https://user@w"], 4, "not the address"),
+        ([f"witness X4 {vkey(4)} https://w:99999999"], 4, "not the address"),
+        (["quorum none\r"], 4, "control character"),
+    ],
+)
+def test_a_policy_that_says_something_else_is_refused_with_its_line(lines, number, why):
+    """Nothing in it is passed over: a rule that is read wrongly is no rule."""
+    with pytest.raises(SettingsError, match=why) as error:
+        policy(*THREE, *lines)
+    assert not number or f"line {number}:" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "required", "why"),
+    [
+        ([f"witness X4 {vkey(4)}", "quorum none"], False, "no witness with an address"),
+        ([*THREE, f"witness X4 {vkey(4)}", "group g all X1 X4", "quorum g"], True, "pages would wait for ever"),
+    ],
+)
+def test_a_file_that_helps_nobody_is_refused(tmp_path, lines, required, why):
+    """Where nobody can be asked, or pages would wait for somebody who cannot."""
+    path = tmp_path / "witnesses.policy"
+    with pytest.raises(SettingsError, match="name the file of your witnesses"):
+        Witnesses.load(path)
+    path.write_text("".join(f"{line}\n" for line in lines))
+    with pytest.raises(SettingsError, match=why):
+        Witnesses.load(path, required=required)
+
+
+# Witnesses that answer as a test says.
+
+
+class Speaker:
+    """A witness over HTTP. says: takes the body of a request, and returns status and text. bodies: those that came."""
+
+    def __init__(self, says=None, number=1):
+        self.key, self.known = witness(number, f"w{number}.example")
+        self.says = says or self.sign
+        self.bodies = []
+        speaker = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                speaker.bodies.append((self.path, body))
+                status, text = speaker.says(body)
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        # Whoever asked may have left.
+        self.server.handle_error = lambda *_: None
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.line = f"witness W{number} {vkey(number)} http://127.0.0.1:{self.server.server_port}/of/{number}"
+
+    def sign(self, body):
+        """What an honest witness says that has seen nothing yet."""
+        return 200, cosignature(self.key, text_of(body))
+
+
+def text_of(body):
+    """The text of the checkpoint in a request."""
+    return body.partition("\n\n")[2].rpartition("\n\n")[0] + "\n"
+
+
+@pytest.fixture
+def speakers():
+    """Makes witnesses, which end with the test."""
+    made = []
+
+    def make(*said):
+        start = len(made) + 1
+        made.extend(Speaker(says, number) for number, says in enumerate(said, start))
+        return made[-len(said) :]
+
+    yield make
+    for speaker in made:
+        speaker.server.shutdown()
+        speaker.server.server_close()
+
+
+class Grown:
+    """A tree of 20 entries, and its checkpoints at each size."""
+
+    def __init__(self):
+        self.tree = Tree()
+        for number in range(20):
+            self.tree.append(leaf_hash(b"%d" % number))
+        self.asked = []
+
+    def checkpoint(self, size):
+        return sign_note(Checkpoint(KEY.name, size, self.tree.root(size)).text, KEY)
+
+    def consistency(self, old, size):
+        self.asked.append((old, size))
+        return self.tree.consistency(old, size)
+
+
+def asking(*speakers, quorum="quorum none", **options):
+    """The witnesses of a policy."""
+    return Witnesses(policy(*(speaker.line for speaker in speakers), *quorum.split("; ")), **options)
+
+
+def old_of(body):
+    """The size that a request names, and the proof in it."""
+    first, *path = body.partition("\n\n")[0].split("\n")
+    return int(first.removeprefix("old ")), [hash_of(line) for line in path]
+
+
+def test_all_witnesses_are_asked_and_their_signatures_stand_below(speakers):
+    """At once, with the checkpoint as it is; the answer verifies for a reader with its keys, and for one without."""
+    together = threading.Barrier(3)
+
+    def wait_for_the_others(speaker):
+        def says(body):
+            together.wait(10)
+            return speaker.sign(body)
+
+        return says
+
+    some = speakers(None, None, None)
+    for speaker in some:
+        speaker.says = wait_for_the_others(speaker)
+    asked, grown = asking(*some), Grown()
+    note = grown.checkpoint(7)
+    signed = asked.cosign(note, grown.consistency)
+    assert signed.startswith(note)
+    assert cosigned(signed, [speaker.known for speaker in some]) == {"w1.example", "w2.example", "w3.example"}
+    assert asked.signers(signed) == {"W1", "W2", "W3"}
+    assert asked.signers(note) == frozenset()
+    assert open_note(signed, [KEY.public])[1] == KEY.public
+    for number, speaker in enumerate(some, 1):
+        assert speaker.bodies == [(f"/of/{number}/add-checkpoint", f"old 0\n\n{note}")]
+
+
+def test_a_witness_is_told_what_grew_since_it_signed(speakers):
+    """The last size that it signed, and the proof from there; for the same checkpoint again there is none."""
+    (speaker,) = speakers(None)
+    asked, grown = asking(speaker), Grown()
+    for size in (3, 8, 8, 20):
+        asked.cosign(grown.checkpoint(size), grown.consistency)
+    known = [(old_of(body), Checkpoint.parse(text_of(body))) for _, body in speaker.bodies]
+    assert [old for (old, _), _ in known] == [0, 3, 8, 8]
+    assert [len(path) for (_, path), _ in known] == [0, 4, 0, 2]
+    for (old, path), checkpoint in known[1:]:
+        verify_consistency(old, grown.tree.root(old), checkpoint.size, checkpoint.root, path)
+
+
+def test_a_witness_that_has_seen_another_size_says_it(speakers):
+    """A process that has just started, or another leader, learns it from the witness: 409."""
+    (speaker,) = speakers(None)
+    speaker.says = lambda body: speaker.sign(body) if body.startswith("old 5\n") else (409, "5\n")
+    asked, grown = asking(speaker), Grown()
+    signed = asked.cosign(grown.checkpoint(9), grown.consistency)
+    assert asked.signers(signed) == {"W1"}
+    assert [old_of(body)[0] for _, body in speaker.bodies] == [0, 5]
+    assert grown.asked == [(5, 9)]
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        (lambda _: (409, "12\n"), "lost records"),
+        (lambda _: (409, "4\n"), "does not say which entries"),
+        (lambda _: (409, "many\n"), "answered 409: many"),
+        (lambda _: (409, "-1\n"), "answered 409"),
+        (lambda _: (404, "unknown log"), "answered 404: unknown log"),
+        (lambda _: (403, "\x1b[2J"), r"answered 403: \x1b"),
+        (lambda _: (500, ""), "answered 500"),
+        (lambda _: (200, ""), "no signature"),
+        (lambda _: (200, "— w1.example AAAA\n"), "no signature"),
+        (lambda body: (200, cosignature(witness(2)[0], text_of(body))), "no signature"),
+        (lambda _: (200, cosignature(witness(1, "w1.example")[0], "another text\n")), "no signature"),
+        (lambda _: (200, "x" * 1_000_000), "no signature"),
+        (lambda _: (200, sign_note("a\n", KEY)), "no signature"),
+    ],
+)
+def test_other_answers_are_no_signature(speakers, caplog, says, why):
+    """They hold nothing up, are told once, and end when the witness signs again."""
+    bad, good = speakers(says, None)
+    now = [0.0]
+    asked, grown = asking(bad, good, clock=lambda: now[0]), Grown()
+    caplog.set_level(logging.INFO, "streamtopic.service")
+    for size in (8, 9):
+        signed = asked.cosign(grown.checkpoint(size), grown.consistency)
+        assert asked.signers(signed) == {"W2"}
+        assert signed.count("— ") == 2
+        now[0] += 60
+    (record,) = caplog.records
+    assert why in record.getMessage()
+    assert (record.event, record.witness) == ("witness_failed", "W1")
+    bad.says = bad.sign
+    assert asked.signers(asked.cosign(grown.checkpoint(10), grown.consistency)) == {"W1", "W2"}
+    assert [record.event for record in caplog.records] == ["witness_failed", "witness_signs"]
+
+
+def test_lines_of_others_in_an_answer_are_left_out(speakers):
+    """Only the signature of the very witness is taken over; it may have signed with further keys."""
+    (speaker,) = speakers(None)
+    more = "— other.example AAAAAAAAAA==\n"
+    speaker.says = lambda body: (200, more + cosignature(speaker.key, text_of(body)) + more)
+    asked, grown = asking(speaker), Grown()
+    signed = asked.cosign(grown.checkpoint(9), grown.consistency)
+    assert signed == grown.checkpoint(9) + cosignature(speaker.key, text_of(f"\n\n{grown.checkpoint(9)}"))
+
+
+def test_a_witness_that_hangs_holds_a_page_up_once(speakers, caplog):
+    """It is waited for as long as is allowed, then left alone for a while, and not asked twice at once."""
+    ends = threading.Event()
+    slow, good = speakers(None, None)
+
+    def hang(body):
+        ends.wait(60)
+        return slow.sign(body)
+
+    slow.says = hang
+    asked, grown = asking(slow, good, seconds=0.5), Grown()
+    for size in (8, 9, 10):
+        assert asked.signers(asked.cosign(grown.checkpoint(size), grown.consistency)) == {"W2"}
+    assert "has not answered within 0.5 s" in caplog.text
+    assert len(slow.bodies) == 1
+    ends.set()
+
+
+def test_enough_signatures_are_enough(speakers):
+    """Where a quorum is asked for, nobody waits for more than that; and a late witness has not failed."""
+    ends = threading.Event()
+    slow, good = speakers(None, None)
+
+    def hang(body):
+        ends.wait(60)
+        return slow.sign(body)
+
+    slow.says = hang
+    asked, grown = asking(slow, good, quorum="group g any W1 W2; quorum g", seconds=60), Grown()
+    assert asked.signers(asked.cosign(grown.checkpoint(8), grown.consistency)) == {"W2"}
+    ends.set()
+
+
+def test_pages_wait_for_a_quorum_that_is_required(speakers):
+    """Without it there is no page, and the error names who signed; it is asked again at once, and goes on."""
+    bad, good = speakers(lambda _: (503, "later"), None)
+    asked, grown = asking(bad, good, quorum="group g all W1 W2; quorum g", required=True), Grown()
+    for _ in range(2):
+        with pytest.raises(StateError, match="W2 of W1, W2 signed"):
+            asked.cosign(grown.checkpoint(8), grown.consistency)
+    bad.says = bad.sign
+    assert asked.signers(asked.cosign(grown.checkpoint(8), grown.consistency)) == {"W1", "W2"}
+
+
+def test_a_witness_that_is_not_there_holds_nothing_up(speakers):
+    """Its port is closed, or its name is nobody's."""
+    (good,) = speakers(None)
+    away = [f"witness A {vkey(8)} http://127.0.0.1:1", f"witness B {vkey(9)} http://name.invalid/x"]
+    asked, grown = Witnesses(policy(good.line, *away, "quorum none")), Grown()
+    assert asked.signers(asked.cosign(grown.checkpoint(8), grown.consistency)) == {"W1"}
+
+
+# A real one.
+
+
+@pytest.fixture(scope="module")
+def litewitness():
+    """A running litewitness."""
+    with tempfile.TemporaryDirectory() as folder, LiteWitness(Path(folder)) as real:
+        yield real
+
+
+class World:
+    """A model whose ledger a real witness signs."""
+
+    def __init__(self, connection, folder, real):
+        self.connection, self.folder, self.real = connection, folder, real
+        self.model = f"witnessed{next(_numbers)}"
+        self.key = SigningKey.from_seed(bytes(32), f"test/{self.model}")
+        self.policy = folder / "witnesses.policy"
+        self.policy.write_text(f"witness real {real.key} {real.url}\nquorum real\n")
+        self.log = self.opened("log")
+
+    def opened(self, name):
+        """A log with the topics of the model."""
+        names = TopicNames(self.model)
+        log = FileLog(self.folder / name)
+        for topic in (names.ledger, names.releases):
+            log.create(topic, 1, names.settings()[topic])
+        return log
+
+    def writer(self, log=None, *, required=True):
+        """A process that has just started."""
+        witnesses = Witnesses.load(self.policy, required=required)
+        ring = KeyRing.load(self.key.public, self.model)
+        writer = LedgerWriter(self.connection, log or self.log, self.model, ring, self.key, witnesses=witnesses)
+        writer.catch_up()
+        return writer
+
+    def signed(self, writer):
+        """Whether the witness has signed the newest checkpoint."""
+        return Witnesses.load(self.policy).signers(writer.ledger.checkpoint) == {"real"}
+
+
+@pytest.fixture
+def world(connection, tmp_path, litewitness):
+    """A model that the witness knows."""
+    made = World(connection, tmp_path, litewitness)
+    litewitness.add_log(made.key.public)
+    return made
+
+
+def page(number, entries=1):
+    """A page of entries."""
+    return [Alive(number, 0, place) for place in range(entries)]
+
+
+def test_a_real_witness_signs_every_page(world):
+    """Pages of all sizes, of processes that have just started, after it was restarted; proofs carry its signature."""
+    writer = world.writer()
+    for number in range(12):
+        assert writer.append(page(number, 1 + number * 40))
+        assert world.signed(writer)
+        if number % 4 == 3:
+            writer = world.writer()
+        if number == 6:
+            world.real.stop()
+            world.real.start()
+    proof = LedgerProof.parse(writer.proof(300).text)
+    assert proof.verify(KeyRing.load(world.key.public, world.model)).index == 300
+    assert "— " + NAME in proof.checkpoint
+
+
+def test_a_real_witness_signs_no_second_history(world):
+    """A service whose topic was set back draws other entries: the witness has seen more, and then other ones."""
+    writer = world.writer()
+    for number in range(3):
+        assert writer.append(page(number, 5))
+    # Another topic and another state: nothing here remembers the first history.
+    world.connection.call("DEL", *world.connection.call("KEYS", f"{{st:{world.model}}}:ledger:*"))
+    other = world.opened("other")
+    fork = world.writer(other)
+    with pytest.raises(StateError, match="nobody of real signed"):
+        fork.append(page(7))
+    assert fork.ledger.size == 0
+    # Without a quorum it may go on, but nobody signs: also not once it is longer than the first one.
+    alone = world.writer(other, required=False)
+    for number in range(9, 13):
+        alone.append(page(number, 6))
+        assert not world.signed(alone)
+    assert alone.ledger.size > writer.ledger.size
+
+
+def test_pages_wait_while_the_witness_is_away(world):
+    """The draft stands in the topic, and its page counts once the witness signs: it is the same one."""
+    writer = world.writer()
+    assert writer.append(page(1))
+    world.real.stop()
+    try:
+        with pytest.raises(StateError, match="waits for its witnesses"):
+            writer.append(page(2))
+        waiting = writer.ledger.pending
+        assert (writer.ledger.size, waiting.after.size) == (1, 2)
+    finally:
+        world.real.start()
+    later = world.writer()
+    later.complete()
+    assert (later.ledger.size, later.ledger.root) == (2, waiting.after.root)
+    assert world.signed(later)
+
+
+def test_a_ledger_that_the_witness_does_not_know_goes_on(connection, tmp_path, litewitness, caplog):
+    """Its operator has to add the key first; the log says what the witness answered."""
+    unknown = World(connection, tmp_path, litewitness)
+    writer = unknown.writer(required=False)
+    assert writer.append(page(1))
+    assert "answered 404" in caplog.text
+    assert not unknown.signed(writer)

@@ -1,0 +1,424 @@
+"""What readers follow: changes come back as they were, in one history, and go as whole generations when it is due."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from state_reference import as_words, difference
+from test_exactness import Run, dump, restore
+
+from streamtopic.errors import StateCorrupt, StateError
+from streamtopic.state import (
+    Applied,
+    Changes,
+    CutGone,
+    Forget,
+    ForgetKind,
+    Reader,
+    RemovedDocument,
+    begin_epoch,
+    partition_writer,
+)
+from streamtopic.state.change_log import ChangeEntry, Place, WordStatistics, read_changes, read_statistics
+from streamtopic.state.measure import growth, measure
+
+# Any text, half a surrogate pair as well: JSON allows it.
+odd = st.text(st.characters(exclude_categories=()), max_size=5)
+ids_of_words = st.dictionaries(odd, st.integers(0, 2**31 - 1), max_size=4)
+several = st.lists(st.binary(max_size=8), max_size=4)
+RARE = "xylograph"
+FOREVER = 1e9
+
+
+def follow(run, after, through=None):
+    """Return the changes of a partition between two moments."""
+    return list(read_changes(run.connection, run.state.keys, after, through or run.state.meta.place))
+
+
+def remove(run, number, kind=ForgetKind.DELETED):
+    """Commit the removal of a document with its entry, as ingest does."""
+    document = f"d{number}".encode()
+    ((_, stored),) = run.state.documents([document]).items()
+    forget = Forget(run.offset, document, kind, "r", b"salt", stored.offset, 0, 1, 1)
+    run.offset += 1
+    run.live.documents.pop(document)
+    changes = Changes(run.offset, removed=[RemovedDocument(document, stored)], forgets=[forget])
+    assert run.state.commit(run.state.plan(changes)) == Applied()
+    return forget
+
+
+@settings(max_examples=100)
+@given(came=several, gone=st.lists(st.tuples(st.binary(), st.binary())), born=ids_of_words, dead=ids_of_words, base=odd)
+def test_a_change_comes_back_as_it_was(came, gone, born, dead, base):
+    """Records and ids byte for byte, words letter for letter, also those that are no text."""
+    ids, went, commit = [name for name, _ in gone], [record for _, record in gone], "c"
+    *named, again = ChangeEntry.unpack(ChangeEntry(came, went, ids, born, dead).pack(base, commit))
+    assert named == [base, commit]
+    assert (list(again.came), list(again.went), list(again.ids)) == (came, went, ids)
+    assert (dict(again.born), dict(again.dead)) == (born, dead)
+
+
+@settings(max_examples=100)
+@given(totals=st.lists(st.tuples(*[st.integers(0, 2**63 - 1)] * 3), max_size=5), version=st.integers(0, 2**53))
+def test_statistics_come_back_as_they_were(totals, version):
+    """Each number of each word id, and the moment that they are of."""
+    columns = np.array(totals, np.int64).reshape(-1, 3).T
+    again = WordStatistics.unpack(WordStatistics(Place(version, "c"), columns).pack())
+    assert again.place == Place(version, "c")
+    assert np.array_equal(again.totals, columns)
+
+
+def damaged(data, entry):
+    """Return bytes that are cut off, or have another byte, or one more."""
+    at = data.draw(st.integers(0, len(entry) - 1))
+    other = bytes([entry[at] ^ data.draw(st.integers(1, 255))])
+    return data.draw(st.sampled_from([entry[:at], entry[:at] + other + entry[at + 1 :], entry + b"\0"]))
+
+
+@settings(max_examples=200)
+@given(data=st.data(), totals=st.lists(st.tuples(*[st.integers(0, 300)] * 3), max_size=3))
+def test_damage_to_statistics_ends_in_the_package_s_own_error(data, totals):
+    """What can be read has three numbers of each word id, whatever byte is another one, lost or added."""
+    columns = np.array(totals, np.int64).reshape(-1, 3).T
+    packed = WordStatistics(Place(1 << 40, "c" * 24), columns).pack()
+    try:
+        found = WordStatistics.unpack(damaged(data, packed))
+    except StateCorrupt:
+        return
+    assert (found.totals.shape[0], type(found.place.version), type(found.place.commit)) == (3, int, str)
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_damage_to_an_entry_ends_in_the_package_s_own_error(connection, new_model, data):
+    """Whatever byte is another one, lost or added: a reader that follows says so, counts again, or reads a document."""
+    run = Run(connection, new_model())
+    run.add(0, ((3, {"x": 2, "é": 1}),))
+    run.flush()
+    key, version = run.state.keys.changes[0], run.state.meta.version
+    entry = connection.call("HGET", key, version)
+    connection.call("HSET", key, version, damaged(data, entry))
+    try:
+        for place, change in follow(run, Place(1, "")):
+            assert place == run.state.meta.place
+            assert all(isinstance(record, bytes) for record in [*change.came, *change.went, *change.ids])
+            assert all(isinstance(word, str) for word in [*change.born, *change.dead])
+            assert all(isinstance(number, int) for number in [*change.born.values(), *change.dead.values()])
+            assert len(change.went) == len(change.ids)
+    except (StateCorrupt, CutGone):
+        return
+
+
+def test_odd_words_are_followed_and_forgotten(connection, model):
+    """A reader that follows and one that begins have the words that documents have, whatever these are."""
+    run, words = Run(connection, model), ["", "\0", "\ud800", "\udfff\ud800", "é", "e\u0301", "\U0010ffff", "x" * 5000]
+    reader = Reader(connection, model, 1)
+    reader.counts()
+    for number, word in enumerate(words):
+        run.add(number, ((4, {word: 2, "common": 2}),))
+        run.flush()
+    old, before = reader.counts(), run.live.recount()
+    assert as_words(old) == as_words(Reader(connection, model, 1).counts()) == before
+    assert list(old.words) == sorted([*words, "common"])
+    run.open()
+    for number in range(0, len(words), 2):
+        run.delete(number)
+    run.sum()
+    assert as_words(reader.counts()) == as_words(Reader(connection, model, 1).counts()) == run.live.recount()
+    assert as_words(reader.counts().since(old)) == difference(run.live.recount(), before)
+
+
+def test_changes_are_read_in_their_order_across_generations(run):
+    """Each commit and each begin of an epoch has one entry, in whichever of the two hashes it stands."""
+    start, places, documents = run.state.meta.place, [], []
+    for number in range(40):
+        if number % 10 == 3:
+            begun = begin_epoch(run.connection, run.model, 0, epoch=run.state.meta.epoch + 1, leader=1)
+            run.state.reload()
+            places.append(begun.place)
+            documents.append(0)
+        run.add(10 + number, ((2, {"y": 2}),))
+        run.flush()
+        places.append(run.state.meta.place)
+        documents.append(1)
+        if number == 15:
+            assert run.state.sum_changes() == Applied()
+    found = follow(run, start)
+    assert [place for place, _ in found] == places
+    assert [len(change.came) for _, change in found] == documents
+    assert all(run.connection.call("HLEN", key) for key in run.state.keys.changes)
+
+
+def test_a_history_that_forked_is_noticed(connection, run):
+    """Redis was set back and went on to the same version otherwise: neither its changes nor its moment are followed."""
+    reader = Reader(connection, run.model, 1)
+    run.save()
+    run.add(5, ((2, {"lost": 2}),))
+    run.flush()
+    old, lost = reader.counts(), run.state.meta.place
+    restore(connection, run.state.keys, run.saved[0])
+    run.live.documents, run.offset = dict(run.saved[1]), run.saved[2]
+    run.add(5, ((2, {"other": 2}),))
+    run.flush()
+    here = run.state.meta.place
+    assert here.version == lost.version
+    assert here != lost
+    for after, through in ((lost, here), (here, lost), (Place(lost.version - 1, "other"), here)):
+        with pytest.raises(CutGone, match="another history"):
+            follow(run, after, through)
+    with pytest.raises(CutGone, match="set back"):
+        as_words(old)
+    counts = reader.counts()
+    assert as_words(counts) == run.live.recount()
+    with pytest.raises(CutGone, match="another history"):
+        counts.since(old)
+    run.add(6, ((2, {"later": 2}),))
+    run.flush()
+    with pytest.raises(CutGone, match="another history"):
+        follow(run, lost)
+    assert as_words(reader.counts()) == run.live.recount()
+    assert "lost" not in reader.counts().words
+
+
+def test_ids_of_a_history_that_is_gone_name_other_words(connection, run):
+    """A reader that has met the words of the lost history does not take the new ones for them."""
+    reader = Reader(connection, run.model, 1)
+    run.save()
+    run.add(5, ((9, {"lost": 2, "gone": 3, "past": 4}),))
+    run.flush()
+    reader.counts()
+    restore(connection, run.state.keys, run.saved[0])
+    run.live.documents, run.offset = dict(run.saved[1]), run.saved[2]
+    for number, word in enumerate(["one", "two", "three"]):
+        run.add(6 + number, ((2, {word: 2}),))
+        run.flush()
+        assert as_words(reader.counts()) == run.live.recount()
+    run.delete(7)
+    run.flush()
+    assert as_words(reader.counts()) == run.live.recount()
+
+
+def test_a_generation_goes_as_a_whole(connection, run):
+    """Two sums after it, Redis has given its memory back; the changes since the last sum but one are there."""
+    first = run.state.meta.place
+    sizes, places = [], []
+    for generation in range(4):
+        key = run.state.keys.changes[generation % 2]
+        assert run.state.meta.generation == generation
+        for number in range(20):
+            run.add(number, ((90, {f"g{generation}w{number}n{k}": 1 for k in range(90)}),))
+        run.flush()
+        sizes.append(connection.call("MEMORY", "USAGE", key))
+        places.append(run.state.meta.place)
+        assert run.state.sum_changes() == Applied()
+        assert connection.call("EXISTS", run.state.keys.changes[(generation + 1) % 2]) == 0
+        assert [place for place, _ in follow(run, places[-1])] == []
+        if generation:
+            assert [place for place, _ in follow(run, places[-2])] == places[-1:]
+            with pytest.raises(CutGone, match="gone"):
+                follow(run, first)
+    # One generation is left, however many there were.
+    assert measure(connection, run.state.keys).changes < 2 * max(sizes)
+
+
+def traces(connection, run, *texts):
+    """Return the keys of a partition whose bytes hold one of these texts, as Redis dumps them uncompressed."""
+    return [key.decode() for key, data in dump(connection, run.state).items() if any(text in data for text in texts)]
+
+
+@pytest.mark.parametrize("kind", [ForgetKind.DELETED, ForgetKind.REPLACED])
+def test_nothing_of_a_removed_document_is_left_in_any_key(connection, run, kind):
+    """Two sums and its receipt after it left, no key of the partition has its id or a word that it alone held."""
+    compressed = connection.call("CONFIG", "GET", "rdbcompression")
+    connection.call("CONFIG", "SET", "rdbcompression", "no")
+    try:
+        texts = (b"d777", RARE.encode())
+        run.add(777, ((5, {"x": 2, RARE: 3}),))
+        run.flush()
+        run.sum()
+        assert len(traces(connection, run, *texts)) >= 3
+        if kind is ForgetKind.REPLACED:
+            # The same document comes again without the word: its id may stay, the word may not.
+            run.add(777, ((2, {"x": 2}),))
+            run.flush()
+            texts = texts[1:]
+            forgets = []
+        else:
+            forgets = [remove(run, 777)]
+        held = run.state.keys.changes[1]
+        before = connection.call("MEMORY", "USAGE", held)
+        assert held in traces(connection, run, *texts)
+        run.state.forgets.drop(forgets)
+        assert run.state.sum_changes() == Applied()
+        assert traces(connection, run, *texts) == [held]
+        assert run.state.sum_changes() == Applied()
+        assert traces(connection, run, *texts) == []
+        assert (connection.call("MEMORY", "USAGE", held) or 0) < before
+        assert not run.state.meta.holds_removed
+    finally:
+        connection.call("CONFIG", "SET", *compressed)
+
+
+def test_statistics_of_a_long_history_take_the_place_of_its_changes(connection, model):
+    """A reader that begins reads them and what came since, and no entry of before."""
+    run = Run(connection, model)
+    for number in range(30):
+        run.add(number % 7, ((5, {"all": 2, f"w{number}": 3}),))
+        run.flush()
+    run.sum()
+    run.sum()
+    run.add(3, ((5, {"all": 2, "late": 3}),))
+    run.flush()
+    known = read_statistics(connection, run.state.keys)
+    assert known.place.version == run.state.meta.version - 1
+    assert known.totals.shape == (3, run.state.meta.next_word - 1)
+    assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()
+    run.open()
+    assert len(run.state.vocabulary) == len(run.live.recount()[1])
+
+
+def test_a_sum_between_position_and_statistics_is_no_damage(connection, run, monkeypatch):
+    """Statistics that are newer than the position, with words that it does not know, are read again or counted."""
+    call, tried = connection.call, []
+
+    def after_a_sum(*command):
+        if command[0] == "GET" and not tried:
+            tried.append(command)
+            run.add(9, ((4, {"n1": 1, "n2": 1, "n3": 2}),))
+            run.sum()
+        return call(*command)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "call", after_a_sum)
+        assert growth(connection, run.state.keys).words == len(run.live.recount()[1])
+        tried.clear()
+        before = run.live.recount()
+        assert as_words(Reader(connection, run.model, 1).counts()) == before
+    assert tried
+    assert as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
+
+
+def test_a_partition_that_changes_too_fast_is_said(connection, run, monkeypatch):
+    """Where a commit and a sum come between each two reads, growth is not measured, and nothing is called lost."""
+    call = connection.call
+
+    def after_a_sum(*command):
+        if command[0] == "GET":
+            run.add(run.offset, ((2, {f"n{run.offset}": 2}),))
+            run.sum()
+        return call(*command)
+
+    monkeypatch.setattr(connection, "call", after_a_sum)
+    with pytest.raises(StateError, match="try again"):
+        growth(connection, run.state.keys)
+
+
+def test_statistics_are_due_by_the_bytes_of_changes(run, monkeypatch):
+    """Whoever begins reads both, so changes are summed up once they have outgrown a bound, and not before."""
+    assert not run.state.keep_summed(FOREVER)
+    size = run.state.meta.unsummed
+    # Redis itself takes about 100 bytes for each.
+    assert size == sum(len(entry) + 100 for entry in run.connection.call("HVALS", run.state.keys.changes[0]))
+    monkeypatch.setattr(partition_writer, "MOST_UNSUMMED", size)
+    assert not run.state.keep_summed(FOREVER)
+    monkeypatch.setattr(partition_writer, "MOST_UNSUMMED", size - 1)
+    assert run.state.keep_summed(FOREVER)
+    assert (run.state.meta.summed, run.state.meta.unsummed) == (run.state.meta.version, 0)
+    assert not run.state.keep_summed(FOREVER)
+
+
+def test_statistics_of_many_words_are_due_later(run, monkeypatch):
+    """Writing them must not cost more than the changes: the bound grows with the word ids that were given."""
+    monkeypatch.setattr(partition_writer, "MOST_UNSUMMED", 0)
+    run.add(7, ((900, {f"n{k}": 1 for k in range(900)}),))
+    run.flush()
+    assert run.state.keep_summed(FOREVER)
+    run.add(8, ((2, {"x": 2}),))
+    run.flush()
+    assert 0 < run.state.meta.unsummed < 4 * run.state.meta.next_word
+    assert not run.state.keep_summed(FOREVER)
+
+
+def aged(run, seconds):
+    """Let the last sum be so long ago by Redis's clock."""
+    now = run.connection.time_ms(run.state.keys.meta)
+    run.connection.call("HSET", run.state.keys.meta, "summed_at", now - 1000 * seconds)
+    run.state.reload()
+
+
+def test_statistics_are_due_once_a_removed_document_is_old(run, monkeypatch):
+    """A quarter of the allowed age after the last sum, by Redis's clock; without a removed document never."""
+    monkeypatch.setattr(partition_writer, "_LOOK_SECONDS", 0.0)
+    day = 86_400
+    run.sum()
+    aged(run, 365 * day)
+    assert not run.state.keep_summed(4.0 * day)
+    remove(run, 1)
+    aged(run, day - 600)
+    assert not run.state.keep_summed(4.0 * day)
+    # One step ends the generation that holds the document, the next one removes it.
+    for _ in range(2):
+        assert run.state.meta.holds_removed
+        aged(run, day + 600)
+        assert run.state.keep_summed(4.0 * day)
+        assert not run.state.keep_summed(4.0 * day)
+    assert not run.state.meta.holds_removed
+    aged(run, 365 * day)
+    assert not run.state.keep_summed(4.0 * day)
+
+
+def test_redis_is_not_asked_for_its_clock_all_the_time(run, monkeypatch):
+    """An idle writer looks now and then only, and not at all while no removed document waits."""
+    asked, clock = [], type(run.connection).time_ms
+
+    def counted(self, *arguments):
+        asked.append(arguments)
+        return clock(self, *arguments)
+
+    monkeypatch.setattr(type(run.connection), "time_ms", counted)
+    for _ in range(5):
+        assert not run.state.keep_summed(FOREVER)
+    assert asked == []
+    remove(run, 1)
+    run.state.sum_changes()
+    for _ in range(5):
+        assert not run.state.keep_summed(FOREVER)
+    assert len(asked) == 1
+
+
+def test_an_epoch_that_begins_beside_a_sum_is_read_first(run, monkeypatch):
+    """Statistics of a moment that is past are not written; the writer reads the state anew, and the next step does."""
+    monkeypatch.setattr(partition_writer, "MOST_UNSUMMED", 0)
+    other = run.state.meta
+    run.cut()
+    run.state.meta = other
+    assert not run.state.keep_summed(FOREVER)
+    assert run.state.meta.epoch == 1
+    assert run.state.keep_summed(FOREVER)
+
+
+def test_a_removed_document_is_told_until_its_changes_are_gone(run):
+    """The offset that changes are free of follows the sums, and a later removal is not taken for an earlier one."""
+    remove(run, 0)
+    first = run.state.meta.next_offset
+    assert (run.state.meta.removed, run.state.meta.trimmed) == (first, 0)
+    assert run.state.sum_changes() == Applied()
+    remove(run, 1)
+    assert (run.state.meta.removed, run.state.meta.trimmed) == (first + 1, 0)
+    assert run.state.sum_changes() == Applied()
+    assert (run.state.meta.trimmed, run.state.meta.holds_removed) == (first, True)
+    assert run.state.sum_changes() == Applied()
+    assert (run.state.meta.trimmed, run.state.meta.holds_removed) == (first + 1, False)
+
+
+def test_documents_and_changes_take_less_than_a_kilobyte_each(connection, model):
+    """A commit of long documents, each with 90 of 20,000 words, before any sum."""
+    run = Run(connection, model)
+    random = np.random.default_rng(1)
+    for k in range(500):
+        words = random.choice(20_000, 90, replace=False)
+        run.add(k, ((99, {f"w{word}": 1 for word in words.tolist()}),))
+    run.flush()
+    hashes = [run.state.keys.documents(bucket) for bucket in range(128)]
+    records = sum(len(value) for name in hashes for value in connection.call("HVALS", name))
+    assert (records + run.state.meta.unsummed) / 500 < 1_000

@@ -1,0 +1,304 @@
+"""Redis loses a key of a partition: somebody says so before a count is wrong, and no key is read as nothing."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from state_reference import as_words
+from test_exactness import Run, dump
+
+from added_documents import added_document
+from streamtopic.documents.subjects import subject_digest
+from streamtopic.documents.suppression import Suppression
+from streamtopic.errors import StateCorrupt, StateError, StateMissing
+from streamtopic.state import (
+    Applied,
+    Changes,
+    CutGone,
+    Forget,
+    ForgetKind,
+    Forward,
+    Reader,
+    RemovedDocument,
+    Stale,
+    SubjectRequest,
+    begin_epoch,
+)
+from streamtopic.state.measure import growth
+from streamtopic.state.meta import Meta, require_keys
+from streamtopic.state.redis_keys import BUCKETS
+
+DOCUMENTS = 12
+
+
+@pytest.fixture
+def run(connection, model):
+    """A partition with something in every key, whose first changes are gone."""
+    run = Run(connection, model)
+    for number in range(DOCUMENTS):
+        write(run, number)
+        if number in {3, 6, 9}:
+            assert run.state.sum_changes() == Applied()
+    return run
+
+
+def planned(run, number):
+    """Return a flush of a document of a subject, with all that one may bring beside it; an older document goes."""
+    document, offset, digest = f"d{number}".encode(), run.offset, subject_digest(f"person{number}", run.state.secret)
+    added = replace(added_document(run.state, document, offset, passages(number)), subjects=(digest,))
+    gone = run.state.documents([f"d{number - 5}".encode()])
+    kind = ForgetKind.DELETED
+    changes = Changes(
+        offset + 1,
+        [added],
+        [RemovedDocument(name, stored) for name, stored in gone.items()],
+        [Forget(offset, name, kind, "r", b"s", stored.offset, 0, 1, 1) for name, stored in gone.items()],
+        forwards=[Forward(offset, b"elsewhere", 1, asked=True, time_ms=1)],
+        requests=[SubjectRequest(b"q%d" % number, digest, "r", b"s", offset, 1)],
+        suppressions=[Suppression(digest, suppressed=True, made_ms=1)],
+        suppressed=1,
+    )
+    return run.state.plan(changes)
+
+
+def passages(number):
+    """The text of a document."""
+    return ((5, {f"w{number}": 2, "common": 3}),)
+
+
+def write(run, number):
+    """Commit such a flush."""
+    result = run.state.commit(planned(run, number))
+    if result == Applied():
+        run.offset += 1
+        run.live.documents[f"d{number}".encode()] = (0, passages(number), {})
+        run.live.documents.pop(f"d{number - 5}".encode(), None)
+    return result
+
+
+def keys_of(run):
+    """Return a key of each kind by what is lost with it."""
+    keys = run.state.keys
+    now, before = keys.changes[run.state.meta.generation % 2], keys.changes[(run.state.meta.generation + 1) % 2]
+    subject = subject_digest("person11", run.state.secret)
+    return {
+        "position": keys.meta,
+        "words": keys.words,
+        "statistics": keys.statistics,
+        "changes": now,
+        "earlier changes": before,
+        "deletions": keys.forgets,
+        "forwards": keys.forwards,
+        "requests": keys.subject_requests,
+        "suppressions": keys.suppressed,
+        "subjects": keys.subjects(keys.bucket(subject)),
+        "documents": keys.documents(keys.bucket(b"d11")),
+    }
+
+
+NOTICED = {
+    "words": "words of ",
+    "statistics": "the word statistics are gone",
+    "deletions": "the deletions that wait for receipts are gone",
+    "forwards": "the deletions to send to other partitions are gone",
+    "requests": "the requests to forget a subject are gone",
+    "suppressions": "the suppressions are gone",
+    "subjects": "a part of the index of subjects are gone",
+    "documents": "documents are there, ",
+}
+"""What is lost, and what `require_keys` says of it. Of a position and of changes it says nothing: see below."""
+
+# A commit is refused, since what it writes there would make the key look whole.
+REFUSES = {"position", "deletions", "suppressions"}
+
+
+def lost(run, kind):
+    """Lose the key of a kind."""
+    assert run.connection.call("DEL", keys_of(run)[kind]) == 1
+
+
+def is_right(run, reader):
+    """A reader sees what is live, in statistics and in pairs, or says that something is lost."""
+    with suppress(StateError):
+        assert as_words(reader.counts()) == run.live.recount()
+
+
+def test_every_kind_of_key_has_a_row(run):
+    """Whoever adds a key to a partition says here what its loss does."""
+    there = {key.decode() for key in run.connection.call("KEYS", run.state.keys.tag + "*")}
+    many = {name(bucket) for name in (run.state.keys.subjects, run.state.keys.documents) for bucket in range(BUCKETS)}
+    named = set(keys_of(run).values())
+    assert named <= there
+    assert there - many == named - many
+    assert keys_of(run).keys() - NOTICED.keys() == {"position", "changes", "earlier changes"}
+
+
+def test_no_lost_key_is_missed(connection, run):
+    """Each key of the partition, one after the other: whoever begins says so, but for changes that nobody needs."""
+    missed = []
+    for key, saved in dump(connection, run.state).items():
+        connection.call("DEL", key)
+        reader, said = Reader(connection, run.model, 1), []
+        for look in (lambda: require_keys(connection, run.state.keys), reader.counts, run.open):
+            try:
+                look()
+            except StateError as error:
+                said.append(error)
+        is_right(run, reader)
+        if not said:
+            missed.append(key.decode())
+        connection.call("RESTORE", key, 0, saved)
+    assert missed == [keys_of(run)["earlier changes"]]
+
+
+def test_a_partition_is_not_begun_anew_beside_what_is_left(connection, run):
+    """Any key of counts that is there without a position refuses the claim, which would count its documents twice."""
+    keys, saved = run.state.keys, dump(connection, run.state)
+    connection.call("DEL", *saved)
+    # A rebuild keeps these two: what was sent already, and the secret that digests were made with.
+    for key in saved.keys() - {name.encode() for name in (keys.meta, keys.forwards, keys.subject_requests)}:
+        connection.call("RESTORE", key, 0, saved[key])
+        with pytest.raises(StateCorrupt, match=rf"has {key.decode()} still"):
+            run.open()
+        assert connection.call("KEYS", keys.tag + "*") == [key]
+        connection.call("DEL", key)
+    run.open()
+    assert run.state.meta.documents == 0
+
+
+@pytest.mark.parametrize("kind", NOTICED)
+def test_a_loss_is_said_by_whoever_begins_and_whoever_goes_on(connection, run, kind):
+    """A writer that opens, one that reads its state again, a reader that begins and one that follows: all name it."""
+    follower = Reader(connection, run.model, 1)
+    follower.counts()
+    lost(run, kind)
+    for look in (
+        lambda: require_keys(connection, run.state.keys),
+        run.state.require_keys,
+        run.state.reload,
+        run.open,
+        Reader(connection, run.model, 1).counts,
+        follower.counts,
+        lambda: Reader(connection, run.model, 1).counts(through=0),
+    ):
+        with pytest.raises(StateCorrupt, match=rf"{NOTICED[kind]}.*streamtopic rebuild"):
+            look()
+
+
+def test_counts_without_what_was_lost_are_not_followed(connection, run):
+    """A reader that has counted while words and changes were lost does not go on from there once they are back."""
+    follower = Reader(connection, run.model, 1)
+    for number in (20, 25, 30):
+        follower.counts()
+        write(run, number)
+    saved = dump(connection, run.state)
+    for kind in ("words", "changes"):
+        lost(run, kind)
+    with pytest.raises(StateCorrupt, match=NOTICED["words"]):
+        follower.counts()
+    for kind in ("words", "changes"):
+        key = keys_of(run)[kind]
+        connection.call("RESTORE", key, 0, saved[key.encode()])
+    assert as_words(follower.counts()) == run.live.recount()
+
+
+@pytest.mark.parametrize("kind", sorted(NOTICED.keys() - REFUSES))
+def test_a_loss_stays_noticed_however_the_writer_goes_on(connection, run, kind):
+    """Commits write into the lost key again, an epoch begins: what is missing is missed all the same."""
+    key = keys_of(run)[kind]
+    lost(run, kind)
+    for number in (11, 20, 25):
+        assert write(run, number) == Applied()
+    assert isinstance(begin_epoch(connection, run.model, 0, epoch=1, leader=1), Meta)
+    assert kind == "statistics" or connection.call("EXISTS", key) == 1
+    with pytest.raises(StateCorrupt, match=NOTICED[kind]):
+        require_keys(connection, run.state.keys)
+    is_right(run, Reader(connection, run.model, 1))
+
+
+@pytest.mark.parametrize("kind", ["deletions", "suppressions"])
+def test_a_commit_does_not_make_a_lost_key_look_whole(connection, run, kind):
+    """It is Stale and writes nothing; the state that is read anew then names what is lost."""
+    lost(run, kind)
+    before = dump(connection, run.state)
+    assert write(run, 20) == Stale("keys of the partition are lost")
+    assert dump(connection, run.state) == before
+    with pytest.raises(StateCorrupt, match=NOTICED[kind]):
+        run.state.apply(Changes(run.offset + 1))
+
+
+def test_without_a_position_nothing_is_written_or_read(connection, run):
+    """Who reads says that there is no state, and who writes changes no key."""
+    follower = Reader(connection, run.model, 1)
+    counts = follower.counts()
+    flush = planned(run, 20)
+    lost(run, "position")
+    before, gone = dump(connection, run.state), Stale("the state is gone")
+    assert run.state.commit(flush) == gone
+    assert run.state.sum_changes() == gone
+    assert begin_epoch(connection, run.model, 0, epoch=1, leader=1) == gone
+    assert dump(connection, run.state) == before
+    for look in (follower.counts, Reader(connection, run.model, 1).counts, run.state.reload, follower.positions):
+        with pytest.raises(StateMissing, match="no state"):
+            look()
+    with pytest.raises(StateCorrupt, match="lost the position"):
+        run.open()
+    with pytest.raises(CutGone, match="set back"):
+        as_words(counts)
+
+
+def test_lost_changes_are_counted_from_the_documents(connection, run):
+    """Readers go on, exactly; a writer that begins needs them and says that they are lost, as growth does."""
+    follower = Reader(connection, run.model, 1)
+    old = follower.counts()
+    write(run, 20)
+    lost(run, "changes")
+    for number in (25, 30):
+        assert as_words(follower.counts()) == as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
+        with pytest.raises(CutGone):
+            follower.counts().since(old)
+        # The writer goes on as well, and the next entries do not hide the gap.
+        assert write(run, number) == Applied()
+    for look in (run.state.reload, run.open, lambda: growth(connection, run.state.keys)):
+        with pytest.raises(StateCorrupt, match=r"lost changes of partition 0.*streamtopic rebuild"):
+            look()
+    with pytest.raises(CutGone):
+        as_words(old)
+
+
+@pytest.mark.parametrize("kind", ["changes", "statistics"])
+def test_a_writer_that_still_knows_makes_what_is_lost_again(connection, run, kind):
+    """The next sum writes the statistics from its memory: from then on all is as if nothing had been lost."""
+    lost(run, kind)
+    assert write(run, 20) == Applied()
+    assert run.state.sum_changes() == Applied()
+    require_keys(connection, run.state.keys)
+    assert as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
+    run.open()
+    assert write(run, 25) == Applied()
+    assert as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
+
+
+def test_earlier_changes_are_missed_by_nobody_but_who_is_behind(connection, run):
+    """Only counts from before the last sum need them, and say so."""
+    behind = Reader(connection, run.model, 1)
+    old = behind.counts()
+    write(run, 20)
+    assert run.state.sum_changes() == Applied()
+    write(run, 25)
+    lost(run, "earlier changes")
+    run.open()
+    assert as_words(behind.counts()) == as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
+    with pytest.raises(CutGone):
+        behind.counts().since(old)
+    assert growth(connection, run.state.keys).words == len(run.live.recount()[1])
+
+
+def test_statistics_may_be_missing_before_the_first_sum(connection, model):
+    """Until then all changes are there, and lead from the beginning."""
+    run = Run(connection, model)
+    write(run, 1)
+    assert connection.call("EXISTS", run.state.keys.statistics) == 0
+    require_keys(connection, run.state.keys)
+    run.open()
+    assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()

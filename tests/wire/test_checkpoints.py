@@ -1,0 +1,221 @@
+"""Checkpoints, and proofs that stand alone in a file."""
+
+import base64
+import dataclasses
+
+import pytest
+
+from cosigning import cosignature, witness
+from ledger_maker import key_of, receipt_of
+from streamtopic.errors import InvalidRelease, UnknownKey
+from streamtopic.signed import (
+    Checkpoint,
+    KeyList,
+    KeyRing,
+    LedgerProof,
+    Revoked,
+    SigningKey,
+    cosigned,
+    leaf_hash,
+    line_of,
+    parse_line,
+    seal_keys,
+    sign_note,
+)
+from streamtopic.signed.checkpoints import text_of
+
+ROOT = bytes(range(32))
+CHECKPOINT = Checkpoint("test/news", 5, ROOT)
+
+
+@pytest.fixture
+def proofs(maker):
+    """Proofs of eleven receipts in three pages, under the last checkpoint."""
+    for first in (0, 4, 8):
+        maker.append(*(maker.receipt(offset) for offset in range(first, min(first + 4, 11))))
+    return [maker.proof(index) for index in range(11)]
+
+
+def test_a_checkpoint_is_three_lines():
+    """Origin, size and root, as any tool of C2SP reads them."""
+    assert CHECKPOINT.text == f"test/news\n5\n{base64.b64encode(ROOT).decode()}\n"
+    assert Checkpoint.parse(CHECKPOINT.text) == CHECKPOINT
+    assert Checkpoint.parse(f"a\n0\n{text_of(ROOT)}\n").size == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "test/news\n5\n",
+        CHECKPOINT.text[:-1],
+        f"{CHECKPOINT.text}\n",
+        f"{CHECKPOINT.text}an extension\n",
+        CHECKPOINT.text.replace("\n5\n", "\n05\n"),
+        CHECKPOINT.text.replace("\n5\n", "\n-5\n"),
+        CHECKPOINT.text.replace("\n5\n", "\n+5\n"),
+        CHECKPOINT.text.replace("\n5\n", "\n\u0665\n"),
+        CHECKPOINT.text.replace("\n5\n", "\n\n"),
+        CHECKPOINT.text.replace("\n5\n", f"\n{1 << 62}\n"),
+        CHECKPOINT.text.replace("\n5\n", f"\n{'9' * 5000}\n"),
+        CHECKPOINT.text.replace("=\n", "\n"),
+        f"test/news\n5\n{base64.b64encode(bytes(31)).decode()}\n",
+        f"test/news\n5\n{base64.b64encode(bytes(33)).decode()}\n",
+        f"test/news\n5\n{base64.b64encode(bytes(32)).decode()[:-2]}B=\n",
+    ],
+)
+def test_other_texts_are_no_checkpoints(text):
+    """A number and a hash have one spelling, and there are no lines that nobody audits."""
+    with pytest.raises(InvalidRelease):
+        Checkpoint.parse(text)
+
+
+def test_a_checkpoint_is_of_the_ledger_that_its_key_signs(maker):
+    """A key of the same bytes may sign other notes; its name must be the origin."""
+    note = sign_note(CHECKPOINT.text, maker.key)
+    assert Checkpoint.open(note, maker.keys()) == (CHECKPOINT, maker.key.public)
+    for text in (
+        CHECKPOINT.text.replace("test/news", "test/mail"),
+        CHECKPOINT.text.replace("test/news", "elsewhere/news"),
+    ):
+        with pytest.raises(InvalidRelease, match="ledger"):
+            Checkpoint.open(sign_note(text, maker.key), maker.keys())
+    with pytest.raises(UnknownKey):
+        Checkpoint.open(sign_note(CHECKPOINT.text, key_of("news", 1)), maker.keys())
+
+
+def test_a_proof_verifies_by_itself(maker, proofs):
+    """With nothing but its text and a key; it names entry and place."""
+    for index, text in enumerate(proofs):
+        logged = LedgerProof.parse(text).verify(maker.keys())
+        assert (logged.index, logged.entry) == (index, receipt_of(index))
+        assert LedgerProof.parse(text).text == text
+        assert line_of(logged.entry) == logged.line
+
+
+def test_a_proof_is_in_the_form_of_c2sp(maker, proofs):
+    """Title, entry, index, path, and the checkpoint word for word."""
+    title, extra, index, *rest = proofs[2].splitlines()
+    assert title == "c2sp.org/tlog-proof@v1"
+    assert parse_line(base64.b64decode(extra.removeprefix("extra ")).decode()) == receipt_of(2)
+    assert index == "index 2"
+    path = rest[: rest.index("")]
+    assert [base64.b64decode(line) for line in path] == maker.tree.inclusion(2, 11)
+    assert proofs[2].endswith(f"\n\n{maker.ledger.checkpoint}")
+    assert len(proofs[2].encode()) < 2000
+
+
+def test_a_ledger_of_one_entry_has_a_proof_without_a_path(maker):
+    """The root of its tree is the hash of the entry."""
+    maker.append(maker.receipt(0))
+    assert LedgerProof.parse(maker.proof(0)).path == ()
+    assert LedgerProof.parse(maker.proof(0)).verify(maker.keys()).index == 0
+
+
+def test_any_changed_byte_of_a_proof_is_detected(maker, proofs):
+    """Entry, index, path and checkpoint: no byte of the file can be changed, left out or added unseen."""
+    data = proofs[6].encode()
+    keys = maker.keys()
+    for place in range(len(data)):
+        flipped = [bytes([data[place] ^ flip]) for flip in (1, 4, 128)]
+        for other in (*flipped, b"", data[place : place + 1] * 2):
+            changed = data[:place] + other + data[place + 1 :]
+            if changed == data:
+                continue
+            with pytest.raises(InvalidRelease):
+                LedgerProof.parse(changed.decode(errors="replace")).verify(keys)
+    for cut in range(len(data)):
+        with pytest.raises(InvalidRelease):
+            LedgerProof.parse(data[:cut].decode(errors="replace")).verify(keys)
+
+
+def test_parts_of_two_proofs_make_no_third(maker, proofs):
+    """An entry with the place, the path or the checkpoint of another one is refused."""
+    one, two = map(LedgerProof.parse, (proofs[1], proofs[2]))
+    maker.append(maker.receipt(11))
+    later = LedgerProof.parse(maker.proof(1))
+    for part in ("line", "index", "path"):
+        mixed = dataclasses.replace(one, **{part: getattr(two, part)})
+        with pytest.raises(InvalidRelease, match="do not rely on this"):
+            mixed.verify(maker.keys())
+    assert one.path != later.path
+    with pytest.raises(InvalidRelease, match="do not rely on this"):
+        dataclasses.replace(one, checkpoint=later.checkpoint).verify(maker.keys())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("@v1", "@v2"),
+        ("extra ", "extras "),
+        ("index 2", "index 02"),
+        ("index 2", "index -1"),
+        ("index 2", "index 11"),
+        ("index 2", "index"),
+        ("index 2", "index 2\nindex 2"),
+        ("\n\n", "\n"),
+        ("\n\n", "\n\n\n"),
+    ],
+)
+def test_other_texts_are_no_proofs(maker, proofs, old, new):
+    """Lines that are missing, in another order or spelled otherwise."""
+    assert old in proofs[2]
+    with pytest.raises(InvalidRelease):
+        LedgerProof.parse(proofs[2].replace(old, new, 1)).verify(maker.keys())
+
+
+def test_a_proof_needs_its_entry(proofs):
+    """A file without the extra line, or with an empty one, proves nothing to a reader of this program."""
+    lines = proofs[2].splitlines(keepends=True)
+    for changed in (
+        [*lines[:1], *lines[2:]],
+        [lines[0], "extra \n", *lines[2:]],
+        [lines[0], "extra gA==\n", *lines[2:]],
+    ):
+        with pytest.raises(InvalidRelease):
+            LedgerProof.parse("".join(changed))
+
+
+def test_a_proof_under_another_key_is_refused_as_such(maker, proofs):
+    """The user has another key than that of the ledger, or somebody else made a ledger of the same name."""
+    other = SigningKey.from_seed(b"x" * 32, "test/news")
+    with pytest.raises(UnknownKey, match=other.public.key_id):
+        LedgerProof.parse(proofs[0]).verify(KeyRing.load(other.public, "news"))
+
+
+def test_a_proof_of_something_that_is_no_entry_is_refused(maker):
+    """What a newer program wrote is in the tree, and cannot be shown by this one."""
+    line = '{"kind":"news of tomorrow"}'
+    note = sign_note(Checkpoint("test/news", 1, leaf_hash(line.encode())).text, maker.key)
+    with pytest.raises(InvalidRelease, match="kind is not known"):
+        LedgerProof(line, 0, [], note).verify(maker.keys())
+
+
+def test_a_proof_of_a_void_entry_is_refused(maker, proofs):
+    """Entries that a thief may have signed do not count, though the tree has them."""
+    first, second, root = maker.key, key_of("news", 2), key_of("news", 9)
+    ring = KeyRing.load(root.public, "news")
+    keys = KeyList("test/news", 1, 0, first.public).rotated(second.public, 1)
+    ring.take(seal_keys(keys.without(Revoked(first.public, 4, 8, 2)), root))
+    # The old checkpoint is signed by the revoked key alone.
+    with pytest.raises(UnknownKey, match="revoked"):
+        LedgerProof.parse(proofs[0]).verify(ring)
+    checkpoint = sign_note(Checkpoint.parse(proofs[0].split("\n\n")[1] + "\n").text, second)
+    for index, text in enumerate(proofs):
+        proof = dataclasses.replace(LedgerProof.parse(text), checkpoint=checkpoint)
+        if 4 <= index < 8:
+            with pytest.raises(InvalidRelease, match="is void"):
+                proof.verify(ring)
+        else:
+            assert proof.verify(ring).index == index
+
+
+def test_a_proof_carries_the_signatures_of_witnesses(maker, proofs):
+    """Whoever has their keys counts them; whoever has not verifies as before."""
+    (key, known), proof = witness(), LedgerProof.parse(proofs[3])
+    text = proof.checkpoint.rpartition("\n\n")[0] + "\n"
+    signed = dataclasses.replace(proof, checkpoint=proof.checkpoint + cosignature(key, text))
+    back = LedgerProof.parse(signed.text)
+    assert back.verify(maker.keys()).entry == receipt_of(3)
+    assert cosigned(back.checkpoint, [known]) == {known.name}
+    assert cosigned(proof.checkpoint, [known]) == frozenset()

@@ -1,0 +1,298 @@
+"""Entries of the ledger: one line of canonical JSON each, which names nobody."""
+
+import dataclasses
+import json
+import math
+import os
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ledger_maker import SALT, envelope_of, receipt_of
+from streamtopic.errors import InvalidRelease
+from streamtopic.signed import (
+    Alive,
+    End,
+    Erased,
+    Keys,
+    Receipt,
+    SubjectReceipt,
+    Withdraw,
+    document_digest,
+    line_of,
+    link_digest,
+    parse_line,
+    receipt_id,
+    request_digest,
+    service_document_salt,
+    service_salt,
+    subject_receipt_id,
+)
+from streamtopic.signed.entries import names_of
+
+EXAMPLES = int(os.environ.get("EXAMPLES", "300"))
+
+MONTH_KEY = b"k" * 32
+RECEIPT = receipt_of(7, "r-1", link=link_digest(MONTH_KEY, "r-1"))
+SUBJECT = SubjectReceipt(
+    "news/subject/1", "news", request_digest("r-1", SALT), link_digest(MONTH_KEY, "r-1"), "2026-11", 1000, 4, 3
+)
+ENTRIES = {
+    "version": envelope_of(3, release="d" * 64, withdrawn=(1, 2), ratio=0.25, covered=False, commitment="c" * 64),
+    "receipt": RECEIPT,
+    "request": SUBJECT,
+    "withdraw": Withdraw((1, 3), 1_700_000_000_000),
+    "erased": Erased(5000, {0: 9, 10: 3, 2: 7}, {0: {"log": 4000, "state": 4500}, 10: {}}, ("backups",)),
+    "alive": Alive(1_700_000_000_000, 600_000, 9, (1, 3, 5, 5)),
+    "keys": Keys("a note\n\n— with lines\n"),
+    "end": End(1_700_000_000_000, 20, 3, 1, ledger_kept=True),
+}
+
+
+@pytest.mark.parametrize("kind", ENTRIES)
+def test_each_kind_reads_back(kind):
+    """Every field comes back, and an equal entry has the same line."""
+    entry = ENTRIES[kind]
+    line = line_of(entry)
+    assert parse_line(line) == entry
+    assert json.loads(line)["kind"] == kind
+    assert line_of(dataclasses.replace(entry)) == line
+    assert "\n" not in line
+
+
+def test_numbers_without_a_bound_read_back():
+    """JSON has no infinity: a certificate and a spent epsilon without a bound are null."""
+    entry = envelope_of(certificate=math.inf, cumulative_epsilon=math.inf)
+    assert parse_line(line_of(entry)) == entry
+    assert json.loads(line_of(entry))["certificate"] is None
+
+
+def test_keys_of_maps_do_not_depend_on_their_order():
+    """Partitions are sorted as text, however a program has put them together."""
+    cut = {10: 1, 2: 2, 0: 3}
+    line = line_of(envelope_of(cut=cut))
+    assert line_of(envelope_of(cut=dict(reversed(cut.items())))) == line
+    assert '"cut":{"0":3,"10":1,"2":2}' in line
+
+
+@pytest.mark.parametrize("kind", ENTRIES)
+def test_another_spelling_of_an_entry_is_refused(kind):
+    """Order, spaces, escapes and repeated names: an entry has one line, so one hash."""
+    line = line_of(ENTRIES[kind])
+    fields = json.loads(line)
+    turned = dict(reversed(fields.items()))
+    for other in (
+        json.dumps(fields),
+        json.dumps(turned, separators=(",", ":")),
+        f" {line}",
+        f"{line}\n",
+        line.replace('"kind"', '"\\u006bind"'),
+        line.replace("{", '{"kind":"receipt",', 1),
+    ):
+        assert other != line
+        with pytest.raises(InvalidRelease):
+            parse_line(other)
+
+
+@pytest.mark.parametrize("kind", ENTRIES)
+def test_every_field_of_an_entry_is_there(kind):
+    """A missing field is refused, by its name where it has no default in Python; so is one too many."""
+    fields = json.loads(line_of(ENTRIES[kind]))
+    for name in fields:
+        rest = {other: value for other, value in fields.items() if other != name}
+        with pytest.raises(InvalidRelease, match=f"{name}|canonical"):
+            parse_line(json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+    with pytest.raises(InvalidRelease, match="more"):
+        parse_line(json.dumps(fields | {"more": 1}, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{}",
+        "[]",
+        "null",
+        '"kind"',
+        '{"kind":"other"}',
+        '{"kind":null}',
+        '{"kind":["receipt"]}',
+        '{"kind":"keys","note":1}',
+        '{"kind":"keys","note":' + "[" * 100_000,
+        '{"kind":"alive","interval":1,"made":NaN}',
+        "9" * 5000,
+        "\ufeff{}",
+    ],
+)
+def test_lines_that_are_no_entries_are_refused(line):
+    """Any text is an entry or InvalidRelease."""
+    with pytest.raises(InvalidRelease):
+        parse_line(line)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("version", {"cut": {"00": 1}}),
+        ("version", {"cut": {"-1": 1}}),
+        ("version", {"cut": {"0": "1"}}),
+        ("version", {"cut": [1]}),
+        ("version", {"version": 0}),
+        ("version", {"version": True}),
+        ("version", {"version": 1 << 62}),
+        ("version", {"version": 1.0}),
+        ("version", {"withdrawn": [3]}),
+        ("version", {"withdrawn": [0]}),
+        ("version", {"release": "D" * 64}),
+        ("version", {"commitment": "d" * 63}),
+        ("version", {"created": -1}),
+        ("version", {"created": 253_402_300_800_000}),
+        ("version", {"made_by": "magic"}),
+        ("version", {"guarantee": "none"}),
+        ("receipt", {"found": 1}),
+        ("receipt", {"offset": "7"}),
+        ("receipt", {"model": None}),
+        ("withdraw", {"versions": "12"}),
+        ("erased", {"reached": {"0": {"log": "4000"}}}),
+        ("erased", {"ends": {" 0": 9}}),
+        ("alive", {"withdrawn": [1]}),
+        ("alive", {"withdrawn": [3, 1]}),
+        ("alive", {"withdrawn": [0, 1]}),
+        ("alive", {"withdrawn": [1, 10]}),
+        ("end", {"ledger_kept": "yes"}),
+    ],
+    ids=str,
+)
+def test_facts_of_a_wrong_type_or_against_each_other_are_refused(kind, change):
+    """A key says who wrote them, and not that they make sense."""
+    fields = json.loads(line_of(ENTRIES[kind])) | change
+    with pytest.raises(InvalidRelease):
+        parse_line(json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70)
+    | st.floats() | st.text(st.characters(), max_size=9) | st.sampled_from(["d" * 64, "2026-11"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)  # fmt: skip
+
+
+@settings(max_examples=EXAMPLES)
+@given(kind=st.sampled_from(list(ENTRIES)), data=st.data())
+def test_fields_of_any_type_are_an_entry_or_our_error(kind, data):
+    """Whatever an owner of the key writes, a reader gets an entry whose line it is, or InvalidRelease."""
+    fields = json.loads(line_of(ENTRIES[kind]))
+    names = st.sampled_from([*fields, "more"])
+    fields |= data.draw(st.dictionaries(names, VALUES, max_size=3))
+    for name in data.draw(st.sets(names, max_size=1)):
+        fields.pop(name, None)
+    line = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    try:
+        entry = parse_line(line)
+    except InvalidRelease:
+        return
+    assert line_of(entry) == line
+    names_of(entry)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.text(max_size=200))
+def test_any_text_is_an_entry_or_our_error(text):
+    """Texts that nobody meant as entries."""
+    with pytest.raises(InvalidRelease):
+        parse_line(text)
+
+
+def test_a_receipt_names_nobody():
+    """Neither document id nor request id is in the line; only who knows the salt can tell them."""
+    line = line_of(RECEIPT)
+    assert "d-7" not in line
+    assert "r-1" not in line
+    assert RECEIPT.is_about("d-7", SALT)
+    assert RECEIPT.is_about(b"d-7", SALT.encode())
+    assert RECEIPT.is_of("r-1", SALT.encode())
+    for salt in (b"", b"0123456789abcdeg", request_digest("r-1", b"")):
+        assert not RECEIPT.is_about("d-7", salt)
+        assert not RECEIPT.is_of("r-1", salt)
+    assert not RECEIPT.is_about("d-8", SALT)
+    assert not RECEIPT.is_of("", SALT)
+    assert request_digest("", SALT) == ""
+
+
+@pytest.mark.parametrize("receipt", [RECEIPT, SUBJECT])
+def test_the_service_finds_a_receipt_until_it_destroys_the_key_of_its_month(receipt):
+    """The link is the same for all receipts of a request in a month, and says nothing without the key."""
+    assert receipt.is_linked("r-1", {"2026-11": MONTH_KEY})
+    assert not receipt.is_linked("r-2", {"2026-11": MONTH_KEY})
+    assert not receipt.is_linked("", {"2026-11": MONTH_KEY})
+    for keys in ({}, {"2026-10": MONTH_KEY}, {"2026-11": b"x" * 32}):
+        assert not receipt.is_linked("r-1", keys)
+
+
+def test_digests_are_bound_to_what_they_are_about():
+    """One salt gives other digests for another model, kind or receipt, so no list of them serves twice."""
+    salt = SALT.encode()
+    digests = [
+        request_digest("x", salt),
+        link_digest(salt, "x"),
+        document_digest(salt, "news", b"x"),
+        document_digest(salt, "mail", b"x"),
+        service_salt(salt, "news/0/1").hex(),
+        service_salt(salt, "news/0/2").hex(),
+        service_document_salt(salt, salt).hex(),
+    ]
+    assert len(set(digests)) == len(digests)
+    assert {len(digest) for digest in digests} == {64}
+
+
+def test_receipts_have_names_that_hold_no_names():
+    """A deletion's is its place in the log; a request's is a digest, since senders choose the key it comes from."""
+    assert RECEIPT.id == receipt_id("news", 0, 7) == "news/0/7"
+    name = subject_receipt_id("news", b"forget alice")
+    assert name.startswith("news/subject/")
+    assert "alice" not in name
+
+
+def test_entries_are_found_by_the_names_that_requesters_have():
+    """Receipts by place, by request and by the link of the service; versions by number, `erased` by partition."""
+    assert names_of(RECEIPT) == ("news/0/7", RECEIPT.link, RECEIPT.request)
+    assert names_of(dataclasses.replace(RECEIPT, link="", request="")) == ("news/0/7",)
+    assert names_of(SUBJECT) == ("news/subject/1", SUBJECT.link, SUBJECT.request)
+    assert set(names_of(ENTRIES["erased"])) == {"erased/0", "erased/10", "erased/2"}
+    assert names_of(ENTRIES["version"]) == ("version/3",)
+    assert names_of(ENTRIES["alive"]) == ()
+
+
+def test_what_is_erased_covers_deletions_before_its_ends():
+    """By partition, and none of a partition that it does not name."""
+    erased = ENTRIES["erased"]
+    assert [erased.covers(receipt_of(offset)) for offset in (0, 8, 9, 10)] == [True, True, False, False]
+    assert not erased.covers(receipt_of(0, partition=1))
+
+
+@example(envelope_of())
+@given(st.builds(envelope_of, version=st.integers(1, 9), epsilon=st.floats(0, allow_nan=False, allow_infinity=False)))
+def test_floats_come_back_to_the_last_bit(entry):
+    """The guarantee in the ledger is the very number that the noise was drawn for."""
+    assert parse_line(line_of(entry)) == entry
+
+
+def test_no_number_of_an_entry_may_be_nothing():
+    """A NaN is not written: it would not equal itself."""
+    with pytest.raises(ValueError, match="JSON"):
+        line_of(envelope_of(epsilon=math.nan))
+
+
+def test_the_fields_on_the_wire_are_the_contract():
+    """Names that other programs depend on; no words of the model are among them, since the ledger stays for ever."""
+    assert set(json.loads(line_of(envelope_of()))) == {
+        "kind", "model", "version", "made_by", "parent", "base", "cut", "m", "n", "r", "guarantee", "epsilon", "delta",
+        "sigma", "tolerance", "certificate", "forgotten", "capacity", "capacity_rule", "cumulative_epsilon",
+        "withdrawn", "created", "release", "scale", "slack", "epoch", "counted", "ratio", "covered", "commitment",
+    }  # fmt: skip
+    assert {field.name for field in dataclasses.fields(Receipt)} == {
+        "model", "partition", "offset", "request", "document", "link", "month", "received", "applied", "found",
+        "version",
+    }  # fmt: skip

@@ -1,0 +1,177 @@
+"""Lists of keys, which the root key signs, and the ring of keys that a reader trusts."""
+
+import dataclasses
+
+import pytest
+
+from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey, UsageError
+from streamtopic.signed import KeyList, KeyRing, PublicKey, Revoked, SigningKey, open_keys, seal_keys, sign_note
+
+NAME = "example.org/news"
+ROOT = SigningKey.from_seed(b"r" * 32, NAME)
+KEYS = [SigningKey.from_seed(bytes([number]) * 32, NAME) for number in range(4)]
+FIRST = KeyList(NAME, 1, 1000, KEYS[0].public)
+SECOND = FIRST.rotated(KEYS[1].public, 2000)
+THIRD = SECOND.without(Revoked(KEYS[0].public, 5, 9, 3000))
+
+
+def ring(source=ROOT, *also):
+    """The keys of a reader of the model `news`."""
+    return KeyRing.load(source.public, "news", [key.public for key in also])
+
+
+def note(keys, root=ROOT):
+    """A list as a signed note."""
+    return seal_keys(keys, root)
+
+
+@pytest.mark.parametrize("keys", [FIRST, SECOND, THIRD, THIRD.rotated(KEYS[2].public, 4000)])
+def test_a_list_reads_back(keys):
+    """Every key, number and time of it; the same list has the same bytes."""
+    assert open_keys(note(keys), ROOT.public) == keys
+    assert note(keys) == note(keys)
+
+
+def test_a_list_is_a_note_that_people_can_read():
+    """One line for each thing that it says."""
+    assert note(THIRD).splitlines()[:6] == [
+        "streamtopic keys",
+        f"origin {NAME}",
+        "sequence 3",
+        "created 3000",
+        f"current {KEYS[1].public}",
+        f"revoked {KEYS[0].public} 5 9 3000",
+    ]
+
+
+def test_any_changed_letter_of_a_list_is_detected():
+    """Only what the root key has signed is a list."""
+    data = note(THIRD).encode()
+    for place in range(len(data)):
+        changed = bytearray(data)
+        changed[place] ^= 1
+        with pytest.raises(InvalidRelease):
+            open_keys(changed.decode(errors="replace"), ROOT.public)
+    with pytest.raises(UnknownKey):
+        open_keys(note(THIRD, KEYS[1]), ROOT.public)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("streamtopic keys", "streamtopic draft"),
+        ("origin ", "origins "),
+        ("origin example.org/news", "origin example.org/mail"),
+        ("sequence 3", "sequence 03"),
+        ("sequence 3", "sequence -3"),
+        ("sequence 3", f"sequence {1 << 62}"),
+        ("created 3000\n", ""),
+        ("current ", "current x"),
+        ("revoked ", "removed "),
+        (" 5 9 3000", " 5 9"),
+        (" 5 9 3000", " 5 9 3000 1"),
+    ],
+)
+def test_signed_nonsense_is_no_list(old, new):
+    """The root key says who wrote it, and not that it makes sense."""
+    text = note(THIRD).rpartition("\n\n")[0] + "\n"
+    assert old in text
+    with pytest.raises(InvalidRelease, match="key list"):
+        open_keys(sign_note(text.replace(old, new, 1), ROOT), ROOT.public)
+
+
+def test_a_key_comes_once_and_goes_for_ever():
+    """A new key is not in the list, and only one that signed before can be revoked."""
+    assert SECOND.trusted == (KEYS[1].public, KEYS[0].public)
+    assert THIRD.trusted == (KEYS[1].public,)
+    for known in (KEYS[0], KEYS[1]):
+        with pytest.raises(UsageError, match="in the key list already"):
+            THIRD.rotated(known.public, 4000)
+    for key in (KEYS[1], KEYS[0], KEYS[3]):
+        with pytest.raises(UsageError, match="cannot be revoked"):
+            THIRD.without(Revoked(key.public, 0, 9, 4000))
+
+
+def test_before_the_first_list_the_given_key_signs():
+    """With one it is the root key, which signs nothing but lists."""
+    keys = ring()
+    assert (keys.trusted, keys.sequence, keys.revoked) == ((ROOT.public,), 0, ())
+    assert keys.take(note(FIRST))
+    assert (keys.trusted, keys.sequence, keys.note) == ((KEYS[0].public,), 1, note(FIRST))
+    with pytest.raises(UnknownKey):
+        keys.open(sign_note("text\n", ROOT))
+    assert keys.open(sign_note("text\n", KEYS[0])) == ("text\n", KEYS[0].public)
+
+
+def test_a_key_of_another_model_signs_nothing_here():
+    """Not even if it was given: a name that no ledger of this model has may still be that of a root key."""
+    root = SigningKey.from_seed(b"r" * 32, "example.org/root")
+    keys = ring(root, SigningKey.from_seed(bytes(32), "example.org/mail"))
+    assert keys.trusted == ()
+    keys.take(note(FIRST, root))
+    assert keys.trusted == (KEYS[0].public,)
+
+
+def test_an_older_list_brings_no_key_back():
+    """Anybody may write an old list again; equal and older numbers change nothing."""
+    keys = ring()
+    assert [keys.take(note(one)) for one in (FIRST, THIRD, SECOND, FIRST, THIRD)] == [True, True, False, False, False]
+    assert keys.trusted == (KEYS[1].public,)
+    forged = dataclasses.replace(SECOND, current=KEYS[3].public)
+    assert not keys.take(note(forged))
+    assert keys.keys == THIRD
+
+
+def test_lists_of_others_are_refused():
+    """Of another root, of another model, or of a ledger of the same model under another origin."""
+    keys = ring()
+    with pytest.raises(UnknownKey):
+        keys.take(note(FIRST, KEYS[0]))
+    mail = SigningKey.from_seed(bytes(32), "example.org/mail").public
+    with pytest.raises(InvalidRelease, match=r"of ledger example\.org/mail"):
+        keys.take(note(KeyList("example.org/mail", 1, 0, mail)))
+    keys.take(note(FIRST))
+    elsewhere = SigningKey.from_seed(bytes(32), "example.com/news").public
+    with pytest.raises(InvalidRelease, match=r"not of example\.org/news"):
+        keys.take(note(KeyList("example.com/news", 9, 0, elsewhere)))
+
+
+def test_a_revoked_key_signs_nothing_that_stands_alone():
+    """Not even for a reader who was given it besides; what it had signed in its place in the topic stays."""
+    keys = ring(ROOT, KEYS[0])
+    signed = sign_note("text\n", KEYS[0])
+    assert keys.open(signed)
+    keys.take(note(THIRD))
+    assert KEYS[0].public not in keys.trusted
+    with pytest.raises(UnknownKey, match="revoked"):
+        keys.open(signed)
+    # Up to the size at which it was revoked.
+    assert keys.open(signed, 9)[1] == KEYS[0].public
+    with pytest.raises(UnknownKey, match="revoked"):
+        keys.open(signed, 10)
+    # A key that nobody knows is not said to be revoked.
+    with pytest.raises(UnknownKey) as error:
+        keys.open(sign_note("text\n", KEYS[3]))
+    assert "revoked" not in str(error.value)
+
+
+def test_a_ring_with_a_list_leaves_the_ring_of_before():
+    """A page may bring a list which the reader takes in only once the page counts."""
+    keys = ring()
+    keys.take(note(FIRST))
+    grown = keys.with_list(note(SECOND))
+    assert (keys.sequence, grown.sequence) == (1, 2)
+    assert keys.trusted == (KEYS[0].public,)
+
+
+def test_a_ring_is_given_as_a_key_in_any_form(tmp_path):
+    """As an object, text, file, or as a ring, which stays the same object."""
+    path = tmp_path / "root.pub"
+    path.write_text(f"{ROOT.public}\n")
+    for source in (ROOT.public, str(ROOT.public), path, str(path)):
+        assert KeyRing.load(source, "news").pinned == ROOT.public
+    keys = ring()
+    assert KeyRing.load(keys, "news") is keys
+    with pytest.raises(SettingsError):
+        KeyRing.load("nothing", "news")
+    assert isinstance(keys.pinned, PublicKey)

@@ -1,0 +1,161 @@
+"""Keys in the form of signed notes, and secrets, in files of their own."""
+
+import os
+import stat
+
+import pytest
+
+from streamtopic.errors import InvalidRelease, SettingsError
+from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret, new_secret, new_signing_key
+
+NAME = "example.org/news"
+ZERO = SigningKey.from_seed(bytes(32), NAME)
+
+
+def test_key_files(tmp_path):
+    """A pair is written once, the private half for its owner alone, and both read back."""
+    private, public = tmp_path / "keys" / "signing.key", tmp_path / "keys" / "signing.pub"
+    made = new_signing_key(private, public, NAME)
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    key = SigningKey.load(private)
+    assert (key.name, key.public) == (NAME, made)
+    sources = [public, str(public), public.read_text(), f"  {made}\n", made]
+    assert {PublicKey.load(source) for source in sources} == {made}
+    with pytest.raises(SettingsError, match="File exists"):
+        new_signing_key(private, public, NAME)
+    private.chmod(0o644)
+    with pytest.raises(SettingsError, match="chmod 600"):
+        SigningKey.load(private)
+
+
+def test_files_are_one_line_that_says_what_it_is(tmp_path):
+    """The private half begins with words that no public key has, and does not show in a repr."""
+    private, public = tmp_path / "signing.key", tmp_path / "signing.pub"
+    key = new_signing_key(private, public, NAME)
+    assert public.read_text() == f"{key}\n"
+    assert private.read_text().startswith(f"PRIVATE+KEY+{NAME}+{key.key_id}+")
+    assert private.read_text().count("\n") == 1
+    secret = private.read_text().rpartition("+")[2].strip()
+    assert secret not in repr(SigningKey.load(private))
+    with pytest.raises(SettingsError, match="streamtopic keys new"):
+        PublicKey.load(private)
+
+
+def test_a_key_is_named_by_its_name_and_its_bytes():
+    """The same bytes under another name are another key, with another number of eight digits."""
+    other = SigningKey.from_seed(bytes(32), "example.org/mail")
+    assert ZERO.public.raw == other.public.raw
+    assert ZERO.public.key_id != other.public.key_id
+    assert len(ZERO.public.key_id) == 8
+    assert str(ZERO.public).split("+")[:2] == [NAME, ZERO.public.key_id]
+
+
+def test_a_signature_is_of_its_message_and_key():
+    """It is always the same, and verifies for nothing else."""
+    signature = ZERO.sign(b"message")
+    assert signature == ZERO.sign(b"message")
+    ZERO.public.verify(signature, b"message")
+    another = SigningKey.generate(NAME)
+    assert another.public != SigningKey.generate(NAME).public
+    for key, message in ((ZERO, b"messagE"), (another, b"message")):
+        with pytest.raises(InvalidRelease, match=key.public.key_id):
+            key.public.verify(signature, message)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "missing.pub",
+        "",
+        "short",
+        "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----",
+        "00" * 32,
+        str(ZERO.public).replace(NAME, "example.org/mail"),
+        str(ZERO.public)[:-4],
+        f"{ZERO.public}AAAA",
+        f"{NAME}+00000000+{str(ZERO.public).rpartition('+')[2]}",
+        "example.org/w+d9d2a24c+BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    ],
+)
+def test_whatever_is_no_public_key_is_refused(source):
+    """A key of another form, name, hash or kind is refused with what to give instead."""
+    with pytest.raises(SettingsError, match="streamtopic keys new"):
+        PublicKey.load(source)
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a+b", "a\u00a0b", "a\nb", "a\x00b", "n" * 201])
+def test_names_that_notes_cannot_carry_are_refused(name, tmp_path):
+    """A name has no spaces and no plus; nothing is written then."""
+    with pytest.raises(SettingsError, match=r"example\.org/news"):
+        new_signing_key(tmp_path / "signing.key", tmp_path / "signing.pub", name)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _: "",
+        lambda text: text.removeprefix("PRIVATE+KEY+"),
+        lambda text: text.replace(NAME, "example.org/mail"),
+        lambda text: text[:-6] + "\n",
+        lambda _: "-----BEGIN PRIVATE KEY-----\n",
+        lambda text: "\ufffd" + text,
+    ],
+)
+def test_damaged_private_keys_are_refused(change, tmp_path):
+    """A file that was cut, or whose name was edited, signs nothing."""
+    path = tmp_path / "signing.key"
+    ZERO.save(path)
+    path.write_text(change(path.read_text()))
+    with pytest.raises(SettingsError, match=r"signing\.key"):
+        SigningKey.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [("news", True), ("example.org/news", True), ("a/b/news", True), ("oldnews", False), ("news/b", False)],
+)
+def test_a_key_is_of_the_model_that_its_name_ends_in(name, fits):
+    """Two models under one origin would sign two histories of one ledger."""
+    key = SigningKey.from_seed(bytes(32), name)
+    for half in (key, key.public):
+        if fits:
+            check_origin(half, "news")
+        else:
+            with pytest.raises(SettingsError, match=r"keys new --name example\.org/news"):
+                check_origin(half, "news")
+
+
+def test_secret_files(tmp_path):
+    """A secret is random, written once, and refused if others can read it."""
+    path = tmp_path / "noise.key"
+    secret = new_secret(path)
+    assert load_secret(path) == secret
+    assert len(secret) == 32
+    assert new_secret(tmp_path / "other.key") != secret
+    with pytest.raises(SettingsError, match="File exists"):
+        new_secret(path)
+    path.write_text("zz")
+    with pytest.raises(SettingsError, match="hexadecimal"):
+        load_secret(path)
+    path.write_text("00")
+    with pytest.raises(SettingsError, match="shorter"):
+        load_secret(path)
+    path.chmod(0o640)
+    with pytest.raises(SettingsError, match="chmod 600"):
+        load_secret(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can own a file as a mounted secret is owned")
+@pytest.mark.parametrize(("mode", "accepted"), [(0o440, True), (0o444, False), (0o460, False), (0o640, True)])
+def test_a_mounted_secret_lets_its_reader_in_by_the_group(tmp_path, monkeypatch, mode, accepted):
+    """A file of root may be read by the group of a process that is not root, as Kubernetes mounts it."""
+    path = tmp_path / "noise.key"
+    secret = new_secret(path)
+    path.chmod(mode)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    if accepted:
+        assert load_secret(path) == secret
+    else:
+        with pytest.raises(SettingsError, match="chmod 600"):
+            load_secret(path)

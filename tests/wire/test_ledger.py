@@ -1,0 +1,803 @@
+"""The rules of the ledger, one after another (`streamtopic/signed/ledger.py` numbers them)."""
+
+import dataclasses
+import hashlib
+import json
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sent_records import Sent
+
+from ledger_maker import LedgerMaker, key_of, receipt_of
+from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey
+from streamtopic.signed import (
+    Alive,
+    Checkpoint,
+    End,
+    Frontier,
+    KeyList,
+    KeyRing,
+    Keys,
+    Ledger,
+    Receipt,
+    Revoked,
+    SigningKey,
+    Tree,
+    Withdraw,
+    leaf_hash,
+    line_of,
+    page_record,
+    seal_keys,
+    sign_note,
+)
+from streamtopic.signed.checkpoints import text_of
+from streamtopic.signed.ledger import lines_of
+
+EXAMPLES = int(os.environ.get("EXAMPLES", "150"))
+
+NOW = 1_764_000_000
+ROOT = key_of("news", 9)
+KEYS = [key_of("news", number) for number in range(4)]
+
+
+def read(keys, *values, tail=False):
+    """What a new reader knows after these records."""
+    ledger = Ledger(keys, tail=tail)
+    for value in values:
+        ledger.take(value)
+    return ledger
+
+
+def sent(maker):
+    """The values of the ledger topic."""
+    return maker.log.values[maker.names.ledger]
+
+
+def receipts(maker, *offsets):
+    """Receipts of these deletions."""
+    return [maker.receipt(offset) for offset in offsets]
+
+
+def offsets_of(logged):
+    """The offsets of the receipts among entries."""
+    return [one.entry.offset for one in logged if isinstance(one.entry, Receipt)]
+
+
+def record(**fields):
+    """A record of these fields."""
+    return json.dumps(fields).encode()
+
+
+def draft_of(before, after, lines, hashes, key=KEYS[0], **more):
+    """A draft that says whatever a test wants; the note is signed with a key."""
+    note = sign_note(f"streamtopic draft\n{before.text}\n{after.text}", key)
+    return record(draft=note, entries=lines, frontier=[text_of(one) for one in hashes], **more)
+
+
+def checkpoint_of(size, root, key=KEYS[0], origin="test/news"):
+    """A checkpoint record that says whatever a test wants."""
+    return page_record(sign_note(Checkpoint(origin, size, root).text, key))
+
+
+class Parts:
+    """The parts of an honest draft behind a ledger: two receipts, if no other entries are given."""
+
+    def __init__(self, maker, *entries):
+        grown = Frontier(maker.ledger.size, maker.ledger._tree.hashes)
+        self.hashes = grown.hashes
+        self.lines = [line_of(entry) for entry in entries or receipts(maker, 7, 8)]
+        after = grown.grown(leaf_hash(line.encode()) for line in self.lines)
+        self.before = Checkpoint("test/news", maker.ledger.size, maker.ledger.root)
+        self.after = Checkpoint("test/news", after.size, after.root)
+
+    def draft(self, **changes):
+        parts = {"before": self.before, "after": self.after, "lines": self.lines, "hashes": self.hashes} | changes
+        return draft_of(**parts)
+
+    def stolen(self, number):
+        """Both records, signed with the key of this number, whatever its ledger says of it."""
+        key = KEYS[number]
+        return self.draft(key=key), checkpoint_of(self.after.size, self.after.root, key)
+
+
+@pytest.fixture
+def three(maker):
+    """A ledger of three receipts, in one page."""
+    maker.append(*receipts(maker, 0, 1, 2))
+    return maker
+
+
+@pytest.fixture
+def listed():
+    """A ledger whose first page brings the first list of keys; a reader is given the root key."""
+    maker = LedgerMaker(Sent(), key=KEYS[0], root=ROOT)
+    maker.list = KeyList("test/news", 1, 0, KEYS[0].public)
+    maker.list_keys(maker.list)
+    return maker
+
+
+def rotate(maker, number):
+    """The next key signs, and its first page brings the list that says so."""
+    maker.list = maker.list.rotated(KEYS[number].public, number)
+    maker.list_keys(maker.list, key=KEYS[number])
+    maker.key = KEYS[number]
+
+
+def revoke(maker, number, first):
+    """A previous key is revoked: its entries from `first` on are void."""
+    maker.list = maker.list.without(Revoked(KEYS[number].public, first, maker.ledger.size, 9))
+    maker.list_keys(maker.list)
+
+
+# 1. A draft is signed by a key of the ledger, and its hashes are those of the tree that it names.
+
+
+def test_a_draft_of_another_key_is_passed_over(maker):
+    """Nobody but an owner of the key makes a page."""
+    draft, checkpoint = maker.records(receipts(maker, 1), KEYS[1])
+    ledger = read(maker.keys(), draft, checkpoint)
+    assert (ledger.size, ledger.pending, ledger.strays) == (0, None, 2)
+
+
+def test_any_changed_byte_of_a_page_makes_no_other_page(three):
+    """Whatever byte of its two records is changed, a reader takes these very entries or none."""
+    draft, checkpoint = three.records(receipts(three, 3, 4))
+    whole = read(three.keys(), *sent(three), draft, checkpoint)
+    taken = 0
+    for place in range(len(draft)):
+        changed = draft[:place] + bytes([draft[place] ^ 1]) + draft[place + 1 :]
+        ledger = read(three.keys(), *sent(three), changed, checkpoint)
+        assert ledger.root in {three.ledger.root, whole.root}
+        taken += ledger.root == whole.root
+    # Only the name of the field for a list of keys, which is empty here, is not a part of the page.
+    assert taken == len("keys")
+    for place in range(len(checkpoint)):
+        changed = checkpoint[:place] + bytes([checkpoint[place] ^ 1]) + checkpoint[place + 1 :]
+        assert read(three.keys(), *sent(three), draft, changed).root == three.ledger.root
+
+
+def test_a_draft_whose_hashes_are_others_is_passed_over(three):
+    """Even one that the right key has signed: entries and frontier are those of the two trees that it names."""
+    parts = Parts(three)
+    assert read(three.keys(), *sent(three), parts.draft()).pending is not None
+    before, after, lines, hashes = parts.before, parts.after, parts.lines, parts.hashes
+    other = bytes(32)
+    changes = [
+        {"lines": lines[::-1]},
+        {"lines": lines[:1]},
+        {"lines": [*lines, lines[0]]},
+        {"lines": []},
+        {"hashes": [other, *hashes[1:]]},
+        {"hashes": hashes[::-1]},
+        {"hashes": hashes[:1]},
+        {"before": dataclasses.replace(before, root=other)},
+        {"before": dataclasses.replace(before, size=2)},
+        {"before": dataclasses.replace(before, origin="other/news")},
+        {"after": dataclasses.replace(after, root=other)},
+        {"after": dataclasses.replace(after, size=6)},
+        {"after": dataclasses.replace(after, origin="other/news")},
+        {"before": after, "after": before},
+    ]
+    for change in changes:
+        ledger = read(three.keys(), *sent(three), parts.draft(**change))
+        assert (ledger.pending, ledger.strays) == (None, 1), change
+
+
+def test_a_draft_behind_another_tree_is_passed_over(three):
+    """A tree of the same size, which the key has signed elsewhere, is not the present one."""
+    fork = LedgerMaker(Sent())
+    fork.append(*receipts(fork, 4, 5, 6))
+    draft, checkpoint = fork.records(receipts(fork, 7))
+    ledger = read(three.keys(), *sent(three), draft, checkpoint)
+    assert (ledger.root, ledger.pending, ledger.strays) == (three.ledger.root, None, 2)
+
+
+def test_a_ledger_keeps_to_its_origin(three):
+    """A second key of the same model under another name goes on with no ledger but its own."""
+    elsewhere = SigningKey.from_seed(bytes(32), "elsewhere/news")
+    ring = KeyRing.load(three.pinned, "news", [elsewhere.public])
+    parts = Parts(three)
+    named = [dataclasses.replace(one, origin="elsewhere/news") for one in (parts.before, parts.after)]
+    draft = parts.draft(before=named[0], after=named[1], key=elsewhere)
+    ledger = read(ring, *sent(three), draft)
+    assert (ledger.origin, ledger.pending, ledger.strays) == ("test/news", None, 1)
+    with pytest.raises(SettingsError, match="name its own key"):
+        ledger.draft(receipts(three, 7), elsewhere)
+    with pytest.raises(SettingsError, match="not of model"):
+        ledger.draft(receipts(three, 7), SigningKey.from_seed(bytes(32), "test/mail"))
+
+
+# 2. The first such draft for the present tree is the next page.
+
+
+def test_of_two_drafts_the_first_one_is_the_next_page(three):
+    """Whoever wrote it; the other one is passed over, and its checkpoint as well."""
+    first, second = three.fork(), three.fork()
+    one, two = first.records(receipts(three, 3)), second.records(receipts(three, 4, 5))
+    ledger = read(three.keys(), *sent(three), one[0], two[0], two[1])
+    assert offsets_of([*ledger.take(one[1])]) == [3]
+    assert (ledger.size, ledger.strays) == (4, 2)
+    assert ledger.take(one[1]) == ledger.take(two[1]) == ()
+
+
+def test_a_draft_of_long_ago_is_passed_over(three):
+    """A writer slept with it in its hands while others went on."""
+    sleeper = three.fork().records(receipts(three, 9))
+    three.append(*receipts(three, 3))
+    ledger = read(three.keys(), *sent(three), *sleeper)
+    assert (ledger.root, ledger.strays) == (three.ledger.root, 2)
+
+
+def test_writing_a_page_takes_three_calls(three):
+    """A draft is appended, read back as the next page, and signed by whoever read it."""
+    ledger = read(three.keys(), *sent(three))
+    assert ledger.take(ledger.draft(receipts(three, 3), KEYS[0])) == ()
+    assert lines_of(ledger.draft(receipts(three, 3), KEYS[0])) == [line_of(three.receipt(3))]
+    note = ledger.sign(ledger.pending, KEYS[0])
+    # Ed25519: another writer that signs the same draft makes the same bytes.
+    assert note == ledger.sign(ledger.pending, SigningKey.from_seed(bytes(32), "test/news"))
+    assert offsets_of(ledger.take(page_record(note))) == [3]
+    assert (ledger.checkpoint, ledger.pending, ledger.page.lines) == (note, None, (line_of(three.receipt(3)),))
+
+
+# 3. A page counts once a checkpoint with its very size and root stands behind its draft.
+
+
+def test_a_page_counts_only_with_its_own_checkpoint(three):
+    """Of its size, its root, its origin, signed by a key of the ledger, and behind its draft."""
+    draft, checkpoint = three.records(receipts(three, 3, 4))
+    whole = read(three.keys(), *sent(three), draft, checkpoint)
+    wrong = [
+        checkpoint_of(5, bytes(32)),
+        checkpoint_of(4, whole.root),
+        checkpoint_of(5, whole.root, KEYS[1]),
+        checkpoint_of(5, whole.root, origin="elsewhere/news"),
+        sent(three)[1],
+    ]
+    for value in wrong:
+        ledger = read(three.keys(), *sent(three), draft, value)
+        assert (ledger.size, ledger.strays) == (3, 1)
+        assert offsets_of(ledger.take(checkpoint)) == [3, 4]
+    assert read(three.keys(), *sent(three), checkpoint, draft).size == 3
+
+
+def test_a_page_counts_once(three):
+    """Records that are written twice, in any order, change nothing."""
+    three.append(*receipts(three, 3, 4))
+    ledger = read(three.keys(), *sent(three))
+    for value in [*sent(three), *reversed(sent(three))]:
+        assert ledger.take(value) == ()
+        assert ledger.page is None
+    assert (ledger.root, ledger.strays) == (three.ledger.root, 2 * len(sent(three)))
+
+
+def test_cosignatures_stand_beside_the_signature(three):
+    """The note with signatures of witnesses is the checkpoint that proofs carry."""
+    draft, checkpoint = three.records(receipts(three, 3))
+    note = json.loads(checkpoint)["checkpoint"] + "— witness.example AAAAAAAAAA==\n"
+    ledger = read(three.keys(), *sent(three), draft, page_record(note))
+    assert (ledger.size, ledger.checkpoint) == (4, note)
+
+
+# 4. Keys: those that the user gave, or those of the newest list of the root key.
+
+
+def test_a_page_may_be_signed_by_a_key_that_it_brings(listed):
+    """And by one that signed before; a reader needs nothing but the root key."""
+    listed.append(*receipts(listed, 1))
+    rotate(listed, 1)
+    listed.append(*receipts(listed, 2))
+    listed.append(*receipts(listed, 3), key=KEYS[0])
+    ledger = read(listed.keys(), *sent(listed))
+    assert (ledger.root, ledger.strays) == (listed.ledger.root, 0)
+    assert ledger.keys.sequence == 2
+
+
+def test_a_page_is_not_signed_by_a_key_that_another_root_brings(listed):
+    """The list in it says nothing to a reader who does not have that root key."""
+    forged = seal_keys(listed.list.rotated(KEYS[1].public, 1), KEYS[3])
+    ledger = read(listed.keys(), *sent(listed), *listed.records([Keys(forged)], KEYS[1]))
+    assert (ledger.root, ledger.keys.sequence) == (listed.ledger.root, 1)
+
+
+def test_a_reader_with_the_one_key_passes_lists_over(listed):
+    """A list of a root that is not known makes a page no stray, and goes on with the drafts for those who know it."""
+    ledger = Ledger(KeyRing.load(KEYS[0].public, "news"))
+    for value in sent(listed):
+        ledger.take(value)
+    assert (ledger.root, ledger.strays, ledger.keys.sequence) == (listed.ledger.root, 0, 0)
+    draft = ledger.draft(receipts(listed, 1), KEYS[0])
+    assert json.loads(draft)["keys"] == ledger.foreign == seal_keys(listed.list, ROOT)
+
+
+def test_an_older_list_brings_no_key_back(listed):
+    """Anybody may write an old list again, also in a page of its own."""
+    old = seal_keys(listed.list, ROOT)
+    rotate(listed, 1)
+    revoke(listed, 0, 1)
+    listed.append(Keys(old))
+    ledger = read(listed.keys(), *sent(listed), *Parts(listed, Keys(old)).stolen(0))
+    assert (ledger.root, ledger.keys.sequence, ledger.strays) == (listed.ledger.root, 3, 2)
+
+
+def test_a_reader_at_the_tail_learns_the_newest_list(listed):
+    """It stands beside each draft, so that a draft and its checkpoint verify by themselves."""
+    rotate(listed, 1)
+    listed.append(*receipts(listed, 1))
+    ledger = read(listed.keys(), *sent(listed)[-2:], tail=True)
+    assert (ledger.size, ledger.start, ledger.keys.sequence) == (listed.ledger.size, 2, 2)
+
+
+# 5. A revoked key signs nothing more, and what it may not have signed is void.
+
+
+def test_entries_of_a_revoked_key_are_void_from_where_the_list_says(listed):
+    """They stay in the tree, and do not count: not for readers of then, who read again, nor for new ones."""
+    listed.append(*receipts(listed, 1))
+    listed.append(*receipts(listed, 2), Withdraw((1,), 1))
+    rotate(listed, 1)
+    listed.append(*receipts(listed, 3))
+    reader = read(listed.keys(), *sent(listed))
+    behind = len(sent(listed))
+    revoke(listed, 0, 2)
+    assert (reader.withdrawn, reader.outdated) == ({1}, False)
+    for value in sent(listed)[behind:]:
+        reader.take(value)
+    assert reader.outdated
+    ledger = Ledger(reader.keys)
+    found = []
+    for value in sent(listed):
+        found += ledger.take(value)
+    assert (ledger.root, ledger.withdrawn, ledger.outdated) == (listed.ledger.root, set(), False)
+    # The rotation came in time, and the list of keys counts by its own signature.
+    assert offsets_of(found) == [1]
+    assert [ledger.is_void(index) for index in range(ledger.size)] == [False, False, True, True, True, True, False]
+
+
+def test_a_revoked_key_signs_no_further_page(listed):
+    """Neither a draft nor the checkpoint of another's draft."""
+    rotate(listed, 1)
+    revoke(listed, 0, 1)
+    draft, checkpoint = listed.records(receipts(listed, 1))
+    stolen = Parts(listed).stolen(0)
+    root = Parts(listed, *receipts(listed, 1)).after.root
+    ledger = read(listed.keys(), *sent(listed), *stolen, draft, checkpoint_of(4, root, KEYS[0]))
+    assert (ledger.size, ledger.strays) == (3, 3)
+    assert offsets_of(ledger.take(checkpoint)) == [1]
+
+
+@pytest.mark.parametrize("claimed", [1, 10**6])
+def test_a_thief_leads_no_reader_at_the_tail_astray(listed, claimed):
+    """Records of a revoked key with the list of before: they do not count where nobody read what stands before them."""
+    old = seal_keys(listed.list, ROOT)
+    rotate(listed, 1)
+    revoke(listed, 0, 3)
+    listed.append(*receipts(listed, 1))
+    # A tree of the thief's own: small, so that what the key signed before vouches for it, or ahead of everybody.
+    hashes = [leaf_hash(b"%d" % number) for number in range(claimed.bit_count())]
+    before = Frontier(claimed, hashes)
+    lines = [line_of(Withdraw((1, 2, 3), 1)), line_of(Alive(NOW * 1000, 0, 0))]
+    after = before.grown(leaf_hash(line.encode()) for line in lines)
+    trees = [Checkpoint("test/news", one.size, one.root) for one in (before, after)]
+    forged = [draft_of(*trees, lines, hashes, keys=old), checkpoint_of(after.size, after.root)]
+    listed.append(*receipts(listed, 2))
+    honest = sent(listed)[-2:]
+    ring = listed.keys()
+    ledger = read(ring, *forged, *honest, tail=True)
+    # The reader has learned by now that the key is revoked, and begins again.
+    assert ledger.outdated
+    ledger = read(ring, *forged, *honest, tail=True)
+    assert (ledger.root, ledger.withdrawn, ledger.alive) == (listed.ledger.root, set(), None)
+
+
+# 6. A page for a tree that is ahead counts, and leaves a gap.
+
+
+def test_lost_records_leave_a_gap(three):
+    """The reader goes on, and knows which entries it has not seen."""
+    begin = sent(three)[:]
+    three.append(*receipts(three, 3, 4))
+    lost = len(sent(three))
+    three.append(*receipts(three, 5))
+    ledger = read(three.keys(), *begin, *sent(three)[lost:])
+    assert (ledger.gaps, ledger.start, ledger.root) == ([range(3, 5)], 0, three.ledger.root)
+    three.append(*receipts(three, 6))
+    for value in sent(three)[lost + 2 :]:
+        ledger.take(value)
+    assert (ledger.gaps, ledger.root, ledger.strays) == ([range(3, 5)], three.ledger.root, 0)
+
+
+def test_a_reader_may_begin_anywhere(three):
+    """At any record of a long topic it has, once it is at the end, the tree of a reader of the whole."""
+    for offset in range(3, 20):
+        three.append(*receipts(three, offset))
+    values = sent(three)
+    for first in range(len(values)):
+        ledger = read(three.keys(), *values[first:], tail=True)
+        expected = three.ledger if first < len(values) - 1 else Ledger(three.keys())
+        assert (ledger.root, ledger.gaps) == (expected.root, [])
+        assert ledger.strays == first % 2
+
+
+def test_a_gap_closes_where_its_draft_was_not_lost(three):
+    """A checkpoint that is lost, and signed again by somebody else, completes the page of a draft that waits."""
+    draft, checkpoint = three.records(receipts(three, 3))
+    three.take(draft, checkpoint)
+    following = three.records(receipts(three, 4))
+    ledger = read(three.keys(), *sent(three), draft, following[0], checkpoint, following[1])
+    assert (ledger.size, ledger.gaps, ledger.strays) == (5, [], 0)
+
+
+def test_drafts_ahead_do_not_fill_the_memory(three):
+    """Of many that never get their checkpoint the last few are kept."""
+    ledger = read(three.keys(), *sent(three))
+    for offset in range(3, 40):
+        three.append(*receipts(three, offset))
+        ledger.take(three.records(receipts(three, 99))[0])
+    assert len(ledger.waiting) <= 8
+    assert offsets_of(ledger.take(three.records(receipts(three, 99))[1])) == [99]
+
+
+# 7. The first entry of a version counts. Withdrawals are never taken back.
+
+
+def test_the_first_entry_of_a_version_counts(maker):
+    """A second one with its number says nothing, nor one of a number that has passed, nor that of another model."""
+    first, second = maker.made(2)[1], maker.made(2, seed=1)[1]
+    assert first.release != second.release
+    maker.append(first)
+    maker.append(second, maker.made(1)[1], dataclasses.replace(maker.made(3)[1], model="mail"))
+    ledger = read(maker.keys(), *sent(maker))
+    assert (ledger.newest, ledger.digest(2), ledger.index_of(2)) == (2, first.release, 0)
+    assert (ledger.digest(1), ledger.index_of(3)) == (None, None)
+
+
+def test_withdrawals_are_never_taken_back(maker):
+    """Whatever later entries say: those of a version, those by themselves, and all that an `alive` names."""
+    maker.append(maker.made(3, withdrawn=(1,))[1])
+    maker.append(Withdraw((2,), 1))
+    maker.append(maker.made(9)[1], Alive(1, 0, 9, (4, 6)))
+    maker.append(Alive(2, 0, 9, ()), Withdraw((), 2))
+    ledger = read(maker.keys(), *sent(maker))
+    assert ledger.withdrawn == {1, 2, 4, 5, 6}
+    assert [ledger.is_withdrawn(version) for version in (1, 3)] == [True, False]
+    # A reader of the tail learns from the `alive` alone.
+    assert read(maker.keys(), *sent(maker)[4:6], tail=True).withdrawn == {4, 5, 6}
+
+
+def test_old_versions_are_forgotten_and_stay_proved(maker):
+    """A reader remembers the entries of the newest ones; the proof beside its bytes is enough for an old one."""
+    first = maker.publish(1)
+    for version in range(2, 80):
+        maker.append(maker.made(version)[1])
+    ledger = read(maker.keys(), *sent(maker))
+    assert (ledger.newest, ledger.digest(1)) == (79, None)
+    assert ledger.digest(79) is not None
+    assert ledger.open_release(1, first.data, first.proof).version == 1
+
+
+def test_the_end_of_a_model_stands_in_its_ledger(maker):
+    """A reader learns that the model was deleted."""
+    end = End(NOW * 1000, 5, 1, 0, ledger_kept=True)
+    maker.append(*receipts(maker, 1), end)
+    assert read(maker.keys(), *sent(maker)).end == end
+
+
+# 8. A version's bytes count if a proof leads from its entry to a checkpoint, and they fit.
+
+
+def test_a_version_opens_by_its_proof(maker):
+    """Without its page, too: the reader may have begun behind it."""
+    made = maker.publish(1)
+    for ledger in (read(maker.keys(), *sent(maker)), Ledger(maker.keys())):
+        release = ledger.open_release(1, made.data, made.proof)
+        assert (release.version, release.proof, release.data()) == (1, made.proof, made.data)
+
+
+def test_any_changed_byte_of_a_version_is_refused(maker):
+    """Bytes, entry, path and checkpoint."""
+    made = maker.publish(1, n=2, r=1)
+    ledger = read(maker.keys(), *sent(maker))
+    for place in range(len(made.data)):
+        changed = made.data[:place] + bytes([made.data[place] ^ 1]) + made.data[place + 1 :]
+        with pytest.raises(InvalidRelease):
+            ledger.open_release(1, changed, made.proof)
+    proof = made.proof.encode()
+    for place in range(len(proof)):
+        changed = proof[:place] + bytes([proof[place] ^ 1]) + proof[place + 1 :]
+        with pytest.raises(InvalidRelease):
+            ledger.open_release(1, made.data, changed.decode(errors="replace"))
+
+
+def test_versions_are_not_mixed(maker):
+    """Neither the number, nor the proof, nor the bytes of another version, nor an entry of another kind or model."""
+    one, two = maker.publish(1), maker.publish(2, seed=2)
+    maker.append(*receipts(maker, 1), dataclasses.replace(maker.made(3)[1], model="mail"))
+    ledger = read(maker.keys(), *sent(maker))
+    wrong = [(2, one.data, one.proof), (1, two.data, one.proof), (1, one.data, two.proof)]
+    wrong += [(3, one.data, maker.proof(2)), (3, maker.made(3)[0], maker.proof(3)), (1, one.data, "")]
+    for version, data, proof in wrong:
+        with pytest.raises(InvalidRelease):
+            ledger.open_release(version, data, proof)
+
+
+def test_bytes_against_their_facts_are_refused(maker):
+    """The ledger has their digest, and they are no release of these facts."""
+    data = maker.made(1)[0]
+    _, facts = maker.made(1, seed=3, n=7)
+    maker.append(dataclasses.replace(facts, release=hashlib.sha256(data).hexdigest()))
+    with pytest.raises(InvalidRelease, match="7 sorted"):
+        maker.ledger.open_release(1, data, maker.proof(0))
+
+
+def test_a_second_entry_of_a_version_proves_no_bytes(maker):
+    """Two leaders drew the same number: the bytes of the one whose entry came first are the version."""
+    first, second = maker.made(1), maker.made(1, seed=1)
+    maker.append(first[1])
+    maker.append(second[1])
+    ledger = read(maker.keys(), *sent(maker))
+    assert ledger.open_release(1, first[0], maker.proof(0)).digest == first[1].release
+    with pytest.raises(InvalidRelease, match="another entry"):
+        ledger.open_release(1, second[0], maker.proof(1))
+
+
+def test_a_version_under_another_key_is_refused_as_such(maker):
+    """The user is told which key the ledger has."""
+    made = maker.publish(1)
+    with pytest.raises(UnknownKey):
+        Ledger(KeyRing.load(KEYS[1].public, "news")).open_release(1, made.data, made.proof)
+
+
+# 9. A reader is out of date if entries, the newest version or the last word are missing.
+
+
+def stale(ledger, holds=lambda _: None, *, now=NOW, max_age=None, remembered=0):
+    """Why a reader is out of date."""
+    return ledger.stale(now, max_age, holds, remembered)
+
+
+def spoken(maker, **changes):
+    """Append a version and an `alive` of a moment ago; return what a reader of the version holds."""
+    maker.publish(1)
+    maker.append(Alive(**{"made": NOW * 1000 - 5000, "interval": 60_000, "newest": 1} | changes))
+    return {1: maker.ledger.digest(1)}.get
+
+
+def test_a_reader_with_the_newest_version_is_up_to_date(maker):
+    """As long as its service said so in time."""
+    holds = spoken(maker)
+    assert stale(maker.ledger, holds) is None
+    assert stale(maker.ledger, holds, max_age=6) is None
+
+
+def test_a_shorter_ledger_than_before_is_old(maker):
+    """Whoever serves it hides what came after."""
+    holds = spoken(maker)
+    assert "had 3 before" in stale(maker.ledger, holds, remembered=3)
+    assert stale(maker.ledger, holds, remembered=2) is None
+
+
+def test_a_reader_without_the_newest_version_is_out_of_date(maker):
+    """Its bytes are missing, or others are in their place; a withdrawn version is missed by nobody."""
+    spoken(maker)
+    for other in (lambda _: None, lambda _: "e" * 64):
+        assert "version 1 is the newest" in stale(maker.ledger, other)
+    maker.append(Withdraw((1,), 1))
+    assert stale(maker.ledger, lambda _: None) is None
+
+
+def test_a_version_is_missed_once_its_service_says_that_it_was_sent(maker):
+    """Its entry comes before its bytes, and the next `alive` after both."""
+    holds = spoken(maker)
+    maker.append(maker.made(2)[1])
+    assert stale(maker.ledger, holds) is None
+    maker.append(Alive(NOW * 1000, 60_000, 2))
+    assert "version 2 is the newest" in stale(maker.ledger, holds)
+
+
+@pytest.mark.parametrize(
+    ("age", "interval", "max_age", "said"),
+    [
+        (119, 60_000, None, None),
+        (121, 60_000, None, "121 s old, more than 120"),
+        (10**6, 0, None, None),
+        (121, 0, 120, "121 s old, more than 120"),
+        (1000, 60_000, 2000, None),
+        (-299, 60_000, 10, None),
+        (-301, 60_000, None, "301 s ahead"),
+        (-301, 0, None, "301 s ahead"),
+    ],
+)
+def test_the_last_word_must_not_be_too_old_nor_of_the_future(maker, age, interval, max_age, said):
+    """Twice the interval that the service promises, or the age that the reader asks for."""
+    holds = spoken(maker, made=(NOW - age) * 1000, interval=interval)
+    why = stale(maker.ledger, holds, max_age=max_age)
+    assert why is None if said is None else said in why
+
+
+def test_a_ledger_without_a_word_is_not_known_to_be_fresh(maker):
+    """Only a reader who asks for an age minds."""
+    maker.append(*receipts(maker, 1))
+    assert stale(maker.ledger) is None
+    assert "has not said yet" in stale(maker.ledger, max_age=60)
+
+
+# 10. Whatever else is in the topic is passed over and counted.
+
+
+JUNK = st.one_of(
+    st.none(),
+    st.binary(max_size=40),
+    st.sampled_from(
+        [b"", b"null", b"[]", b"{}", b"[" * 100_000, b'{"draft":1}', b'{"checkpoint":[]}', b'{"draft":"x"}']
+    ),
+    st.dictionaries(
+        st.sampled_from(["draft", "checkpoint", "entries", "frontier", "keys"]),
+        st.none() | st.integers() | st.text(st.characters()) | st.lists(st.text(), max_size=2),
+    ).map(lambda fields: json.dumps(fields).encode()),
+)
+
+
+@settings(max_examples=EXAMPLES)
+@given(values=st.lists(JUNK, max_size=6))
+def test_anything_else_is_passed_over_and_counted(values):
+    """Any bytes: the reader neither fails nor takes them for an entry."""
+    maker = LedgerMaker(Sent())
+    maker.append(*receipts(maker, 1))
+    ledger = Ledger(maker.keys())
+    for value in (*sent(maker), *values):
+        ledger.take(value)
+    assert (ledger.root, ledger.strays) == (maker.ledger.root, len(values))
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        f"test/news\n{'9' * 5000}\n{text_of(bytes(32))}\n",
+        f"test/news\ud800\n1\n{text_of(bytes(32))}\n",
+        f"test/news\n1\n{text_of(bytes(32))}\ud800\n",
+        "test/news\n",
+    ],
+)
+def test_notes_that_cannot_be_read_are_passed_over(three, note):
+    """Numbers of thousands of digits, and halves of characters under the very name and hash of the key."""
+    name = f"— {KEYS[0].name} {sign_note('x', KEYS[0]).rpartition(' ')[2]}"
+    for value in (
+        record(checkpoint=f"{note}\n{name}"),
+        record(draft=f"streamtopic draft\n{note}\n{note}\n{name}", entries=["x"]),
+    ):
+        ledger = read(three.keys(), *sent(three), value)
+        assert (ledger.size, ledger.strays) == (3, 1)
+
+
+def test_lines_that_cannot_be_read_are_passed_over(three):
+    """Halves of characters, and a list of keys that is nested without end, also in a draft that the key has signed."""
+    parts = Parts(three)
+    for line in ("\ud800", '{"kind":"keys","note":"\ud800"}', '{"kind":"keys","note":' + "[" * 200_000, 7):
+        ledger = read(three.keys(), *sent(three), parts.draft(lines=[line]))
+        assert (ledger.pending, ledger.strays) == (None, 1)
+
+
+def test_an_entry_of_a_newer_program_stays_in_the_tree(three):
+    """Its line is one leaf as all others, and no entry of this reader."""
+    parts = Parts(three)
+    lines = ['{"kind":"news of tomorrow"}', parts.lines[0]]
+    after = Frontier(3, parts.hashes).grown(leaf_hash(line.encode()) for line in lines)
+    ledger = read(three.keys(), *sent(three), parts.draft(lines=lines, after=Checkpoint("test/news", 5, after.root)))
+    assert offsets_of(ledger.take(checkpoint_of(5, after.root))) == [7]
+    assert (ledger.size, ledger.page.lines) == (5, tuple(lines))
+
+
+# What a reader keeps.
+
+
+def long_history():
+    """The records of a ledger with lists, a rotation, a revocation, versions, withdrawals, strays and a gap."""
+    maker = LedgerMaker(Sent(), key=KEYS[0], root=ROOT)
+    maker.list = KeyList("test/news", 1, 0, KEYS[0].public)
+    maker.list_keys(maker.list)
+    maker.append(maker.made(1)[1], *receipts(maker, 1, 2))
+    maker.send(b"junk", *maker.fork().records(receipts(maker, 50), KEYS[2]))
+    maker.append(Alive(NOW * 1000, 60_000, 1))
+    rotate(maker, 1)
+    maker.append(maker.made(2, withdrawn=(1,))[1], Withdraw((1,), 1))
+    revoke(maker, 0, 4)
+    lost = maker.records(receipts(maker, 3, 4))
+    maker.take(*lost)
+    maker.send(maker.records(receipts(maker, 60))[0])
+    waiting = maker.records(receipts(maker, 5))
+    maker.send(waiting[0], waiting[0], waiting[1])
+    maker.take(*waiting)
+    maker.append(Alive(NOW * 1000 + 1, 60_000, 2, (1, 1)), End(NOW, 1, 2, 0, ledger_kept=True))
+    return maker
+
+
+def known(ledger):
+    """All that a reader can ask."""
+    names = ("size", "root", "start", "gaps", "strays", "checkpoint", "origin", "newest", "withdrawn", "alive", "end")
+    facts = [getattr(ledger, name) for name in names]
+    void = [ledger.is_void(index) for index in range(ledger.size)]
+    versions = [(ledger.index_of(version), ledger.digest(version)) for version in range(4)]
+    return (*facts, void, versions, ledger.keys.note, ledger.foreign, ledger.tail)
+
+
+@pytest.mark.parametrize("tail", [False, True])
+def test_a_reader_goes_on_from_its_dump(tail):
+    """From each place of a long history, with the drafts that wait read again, as if it had never stopped."""
+    maker = long_history()
+    values = sent(maker)
+    whole = read(maker.keys(), *values, tail=tail)
+    assert whole.size == maker.ledger.size
+    ledger, waiting = Ledger(maker.keys(), tail=tail), {}
+    for place, value in enumerate(values):
+        ledger.take(value)
+        waiting = {one.before.size: waiting.get(one.before.size, place) for one in ledger.waiting}
+        first = min([*waiting.values(), place + 1])
+        again = Ledger.restore(ledger.dump(), maker.keys())
+        assert known(again) == known(ledger)
+        for later in values[first:]:
+            again.take(later)
+        counted_twice = len(values[first : place + 1]) - len(waiting)
+        assert known(again)[5:] == known(whole)[5:]
+        assert (again.root, again.gaps) == (whole.root, whole.gaps)
+        assert again.strays <= whole.strays + counted_twice
+    assert len(whole.dump()) < 4000
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\x90", b"\xc1", b"\x82\xa4size\x03\xa6hashes\x90"])
+def test_other_bytes_are_no_dump(maker, data):
+    """A file that was cut is refused, and not half of it believed."""
+    with pytest.raises(InvalidRelease):
+        Ledger.restore(data, maker.keys())
+
+
+# All rules together.
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("draft"), st.integers(0, 2), st.integers(1, 3)),
+        st.tuples(st.just("sign"), st.integers(0, 2)),
+        st.tuples(st.just("read"), st.integers(0, 2)),
+        st.tuples(st.just("again"), st.integers(0, 30)),
+        st.tuples(st.just("forge"), st.integers(1, 3)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=EXAMPLES)
+@given(steps=STEPS)
+def test_no_two_checkpoints_contradict_each_other(steps):
+    """Writers that read late, never, or write again what is there: one tree has every root that was ever signed."""
+    topic, signed, numbers = [], [], iter(range(10_000))
+    readers = [(Ledger(KeyRing.load(KEYS[0].public, "news")), [0]) for _ in range(3)]
+    for name, who, *more in steps:
+        ledger, offset = readers[who % 3]
+        if name == "draft":
+            lines = [receipt_of(next(numbers)) for _ in range(more[0])]
+            topic.append(ledger.draft(lines, KEYS[0]))
+        elif name == "sign" and ledger.pending is not None:
+            note = ledger.sign(ledger.pending, KEYS[0])
+            signed.append(Checkpoint.parse(note.partition("\n\n")[0] + "\n"))
+            topic.append(page_record(note))
+        elif name == "read":
+            for value in topic[offset[0] :]:
+                ledger.take(value)
+            offset[0] = len(topic)
+        elif name == "again" and topic:
+            topic.append(topic[who % len(topic)])
+        elif name == "forge":
+            topic.append(ledger.draft([receipt_of(next(numbers))], KEYS[1]))
+    whole, tree = Ledger(KeyRing.load(KEYS[0].public, "news")), Tree()
+    for value in topic:
+        whole.take(value)
+        for line in whole.page.lines if whole.page else ():
+            tree.append(leaf_hash(line.encode()))
+    assert (tree.size, whole.gaps) == (whole.size, [])
+    for checkpoint in signed:
+        assert tree.root(checkpoint.size) == checkpoint.root
+    for ledger, _ in readers:
+        assert tree.root(ledger.size) == ledger.root

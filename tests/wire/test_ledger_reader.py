@@ -1,0 +1,207 @@
+"""Following the topic of a ledger: from its begin, from its tail, and on from where another reader stopped."""
+
+import pytest
+
+from ledger_maker import LedgerMaker, key_of
+from streamtopic.signed import (
+    KeyList,
+    KeyRing,
+    LedgerReader,
+    Receipt,
+    Revoked,
+    Tree,
+    Withdraw,
+    leaf_hash,
+    page_record,
+)
+from streamtopic.streams import FileLog
+
+NOW = 1_764_000_000_000
+ROOT, OLD, NEW = (key_of(number=number) for number in (9, 0, 1))
+
+
+@pytest.fixture
+def log(tmp_path):
+    """An empty log in files."""
+    return FileLog(tmp_path)
+
+
+@pytest.fixture
+def maker(log):
+    """Makes a ledger without lists of keys."""
+    return LedgerMaker(log)
+
+
+@pytest.fixture
+def listed(log):
+    """Makes a ledger whose keys come in lists, of which the first is there."""
+    maker = LedgerMaker(log, key=OLD, root=ROOT)
+    maker.list = KeyList("test/news", 1, 0, OLD.public)
+    maker.list_keys(maker.list)
+    return maker
+
+
+def revoke_old(maker, first):
+    """The new key signs, and the old one is revoked: its entries from `first` on are void."""
+    maker.list = maker.list.rotated(NEW.public, 1)
+    maker.list_keys(maker.list, key=NEW)
+    maker.key = NEW
+    maker.list = maker.list.without(Revoked(OLD.public, first, maker.ledger.size, 2))
+    maker.list_keys(maker.list)
+
+
+def reader_of(maker, **options):
+    """A reader of the maker's topic with fresh keys."""
+    return LedgerReader(maker.log, "news", options.pop("keys", maker.keys()), **options)
+
+
+def offsets(logged):
+    """The offsets of the receipts among entries."""
+    return [one.entry.offset for one in logged if isinstance(one.entry, Receipt)]
+
+
+def test_each_entry_is_read_once(maker):
+    """As it comes; a topic that is not there yet has none."""
+    nobody = LedgerReader(maker.log, "elsewhere", KeyRing.load(maker.pinned, "elsewhere"))
+    assert (nobody.catch_up(), nobody.offset) == ([], None)
+    reader = reader_of(maker)
+    for offset in range(5):
+        maker.append(maker.receipt(2 * offset), maker.receipt(2 * offset + 1))
+        assert offsets(reader.catch_up()) == [2 * offset, 2 * offset + 1]
+        assert reader.catch_up() == []
+    assert reader.ledger.root == maker.ledger.root
+
+
+def test_every_page_is_told_with_the_place_of_its_draft(listed):
+    """With all its lines, void ones too, so that trees and indexes can be made; and found again there."""
+    pages, tree = [], Tree()
+
+    def take(page, offset):
+        pages.append((page, offset))
+        for line in page.lines:
+            tree.append(leaf_hash(line.encode()))
+
+    listed.append(*(listed.receipt(offset) for offset in range(3)))
+    # The checkpoint comes long after its draft.
+    draft, checkpoint = listed.records([listed.receipt(3)])
+    listed.send(draft, b"junk", draft, checkpoint)
+    listed.take(draft, checkpoint)
+    listed.append(listed.receipt(4))
+    reader = reader_of(listed, on_page=take)
+    reader.catch_up()
+    assert tree.root(tree.size) == listed.ledger.root
+    for page, offset in pages:
+        assert first_page(listed, reader.ledger.keys, offset).lines == page.lines
+
+
+def first_page(maker, keys, offset):
+    """The page that a reader finds first who begins at an offset."""
+    pages = []
+    reader = reader_of(maker, keys=keys, offset=offset, on_page=lambda page, _: pages.append(page))
+    next(reader.read(), None)
+    return pages[0]
+
+
+def test_another_reader_goes_on_with_a_dump(maker):
+    """At any moment, also between a draft and its checkpoint: nothing is missed and nothing comes twice."""
+    reader = reader_of(maker)
+    for offset in range(6):
+        draft, checkpoint = maker.records([maker.receipt(offset)])
+        maker.send(draft)
+        for sent in (None, checkpoint):
+            if sent is not None:
+                maker.send(sent)
+                maker.take(draft, checkpoint)
+            reader = reader_of(maker, dump=reader.ledger.dump(), offset=reader.resume)
+            assert offsets(reader.catch_up()) == ([] if sent is None else [offset])
+    assert (reader.ledger.root, reader.ledger.gaps) == (maker.ledger.root, [])
+
+
+@pytest.mark.parametrize("behind", [0, 1, 10, 40])
+def test_the_tail_is_read_as_far_back_as_the_last_word(maker, behind):
+    """A reader who wants to know what holds now reads few records of many, with the tree of all."""
+    for offset in range(100):
+        maker.append(maker.receipt(offset))
+    maker.alive(made=NOW, newest=7)
+    for offset in range(behind):
+        maker.append(maker.receipt(1000 + offset))
+    reader = reader_of(maker, tail=True)
+    reader.catch_up()
+    assert (reader.ledger.alive.made, reader.ledger.newest) == (NOW, 7)
+    assert (reader.ledger.root, reader.ledger.gaps) == (maker.ledger.root, [])
+    assert reader.ledger.start > 0
+    maker.append(maker.receipt(5000))
+    assert offsets(reader.catch_up()) == [5000]
+
+
+def test_a_tail_without_a_word_is_the_whole(maker):
+    """A service that has said nothing yet: then the reader has read everything, from the begin."""
+    for offset in range(100):
+        maker.append(maker.receipt(offset))
+    reader = reader_of(maker, tail=True)
+    assert offsets(reader.catch_up()) == list(range(100))
+    assert (reader.ledger.start, reader.ledger.tail) == (0, False)
+
+
+def test_junk_behind_the_last_word_hides_nothing(maker):
+    """Whoever may write to the topic writes as much as there is, and more."""
+    maker.append(Withdraw((3,), NOW))
+    maker.alive(made=NOW, newest=5)
+    maker.send(*([b"junk"] * 5000))
+    reader = reader_of(maker, tail=True)
+    reader.catch_up()
+    assert (reader.ledger.alive.made, reader.ledger.withdrawn) == (NOW, {3})
+
+
+def test_a_revocation_makes_a_reader_read_anew(listed):
+    """What was taken before and is void now is told again without it; the number of restarts says so."""
+    listed.append(listed.receipt(1))
+    listed.append(listed.receipt(2))
+    reader = reader_of(listed)
+    assert offsets(reader.catch_up()) == [1, 2]
+    revoke_old(listed, 2)
+    listed.append(listed.receipt(3))
+    found = reader.catch_up()
+    assert (offsets(found)[-2:], reader.restarts) == ([1, 3], 1)
+    assert reader.catch_up() == []
+    # Who knows the list from the begin reads once.
+    again = reader_of(listed, keys=reader.ledger.keys)
+    assert (offsets(again.catch_up()), again.restarts) == ([1, 3], 0)
+
+
+def test_a_reader_at_the_tail_begins_there_again(listed):
+    """After a revocation it does not read years."""
+    for offset in range(100):
+        listed.append(listed.receipt(offset))
+    listed.alive(made=NOW)
+    reader = reader_of(listed, tail=True)
+    reader.catch_up()
+    revoke_old(listed, 50)
+    listed.alive(made=NOW + 1)
+    reader.catch_up()
+    assert reader.restarts == 1
+    assert (reader.ledger.alive.made, reader.ledger.root) == (NOW + 1, listed.ledger.root)
+    assert reader.ledger.start > 50
+
+
+def test_a_reader_with_the_root_key_reads_what_stands_before_the_first_list(log):
+    """The service had signed for a while before it made a root key."""
+    maker = LedgerMaker(log, key=OLD, root=ROOT)
+    maker.append(maker.receipt(1))
+    reader = reader_of(maker)
+    assert reader.catch_up() == []
+    maker.list_keys(KeyList("test/news", 1, 0, OLD.public))
+    maker.append(maker.receipt(2))
+    reader.catch_up()
+    assert (reader.ledger.start, reader.ledger.gaps, reader.ledger.root) == (0, [], maker.ledger.root)
+
+
+def test_a_checkpoint_may_come_from_another_process(maker):
+    """Whoever reads a draft signs it: the page counts for readers who have seen the draft before."""
+    draft, _ = maker.records([maker.receipt(1)])
+    maker.send(draft)
+    reader = reader_of(maker)
+    assert reader.catch_up() == []
+    note = reader.ledger.sign(reader.ledger.pending, maker.key)
+    maker.send(page_record(note))
+    assert offsets(reader.catch_up()) == [1]

@@ -1,0 +1,194 @@
+"""The tree of the ledger, held against the definitions of RFC 6962."""
+
+import hashlib
+from functools import cache
+
+import pytest
+import rfc6962
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamtopic.errors import InvalidRelease
+from streamtopic.signed import Frontier, Tree, leaf_hash
+from streamtopic.signed.merkle import (
+    EMPTY_ROOT,
+    HASH_BYTES,
+    consistency_path,
+    inclusion_path,
+    range_hash,
+    verify_consistency,
+    verify_inclusion,
+)
+
+# Above two of the tiles in which a tree keeps its hashes.
+LARGEST = 700
+# Entries and roots that implementations of Certificate Transparency share as test vectors.
+COMMON_ENTRIES = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]
+COMMON_ROOTS = [
+    "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
+    "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",
+    "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77",
+    "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
+    "4e3bbb1f7b478dcfe71fb631631519a3bca12c9aefca1612bfce4c13a86264d4",
+    "76e67dadbcdf1e10e1b74ddc608abd2f98dfb16fbce75277b5232a127f2087ef",
+    "ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c",
+    "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
+]
+SIZES = st.integers(1, LARGEST)
+
+
+def entries_of(size):
+    """So many entries, each another."""
+    return [b"entry %d" % number for number in range(size)]
+
+
+@cache
+def tree():
+    """The tree of the largest size; a test only reads it."""
+    whole = Tree()
+    for entry in entries_of(LARGEST):
+        whole.append(leaf_hash(entry))
+    return whole
+
+
+def test_roots_are_those_of_the_common_vectors():
+    """The eight roots that others publish come out, and that of no entry."""
+    entries = [bytes.fromhex(text) for text in COMMON_ENTRIES]
+    frontier = Frontier()
+    assert frontier.root == EMPTY_ROOT == hashlib.sha256(b"").digest() == Tree().root(0)
+    for size, expected in enumerate(COMMON_ROOTS, 1):
+        frontier.append(leaf_hash(entries[size - 1]))
+        assert frontier.root.hex() == expected == rfc6962.root(entries[:size]).hex()
+
+
+def test_a_tree_and_its_frontier_have_the_root_of_the_recursion():
+    """At each size up to two tiles and more, whatever the size at which the frontier was taken up."""
+    frontier = Frontier()
+    for size, entry in enumerate(entries_of(LARGEST)):
+        expected = rfc6962.root(entries_of(size)) if size < 70 or size % 64 in {0, 1} else tree().root(size)
+        assert frontier.root == expected == tree().root(size)
+        assert len(frontier.hashes) == size.bit_count()
+        frontier = Frontier(size, frontier.hashes).grown([leaf_hash(entry)])
+
+
+@given(before=SIZES, more=st.integers(0, 99))
+@settings(max_examples=60)
+def test_growing_leaves_the_frontier_of_before_as_it_is(before, more):
+    """A draft grows a tree that stays what it was until the page counts."""
+    old = Frontier().grown(map(leaf_hash, entries_of(before)))
+    hashes = old.hashes
+    grown = old.grown([leaf_hash(b"entry %d" % number) for number in range(before, before + more)])
+    assert (old.size, old.hashes) == (before, hashes)
+    assert grown.root == Frontier().grown(map(leaf_hash, entries_of(before + more))).root
+
+
+@pytest.mark.parametrize(
+    ("size", "hashes"),
+    [(-1, []), (0, [bytes(32)]), (3, [bytes(32)]), (4, [bytes(32)] * 2), (1, [bytes(31)]), (1, [bytes(33)])],
+)
+def test_hashes_that_do_not_fit_a_size_are_refused(size, hashes):
+    """A frontier has one hash of 32 bytes for each bit of its size."""
+    with pytest.raises(InvalidRelease, match="do not fit"):
+        Frontier(size, hashes)
+
+
+@pytest.mark.parametrize("size", [*range(1, 20), 33, 64])
+def test_proofs_are_those_of_the_recursion(size):
+    """Every inclusion and consistency proof of small trees, hash for hash; each verifies."""
+    entries = entries_of(size)
+    root = rfc6962.root(entries)
+    for index in range(size):
+        path = tree().inclusion(index, size)
+        assert path == rfc6962.path(index, entries)
+        verify_inclusion(leaf_hash(entries[index]), index, size, path, root)
+    for old in range(1, size + 1):
+        path = tree().consistency(old, size)
+        assert path == rfc6962.proof(old, entries)
+        verify_consistency(old, rfc6962.root(entries[:old]), size, root, path)
+
+
+@given(data=st.data(), size=SIZES)
+@settings(max_examples=100)
+def test_proofs_of_larger_trees_are_those_of_the_recursion(data, size):
+    """Also where subtrees are whole tiles."""
+    entries = entries_of(size)
+    index = data.draw(st.integers(0, size - 1))
+    old = data.draw(st.integers(1, size))
+    assert tree().inclusion(index, size) == rfc6962.path(index, entries)
+    assert tree().consistency(old, size) == rfc6962.proof(old, entries)
+    verify_inclusion(leaf_hash(entries[index]), index, size, tree().inclusion(index, size), tree().root(size))
+    verify_consistency(old, tree().root(old), size, tree().root(size), tree().consistency(old, size))
+
+
+def damaged(path):
+    """Paths that are not this one: a hash of it changed, left out, or one too many."""
+    other = leaf_hash(b"nothing of this tree")
+    for place in range(len(path)):
+        yield [*path[:place], other, *path[place + 1 :]]
+        yield [*path[:place], *path[place + 1 :]]
+        if len(set(path)) > 1:
+            yield [*path[place + 1 :], *path[: place + 1]] if place + 1 < len(path) else path[::-1]
+    yield [*path, other]
+    yield [other, *path]
+
+
+@given(data=st.data(), size=SIZES)
+@settings(max_examples=100)
+def test_any_other_inclusion_is_refused(data, size):
+    """Another entry, place, root or path proves nothing."""
+    index = data.draw(st.integers(0, size - 1))
+    leaf, path, root = leaf_hash(b"entry %d" % index), tree().inclusion(index, size), tree().root(size)
+    other = leaf_hash(b"nothing of this tree")
+    wrong = [(other, index, path, root), (leaf, index, path, other)]
+    wrong += [(leaf, place, path, root) for place in {-1, (index + 1) % size, size - 1 - index, size} - {index}]
+    wrong += [(leaf, index, one, root) for one in damaged(path)]
+    for changed_leaf, place, changed_path, changed_root in wrong:
+        with pytest.raises(InvalidRelease, match="ledger"):
+            verify_inclusion(changed_leaf, place, size, changed_path, changed_root)
+
+
+@given(data=st.data(), size=st.integers(2, LARGEST))
+@settings(max_examples=100)
+def test_any_other_growth_is_refused(data, size):
+    """A tree that does not begin with the one of before is not proved to, nor one that has shrunk."""
+    old = data.draw(st.integers(1, size))
+    path, before, root = tree().consistency(old, size), tree().root(old), tree().root(size)
+    other = leaf_hash(b"nothing of this tree")
+    wrong = [(old, other, size, root, path), (old, before, size, other, path)]
+    wrong += [(old, before, size, root, one) for one in damaged(path)]
+    wrong += [(size + 1, root, size, root, path), (-1, before, size, root, path)]
+    if old < size:
+        wrong += [(size, root, old, before, path), (size, before, size, root, [])]
+    for changed in wrong:
+        with pytest.raises(InvalidRelease, match="does not begin with"):
+            verify_consistency(*changed)
+
+
+def test_every_tree_begins_with_the_empty_one():
+    """Without any proof, and no proof is accepted for it."""
+    assert tree().consistency(0, 9) == []
+    verify_consistency(0, EMPTY_ROOT, 9, tree().root(9), [])
+    verify_consistency(9, tree().root(9), 9, tree().root(9), [])
+    with pytest.raises(InvalidRelease):
+        verify_consistency(0, EMPTY_ROOT, 9, tree().root(9), [bytes(HASH_BYTES)])
+
+
+def test_proofs_of_a_long_ledger_ask_for_few_hashes():
+    """A tree of 2^62 entries is proved by paths of 62 hashes at most, from whole subtrees alone."""
+    asked = []
+
+    def node(level, index):
+        asked.append((level, index))
+        return leaf_hash(b"%d/%d" % (level, index))
+
+    size = (1 << 62) - 1
+    root = range_hash(node, 0, size)
+    asked.clear()
+    path = inclusion_path(node, size // 3, size)
+    assert len(path) <= 62
+    # The right edge of the tree is made of one whole subtree for each bit.
+    assert len(asked) <= 2 * 62
+    grown = consistency_path(node, size // 3, size)
+    assert len(grown) <= 63
+    # Each node is a made-up hash, so only those that the paths name fit together: the root over the same parts.
+    verify_inclusion(node(0, size - 1), size - 1, size, inclusion_path(node, size - 1, size), root)

@@ -1,0 +1,187 @@
+"""Signed notes and cosignatures, held against the examples of C2SP."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cosigning import SECONDS, cosignature, witness
+from streamtopic.errors import InvalidRelease, UnknownKey
+from streamtopic.signed import PublicKey, SigningKey, Witness, cosigned, open_note, sign_note
+from streamtopic.signed.notes import read_note, signature_line
+from streamtopic.signed.signing_keys import key_hash
+
+# The examples in c2sp.org/signed-note.
+EXAMPLE_KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
+EXAMPLE_SIGNATURE = "Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppzi2ONncAlTgK7Ztg1ERYNZXsYjOBH3mFXmRKuwHjG1Yu72IneyaQM="
+EXAMPLE = f"This is an example message.\n\n— example.com/foo {EXAMPLE_SIGNATURE}\n"
+# That of c2sp.org/tlog-cosignature; its keys are not published.
+LOG_SIGNATURE = "Az3grlgtzPICa5OS8npVmf1Myq/5IZniMp+ZJurmRDeOoRDe4URYN7u5/Zhcyv2q1gGzGku9nTo+zyWE+xeMcTOAYQ8="
+W1_SIGNATURE = (
+    "jWbPPwAAAABkGFDLEZMHwSRaJNiIDoe9DYn/zXcrtPHeolMI5OWXEhZCB9dlrDJsX3b2oyin1nPZqhf5nNo0xUe+mbIUBkBIfZ+qnA=="
+)
+COSIGNED = f"""example.com/behind-the-sofa
+20852163
+CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=
+
+— example.com/behind-the-sofa {LOG_SIGNATURE}
+— witness.example.com/w1 {W1_SIGNATURE}
+"""
+KEY = SigningKey.from_seed(bytes(32), "example.org/news")
+OTHER = SigningKey.from_seed(b"o" * 32, "example.org/news")
+TEXT = "one\n\ntwo — three\n"
+
+
+def test_the_example_of_the_specification_verifies():
+    """A key and a note that others made read as they say; the key prints as it was written."""
+    key = PublicKey.load(EXAMPLE_KEY)
+    assert str(key) == EXAMPLE_KEY
+    assert open_note(EXAMPLE, [KEY.public, key]) == ("This is an example message.\n", key)
+
+
+def test_a_cosigned_checkpoint_of_the_specification_reads():
+    """Text, names and key hashes are where the specification has them."""
+    note = read_note(COSIGNED)
+    assert note.text.splitlines()[1] == "20852163"
+    assert [name for name, _, _ in note.signatures] == ["example.com/behind-the-sofa", "witness.example.com/w1"]
+    assert [len(signature) for _, _, signature in note.signatures] == [64, 8 + 64]
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])).map(lambda text: f"{text}\n"))
+def test_any_text_of_printable_letters_can_be_signed(text):
+    """Whatever its empty lines and dashes, it reads back as it was."""
+    note = sign_note(text, KEY)
+    assert open_note(note, [KEY.public]) == (text, KEY.public)
+
+
+def test_the_text_ends_at_the_last_empty_line():
+    """A text may hold empty lines, and lines that look like signatures of somebody else."""
+    text = sign_note("inner\n", OTHER) + "\nouter\n"
+    assert open_note(sign_note(text, KEY), [KEY.public]) == (text, KEY.public)
+    with pytest.raises(UnknownKey):
+        open_note(sign_note(text, KEY), [OTHER.public])
+
+
+def test_any_changed_letter_of_a_note_is_detected():
+    """Text, name, hash and signature: each byte counts, and a note of others is not taken for this one."""
+    data = sign_note(TEXT, KEY).encode()
+    for place in range(len(data)):
+        for flip in (1, 128):
+            changed = bytearray(data)
+            changed[place] ^= flip
+            with pytest.raises(InvalidRelease):
+                open_note(changed.decode(errors="replace"), [KEY.public])
+
+
+def test_signatures_of_others_stand_beside_and_prove_nothing():
+    """One known key is enough; unknown ones are passed over; without a known key nothing is opened."""
+    note = sign_note(TEXT, OTHER, KEY)
+    for known in ([KEY.public], [OTHER.public], [KEY.public, OTHER.public]):
+        text, signer = open_note(note, known)
+        assert text == TEXT
+        assert signer in known
+    with pytest.raises(UnknownKey, match=KEY.public.key_id):
+        open_note(sign_note(TEXT, OTHER), [KEY.public])
+    with pytest.raises(UnknownKey, match="no key is known"):
+        open_note(note, [])
+
+
+def test_a_wrong_signature_of_a_known_key_refuses_the_whole_note():
+    """Even if another known key has signed it: somebody forged a line."""
+    forged = signature_line(KEY.name, KEY.public.hash, KEY.sign(b"another text"))
+    for note in (sign_note(TEXT, OTHER) + forged, f"{TEXT}\n{forged}{sign_note('', OTHER)[1:]}"):
+        with pytest.raises(InvalidRelease, match=KEY.public.key_id):
+            open_note(note, [KEY.public, OTHER.public])
+
+
+def test_a_signature_under_another_name_is_of_an_unknown_key():
+    """A name or a hash alone names nobody."""
+    signature = KEY.sign(TEXT.encode())
+    for name, key_id in (("example.org/mail", KEY.public.hash), (KEY.name, OTHER.public.hash)):
+        with pytest.raises(UnknownKey):
+            open_note(f"{TEXT}\n{signature_line(name, key_id, signature)}", [KEY.public])
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "",
+        "\n\n",
+        TEXT,
+        f"{TEXT}\n",
+        f"{TEXT}\nsignature\n",
+        f"{TEXT}\n— name\n",
+        f"{TEXT}\n—  AAAAAAAA\n",
+        f"{TEXT}\n— name AAAA\n",
+        f"{TEXT}\n— name !!!!!!!!\n",
+        f"{TEXT}\n— name AAAAAAB=\n",
+        EXAMPLE.removesuffix("\n"),
+        EXAMPLE.replace("\n", "\r\n"),
+        EXAMPLE.replace("example message", "example\tmessage"),
+        EXAMPLE.replace("\n\n", "\n"),
+        f"{TEXT}\n" + "— name AAAAAAAA\n" * 65,
+        "x" * (64 << 10) + f"\n\n{EXAMPLE}",
+    ],
+)
+def test_texts_that_are_no_notes_are_refused(note):
+    """Without lines of signatures, malformed, with control characters, or too long."""
+    with pytest.raises(InvalidRelease, match="signed note"):
+        read_note(note)
+
+
+def test_a_note_has_room_for_many_witnesses():
+    """At least the sixteen signatures that the specification asks for are read, and ours among them is found."""
+    others = [SigningKey.from_seed(bytes([number]) * 32, f"w{number}") for number in range(1, 16)]
+    assert open_note(sign_note(TEXT, *others, KEY), [KEY.public])[1] == KEY.public
+
+
+def test_witnesses_are_counted_by_their_own_keys():
+    """A cosignature verifies under name, type and key of its witness; each witness counts once."""
+    (first, known), (second, also) = witness(1), witness(2, "witness.example/w2")
+    note = (
+        sign_note(TEXT, KEY)
+        + cosignature(first, TEXT)
+        + cosignature(first, TEXT, seconds=5)
+        + cosignature(second, TEXT)
+    )
+    assert cosigned(note, [known, also]) == {"witness.example/w1", "witness.example/w2"}
+    assert cosigned(note, [also]) == {"witness.example/w2"}
+    assert cosigned(sign_note(TEXT, KEY), [known, also]) == frozenset()
+    # A reader of the ledger passes cosignatures over.
+    assert open_note(note, [KEY.public]) == (TEXT, KEY.public)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        lambda key: cosignature(key, "another text\n"),
+        lambda key: cosignature(key, TEXT, said=SECONDS + 1),
+        lambda key: cosignature(key, TEXT, kind=b"\x01"),
+        lambda key: cosignature(key, TEXT, name="witness.example/w2"),
+        lambda key: sign_note(TEXT, key).rpartition("\n\n")[2],
+        lambda key: signature_line(key.name, key_hash(key.name, b"\x04" + key.public.raw), key.sign(TEXT.encode())),
+    ],
+    ids=["text", "time", "type", "name", "plain signature", "without a time"],
+)
+def test_other_signatures_are_no_cosignatures(line):
+    """Of another text, time, type or name, or without the words that keep cosignatures apart."""
+    key, known = witness()
+    assert cosigned(sign_note(TEXT, KEY) + line(key), [known, Witness("witness.example/w2", bytes(32))]) == frozenset()
+
+
+def test_a_witness_reads_from_its_verifier_key():
+    """Only an Ed25519 key of a witness is one; keys of logs and of other algorithms are passed over."""
+    key, known = witness()
+    encoded = base64.b64encode(b"\x04" + key.public.raw).decode()
+    assert Witness.parse(f"{key.name}+{known.hash.hex()}+{encoded}") == known
+    later = b"\x06" + bytes(1312)
+    for text in (
+        str(key.public),
+        f"{key.name}+{known.hash.hex()}",
+        f"{key.name}+00000000+{encoded}",
+        f"other+{known.hash.hex()}+{encoded}",
+        f"w+{key_hash('w', later).hex()}+{base64.b64encode(later).decode()}",
+        "",
+    ):
+        assert Witness.parse(text) is None

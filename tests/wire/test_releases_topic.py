@@ -1,0 +1,254 @@
+"""The topic of releases: versions in chunks, with their proofs."""
+
+import dataclasses
+import hashlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger_maker import LedgerMaker, key_of
+from streamtopic.errors import CannotLearn, InvalidRelease
+from streamtopic.signed import (
+    RELEASE_BYTES,
+    Assembled,
+    Assembler,
+    KeyList,
+    LedgerReader,
+    Opened,
+    Refused,
+    ReleaseReader,
+    Removed,
+    Revoked,
+    proof_message,
+    sent_releases,
+    to_messages,
+    tombstones,
+    version_of,
+)
+from streamtopic.streams import FileLog, Record
+from waiting import flipped
+
+LARGE = bytes(range(256)) * (3 * 4096)
+
+
+def records(messages):
+    """Records as a log would give them back."""
+    return [Record("t", 0, i, m.key, m.value, m.headers, 0) for i, m in enumerate(messages)]
+
+
+def assembled(messages):
+    """What an assembler makes of messages."""
+    assembler = Assembler()
+    found = []
+    for record in records(messages):
+        taken = assembler.take(record)
+        found += [taken] if isinstance(taken, Removed) else taken
+    return found
+
+
+def sent(version=1, data=LARGE, proof="proof"):
+    """The records of a version: its chunks, and its proof."""
+    return [*to_messages(version, data), proof_message(version, proof)]
+
+
+class World:
+    """A ledger and its releases in files, and a reader of both."""
+
+    def __init__(self, folder, root=None):
+        self.log = FileLog(folder)
+        self.maker = LedgerMaker(self.log, key=key_of(), root=root)
+        self.reader = LedgerReader(self.log, "news", self.maker.keys())
+        self.releases = ReleaseReader(self.log, "news", self.reader.ledger)
+
+    def send(self, *messages):
+        self.log.append_many(self.maker.names.releases, [dataclasses.replace(m, partition=0) for m in messages])
+
+    def read(self):
+        """What is new, with the ledger read first."""
+        self.reader.catch_up()
+        self.releases.ledger = self.reader.ledger
+        return list(self.releases.read())
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A model with nothing in it."""
+    return World(tmp_path)
+
+
+def test_chunks_are_small_and_come_together():
+    """A large release travels in records of at most 900 KiB, in any order and repeated, and is whole once."""
+    messages = to_messages(1, LARGE)
+    proof = proof_message(1, "proof")
+    assert len(messages) == -(-len(LARGE) // (900 << 10)) > 2
+    assert max(len(message.value) for message in messages) <= 900 << 10
+    assert [message.key for message in messages] == [b"1/%d" % i for i in range(len(messages))]
+    assert {version_of(message.key) for message in (*messages, proof)} == {1}
+    whole = Assembled(1, LARGE, "proof", len(messages))
+    for order in ([*messages, proof], [proof, *messages[::-1]], [messages[0], proof, *messages]):
+        assert assembled(order) == [whole]
+        assert assembled(order)[0].chunks == len(messages)
+
+
+def test_half_releases_never_appear():
+    """A missing, damaged or tombstoned chunk means no release; so does a proof that is missing."""
+    messages = sent()
+    for missing in range(len(messages)):
+        assert assembled([m for i, m in enumerate(messages) if i != missing]) == []
+    damaged = dataclasses.replace(messages[0], value=flipped(messages[0].value))
+    assert assembled([damaged, *messages[1:]]) == []
+    dead = tombstones(1, len(messages) - 1)
+    assert assembled([messages[0], dead[0], *messages[1:]]) == [Removed(1)]
+    assert assembled([*messages[:-1], dead[-1], messages[-1]]) == [Removed(1)]
+    assert [message.key for message in dead] == [message.key for message in messages]
+
+
+def test_a_newer_proof_takes_the_place_of_an_older_one():
+    """A version that comes later is given with the newest one."""
+    chunks = to_messages(1, LARGE)
+    assert assembled([proof_message(1, "old"), proof_message(1, "new"), *chunks])[0].proof == "new"
+    assert assembled([*chunks, proof_message(2, "other")]) == []
+
+
+def test_tombstones_say_why():
+    """A version that was erased for its age may still be used; one that was withdrawn may not."""
+    assert assembled(tombstones(3, 2)) == [Removed(3)] * 3
+    assert assembled(tombstones(3, 1, retired=True)) == [Removed(3, retired=True)] * 2
+
+
+@given(
+    key=st.none()
+    | st.sampled_from([b"1/0", b"1/1", b"0/0", b"1/-1", b"01/0", b"1/proof", b"1/Proof", b"x"])
+    | st.binary(max_size=20),
+    value=st.binary(max_size=10),
+    headers=st.lists(
+        st.tuples(
+            st.sampled_from(["version", "chunk", "chunks", "sha256"]),
+            st.sampled_from([b"0", b"1", b"2", b"-1", b"9" * 30, b"1_0", b"\xff", b""]),
+        )
+    ).map(tuple),
+)
+@settings(max_examples=300)
+def test_stray_records_are_passed_over(key, value, headers):
+    """Whatever lies in the topic, the assembler neither fails nor makes a release of it."""
+    assert Assembler().take(Record("t", 0, 0, key, value, headers, 0)) == []
+
+
+def test_unfinished_releases_are_bounded():
+    """Chunks and proofs that never come together do not fill the memory."""
+    assembler = Assembler()
+    for version in range(1, 100):
+        assembler.take(records([to_messages(version, bytes(1 << 20))[0]])[0])
+    assert len(assembler._pending) <= 8
+    for version in range(1, 20_000):
+        assembler.take(records([proof_message(version, "proof")])[0])
+    assert len(assembler._proofs) <= 10_000
+    assembler.take(records([proof_message(1, "p" * (64 << 10) + "p")])[0])
+    assert assembler.proof(1) is None
+
+
+def test_a_release_that_no_reader_accepts_is_not_sent():
+    """Its service says what to change."""
+
+    class Long(bytes):
+        def __len__(self):
+            return RELEASE_BYTES + 1
+
+    with pytest.raises(CannotLearn, match="max_words"):
+        to_messages(1, Long())
+
+
+def test_what_its_topic_holds_of_a_version_is_known(world):
+    """Complete or in parts, and nothing once all of it is erased."""
+    world.send(*sent(1), *sent(2)[:-1], *sent(3), *tombstones(3, len(sent(3)) - 1))
+    found = sent_releases(world.log, "news")
+    assert {version: one.complete for version, one in found.items()} == {1: True, 2: False}
+    assert found[1].chunks == len(sent(1)) - 1
+
+
+def test_a_version_opens_once_entry_chunks_and_proof_are_there(world):
+    """In whatever order a reader comes to them; sent again, it is no news."""
+    made = world.maker.publish(1)
+    (found,) = world.read()
+    assert isinstance(found, Opened)
+    assert (found.version, found.data, found.release.proof, found.chunks) == (1, made.data, made.proof, 1)
+    assert world.releases.digest(1) == hashlib.sha256(made.data).hexdigest()
+    world.send(*made.messages)
+    assert world.read() == []
+    assert world.releases.digest(2) is None
+
+
+def test_bytes_that_are_not_in_the_ledger_are_refused(world):
+    """Under their own number or that of another version; the true ones are opened beside them."""
+    made = world.maker.publish(1)
+    forged = world.maker.made(1, seed=5)[0]
+    world.send(*to_messages(1, forged), *to_messages(2, made.data), proof_message(2, made.proof))
+    found = world.read()
+    assert [(type(one), one.version) for one in found] == [(Opened, 1), (Refused, 1), (Refused, 2)]
+    assert isinstance(found[1].reason, InvalidRelease)
+    assert world.releases.digest(1) == hashlib.sha256(made.data).hexdigest()
+
+
+def unsent(maker, version=1, **changes):
+    """A version whose entry stands in the ledger, and none of whose records were sent."""
+    data, facts = maker.made(version, **changes)
+    index = maker.ledger.size
+    maker.append(facts)
+    return maker.made_of(version, data, index)
+
+
+def test_a_refused_version_is_opened_once_another_proof_comes(world):
+    """Somebody had written over its proof, and the publisher wrote it again."""
+    made = unsent(world.maker)
+    world.send(*made.chunks, proof_message(1, made.proof.replace("index 0", "index 1")))
+    assert [type(one) for one in world.read()] == [Refused]
+    assert world.read() == []
+    world.send(made.messages[-1])
+    assert [(type(one), one.version) for one in world.read()] == [(Opened, 1)]
+
+
+def test_a_refused_version_is_opened_once_its_key_is_known(tmp_path):
+    """A reader with the root key has read the releases before the first list."""
+    root = key_of(number=9)
+    world = World(tmp_path, root)
+    made = unsent(world.maker)
+    world.send(*made.messages)
+    assert [type(one) for one in world.read()] == [Refused]
+    world.maker.list_keys(KeyList("test/news", 1, 0, world.maker.key.public))
+    assert [type(one) for one in world.read()] == [Opened]
+
+
+def test_refused_versions_are_bounded(world):
+    """Junk under all numbers does not fill the memory."""
+    for version in range(1, 40):
+        world.send(*sent(version, b"junk %d" % version))
+    assert [type(one) for one in world.read()] == [Refused] * 39
+    assert len(world.releases._refused) <= 8
+
+
+def test_a_version_that_is_gone_is_told(world):
+    """Its tombstones erase bytes; only the ledger withdraws."""
+    world.maker.publish(1)
+    assert [type(one) for one in world.read()] == [Opened]
+    world.send(*tombstones(1, 1))
+    assert world.read() == [Removed(1), Removed(1)]
+    assert world.reader.ledger.withdrawn == frozenset()
+
+
+def test_a_version_under_a_revoked_key_needs_another_proof(tmp_path):
+    """The publisher makes it anew once a key was revoked."""
+    root, new = key_of(number=9), key_of(number=1)
+    world = World(tmp_path, root)
+    maker = world.maker
+    keys = KeyList("test/news", 1, 0, maker.key.public)
+    maker.list_keys(keys)
+    made = maker.publish(1)
+    keys = keys.rotated(new.public, 1)
+    maker.list_keys(keys, key=new)
+    maker.key = new
+    maker.list_keys(keys.without(Revoked(key_of().public, 2, 2, 2)))
+    found = world.read()
+    assert [(type(one), "revoked" in str(getattr(one, "reason", ""))) for one in found] == [(Refused, True)]
+    world.send(proof_message(1, maker.proof(made.index)))
+    assert [type(one) for one in world.read()] == [Opened]

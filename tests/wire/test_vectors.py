@@ -1,0 +1,206 @@
+"""The test vectors in the docs are those of this program, and code of others agrees with them."""
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+
+import ledger_vectors
+import pytest
+
+from streamtopic.client import verify_receipt
+from streamtopic.errors import InvalidRelease
+from streamtopic.signed import (
+    Frontier,
+    KeyRing,
+    Ledger,
+    LedgerProof,
+    PublicKey,
+    SigningKey,
+    Witness,
+    cosigned,
+    leaf_hash,
+    open_keys,
+    open_note,
+    parse_line,
+)
+from streamtopic.signed.checkpoints import hash_of
+from streamtopic.signed.merkle import verify_consistency, verify_inclusion
+from waiting import flipped
+
+VERIFIER = ledger_vectors.FILE.with_name("verify.mjs")
+VECTORS = json.loads(ledger_vectors.FILE.read_text("utf-8"))
+# Asks the verifier about each proof of a list: "" for one that verifies, or what it says.
+ASK = """
+import { readFileSync } from "node:fs";
+const [module, texts, key] = JSON.parse(readFileSync(0, "utf8"));
+const { verifyProof, readKey } = await import(module);
+const said = (text) => { try { verifyProof(text, readKey(key)); return ""; } catch (error) { return error.message; } };
+console.log(JSON.stringify(texts.map(said)));
+"""
+
+
+@pytest.fixture(scope="module")
+def node():
+    """Runs Node.js; returns the status and both outputs."""
+    program = shutil.which("node")
+    if program is None:
+        pytest.skip("the ledger and programs of others: needs node")
+
+    def run(*arguments, given=""):
+        command = [program, *map(str, arguments)]
+        done = subprocess.run(command, check=False, input=given, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The receipt, the release and the key of the vectors, as `streamtopic` writes them."""
+    receipt, release = VECTORS["receipt"], VECTORS["release"]
+    (tmp_path / "mine.tlog-proof").write_text(receipt["proof"], "utf-8")
+    (tmp_path / "1.release").write_bytes(base64.b64decode(release["bytes"]))
+    (tmp_path / "1.release.tlog-proof").write_text(release["proof"], "utf-8")
+    (tmp_path / "signing.pub").write_text(receipt["key"] + "\n", "utf-8")
+    return tmp_path
+
+
+def test_the_file_is_what_this_program_makes():
+    """A format that changes shows here: `python tests/wire/ledger_vectors.py` writes the file anew."""
+    assert ledger_vectors.FILE.read_text("utf-8") == ledger_vectors.text()
+
+
+def test_keys_notes_and_lists_read(tmp_path):
+    """From the file alone."""
+    for key in VECTORS["keys"]:
+        path = tmp_path / "signing.key"
+        path.write_text(key["private"])
+        path.chmod(0o600)
+        assert str(SigningKey.load(path).public) == key["public"]
+    note = VECTORS["note"]
+    assert open_note(note["signed"], [PublicKey.load(note["key"])])[0] == note["text"]
+    keys = open_keys(VECTORS["key_list"]["signed"], PublicKey.load(VECTORS["key_list"]["key"]))
+    assert (keys.sequence, len(keys.revoked)) == (3, 1)
+    witness = Witness.parse(VECTORS["witness"]["key"])
+    assert cosigned(VECTORS["witness"]["signed"], [witness]) == {witness.name}
+
+
+def test_trees_and_proofs_verify():
+    """Leaves, roots, and both kinds of proofs."""
+    leaves = [hash_of(one["leaf_hash"]) for one in VECTORS["entries"]]
+    assert leaves == [leaf_hash(one["line"].encode()) for one in VECTORS["entries"]]
+    roots = [hash_of(one["root"]) for one in VECTORS["roots"]]
+    assert roots == [Frontier().grown(leaves[:size]).root for size in range(len(leaves) + 1)]
+    for one in VECTORS["inclusion"]:
+        path = list(map(hash_of, one["path"]))
+        verify_inclusion(leaves[one["index"]], one["index"], one["size"], path, roots[one["size"]])
+    for one in VECTORS["consistency"]:
+        path = list(map(hash_of, one["path"]))
+        verify_consistency(one["old"], roots[one["old"]], one["new"], roots[one["new"]], path)
+
+
+def test_the_vectors_hold_an_entry_of_each_kind():
+    """Whoever reads them all reads any ledger."""
+    lines = [one["line"] for one in VECTORS["entries"]]
+    kinds = {json.loads(line)["kind"] for line in lines}
+    assert kinds == {"version", "receipt", "request", "withdraw", "erased", "alive", "keys", "end"}
+    assert all(parse_line(line) for line in lines)
+
+
+def test_a_reader_knows_what_the_file_says():
+    """Of a topic with strays, a rotation and a revoked key; read again once the revocation is known."""
+    said = VECTORS["ledger"]
+    ring = KeyRing.load(said["key"], "news")
+    for outdated in (True, False):
+        ledger = Ledger(ring)
+        for value in said["records"]:
+            ledger.take(value.encode())
+        assert (ledger.size, ledger.root, ledger.strays) == (said["size"], hash_of(said["root"]), said["strays"])
+        assert ledger.outdated is outdated
+    assert [index for index in range(ledger.size) if ledger.is_void(index)] == said["void"]
+    assert (ledger.newest, sorted(ledger.withdrawn)) == (said["newest"], said["withdrawn"])
+
+
+def test_the_receipt_and_the_release_of_the_vectors_verify():
+    """With their key alone, as readers of this program do it."""
+    receipt, release = VECTORS["receipt"], VECTORS["release"]
+    entry = verify_receipt(receipt["proof"], receipt["key"], document=receipt["document"], salt=receipt["salt"])
+    assert entry.is_of(receipt["request"], receipt["salt"])
+    data = base64.b64decode(release["bytes"])
+    opened = Ledger(KeyRing.load(release["key"], "news")).open_release(1, data, release["proof"])
+    assert opened.words == ("news", "today")
+
+
+def test_the_verifier_is_short_and_needs_nothing():
+    """It is read in some minutes, and loads no package."""
+    lines = VERIFIER.read_text("utf-8").splitlines()
+    assert len(lines) <= 200
+    assert max(map(len, lines)) <= 120
+    imported = re.findall(r'from "([^"]+)"', VERIFIER.read_text("utf-8"))
+    assert all(name.startswith("node:") for name in imported)
+
+
+def test_javascript_verifies_a_receipt(node, files):
+    """By file and key; with its document, its request and the salt, or without."""
+    about = ["--document", "d-7", "--request", "r-7", "--salt", VECTORS["receipt"]["salt"]]
+    for key in (files / "signing.pub", VECTORS["receipt"]["key"]):
+        for options in ([], about, about[2:], [*about[:2], *about[4:]]):
+            status, said, problem = node(VERIFIER, "receipt", files / "mine.tlog-proof", key, *options)
+            assert (status, problem) == (0, "")
+            assert said.startswith("receipt news/0/7: entry 2 of ")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--document", "d-8", "--salt", "0123456789abcdef"], "about another document"),
+        (["--document", "d-7", "--salt", "0123456789abcdee"], "about another document"),
+        (["--request", "r-8", "--salt", "0123456789abcdef"], "of another request"),
+        (["--document", "d-7"], "by its salt only"),
+        (["--offline", "yes"], "is not an option"),
+    ],
+)
+def test_javascript_refuses_a_receipt_of_somebody_else(node, files, options, why):
+    """And says why."""
+    status, said, problem = node(VERIFIER, "receipt", files / "mine.tlog-proof", files / "signing.pub", *options)
+    assert (status, said) == (1, "")
+    assert why in problem
+
+
+def test_javascript_verifies_a_release(node, files):
+    """Its bytes by the proof beside them; not by that of a receipt, nor with a byte changed."""
+    status, said, problem = node(VERIFIER, "release", files / "1.release", files / "signing.pub")
+    assert (status, problem) == (0, "")
+    assert said.startswith("version 1 of news: certified, epsilon 1")
+    path = files / "1.release"
+    sound = path.read_bytes()
+    path.write_bytes(flipped(sound))
+    status, _, problem = node(VERIFIER, "release", path, files / "signing.pub")
+    assert (status, "not those of the version" in problem) == (1, True)
+    path.write_bytes(sound)
+    (files / "1.release.tlog-proof").write_text(VECTORS["receipt"]["proof"], "utf-8")
+    status, _, problem = node(VERIFIER, "release", path, files / "signing.pub")
+    assert (status, "not that of a version" in problem) == (1, True)
+
+
+def test_javascript_refuses_what_we_refuse(node):
+    """Every changed byte of a proof, a proof that is cut, and one under another key."""
+    proof, key = VECTORS["receipt"]["proof"].encode(), VECTORS["receipt"]["key"]
+    changed = [flipped(proof, place).decode(errors="replace") for place in range(len(proof))]
+    changed += [proof[:end].decode(errors="replace") for end in range(0, len(proof), 7)]
+    ring = KeyRing.load(key, "news")
+    for text in changed:
+        with pytest.raises(InvalidRelease):
+            LedgerProof.parse(text).verify(ring)
+    for texts, under, accepted in ((changed, key, 0), ([proof.decode()], key, 1), ([proof.decode()], other(), 0)):
+        asked = json.dumps([VERIFIER.as_uri(), texts, under])
+        status, said, problem = node("--input-type=module", "-e", ASK, given=asked)
+        assert (status, problem) == (0, "")
+        assert json.loads(said).count("") == accepted
+
+
+def other():
+    """The first key, which has not signed the proofs."""
+    return VECTORS["keys"][0]["public"]

@@ -6,10 +6,9 @@ more.
 
 import socket
 import ssl
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 from kafka import errors
 from kafka.net.compat import KafkaNetClient
@@ -18,7 +17,7 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from streamtopic.security.tls_faults import tls_fault
 
-__all__ = ["REFUSED", "NetClient", "TlsRefused", "connect_or_close", "data_before_end", "give_up", "let_go"]
+__all__ = ["REFUSED", "NetClient", "TlsRefused", "connect_or_close", "data_before_end", "give_up", "let_go", "noted"]
 
 
 class TlsRefused(errors.KafkaConnectionError):  # type: ignore[misc]  # kafka-python is untyped
@@ -71,7 +70,7 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
     def __init__(self, **configuration: Any) -> None:  # noqa: ANN401 - kafka-python's arguments
         super().__init__(**configuration)
         self.refused: Exception | None = None
-        self._transports: weakref.WeakSet[KafkaTCPTransport] = weakref.WeakSet()
+        self._sockets: dict[KafkaTCPTransport, socket.socket] = {}
         self._open = self._manager.get_connection
         self._manager.get_connection = self._watched
         self._build = self._manager._build_transport
@@ -85,9 +84,8 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
         """Close the connection to a node, or all. 3.0.12 leaves a socket open that has a request yet to send."""
         super().close(node_id)
         if node_id is None:
-            for transport in self._transports:
-                if transport._sock is not None:
-                    transport._sock.close()
+            for connection in self._sockets.values():
+                connection.close()
 
     def _watched(self, *place: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
         connection = self._open(*place, **options)
@@ -109,11 +107,19 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
         """Return a transport that keeps the last answer of a broker: 3.0.12 drops it if the end follows at once."""
         secured = self._manager.ssl_enabled
         transport = await (self._secured(*place, **options) if secured else self._build(*place, **options))
-        self._transports.add(transport)
+        self._close_lost()
+        self._sockets[transport] = transport._sock
         transport._sock_recv = data_before_end(transport._sock_recv)
         if not secured:
             transport._sock_recv = _without_tls(transport._sock_recv)
         return transport
+
+    def _close_lost(self) -> None:
+        """Close sockets whose last request could not be sent. 3.0.12 lets go of them without closing them."""
+        for transport, connection in list(self._sockets.items()):
+            if transport.is_closing() and not transport._writing:
+                connection.close()
+                del self._sockets[transport]
 
     async def _secured(self, node: Any, timeout_at: float | None = None) -> KafkaSSLTransport:  # noqa: ANN401 - as above
         """Return a transport over TLS. 3.0.12 leaves the socket open where a handshake fails, and waits for ever."""
@@ -123,13 +129,15 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
             self._net, node.host, node.port, given["socket_options"], proxy_url=proxy, timeout_at=timeout_at
         )
         options = {name: value for name, value in given.items() if name.startswith("ssl_")}
+        made: list[ssl.SSLSocket] = []
         try:
-            # A connection that was reset by now would make Python's own wrapper fail, and leave its socket open.
-            plain.getpeername()
+            options["ssl_context"] = noted(KafkaSSLTransport._build_ssl_context(options), made)
             transport = KafkaSSLTransport(self._net, plain, host=node.host, **options)
-        # Also where a client that is closed ends this step in the middle.
+        # Also if a client that is closed ends this step in the middle.
         except BaseException:
-            plain.close()
+            # Python's own wrapper leaves its socket open if the connection was reset by now.
+            for connection in (plain, *made):
+                connection.close()
             raise
         try:
             await self._shake_hands(transport._sock, timeout_at)
@@ -151,6 +159,19 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
                 await self._net.wait_write(connection, timeout_at)
             else:
                 return
+
+
+def noted(context: ssl.SSLContext, made: list[ssl.SSLSocket]) -> ssl.SSLContext:
+    """Return the context. Each socket that it wraps is added to `made` before anything can fail."""
+
+    class Noted(ssl.SSLSocket):
+        def __new__(cls, *arguments: Any, **options: Any) -> Self:  # noqa: ANN401 - of socket.socket
+            connection = super().__new__(cls, *arguments, **options)
+            made.append(connection)
+            return connection
+
+    context.sslsocket_class = Noted
+    return context
 
 
 def give_up(client: Any, **limits: Any) -> None:  # noqa: ANN401 - a client of kafka-python, and arguments of its `close`

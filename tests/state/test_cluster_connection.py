@@ -376,6 +376,17 @@ def test_addresses_say_who_and_where(monkeypatch):
     assert Connection("redis+cluster://u:secret@a:1,b:2").address == "redis+cluster://u:***@a:1,b:2"
 
 
+def test_keys_are_where_redis_says_they_are(one):
+    """Each kind of command that this package sends goes to the slot of its key."""
+    commands = [
+        ("GET", "k"), ("SET", "k", "v", "NX", "EX", 5), ("UNLINK", "k"), ("HSET", "k", "f", "v"), ("HMGET", "k", "f"),
+        ("XADD", "k", "1-1", "f", "v"), ("XREVRANGE", "k", "+", "-"), ("XINFO", "STREAM", "k"), ("SMEMBERS", "k"),
+        ("ZLEXCOUNT", "k", "-", "+"), ("MEMORY", "USAGE", "k", "SAMPLES", 5), ("EVALSHA", "0" * 40, 1, "k", "a"),
+    ]  # fmt: skip
+    for command in commands:
+        assert one.client.determine_slot(*command) == redis.crc.key_slot(b"k"), command
+
+
 def test_a_node_at_a_plain_address_is_told_to_be_one(cluster, model):
     """A cluster needs an address that says so; the error has it."""
     place = next(node.place for node in cluster.masters() if node is not cluster.master_of(model))

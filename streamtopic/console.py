@@ -19,7 +19,7 @@ from streamtopic.security.concealing import conceal
 if TYPE_CHECKING:
     import logging
     from collections.abc import Iterator, Sequence
-    from typing import IO
+
 
 __all__ = [
     "Update",
@@ -29,7 +29,6 @@ __all__ = [
     "log_to_stderr",
     "number",
     "number_of",
-    "pass_on",
     "printable",
     "progress",
     "say",
@@ -103,11 +102,6 @@ def say_json(value: object) -> None:
     written = json.dumps(value).replace("\x7f", "\\u007f")
     sys.stdout.write(written + "\n")
     sys.stdout.flush()
-
-
-def pass_on(file: IO[bytes]) -> None:
-    """Write a file to standard output as it is: for pipes, since a terminal could be steered by it."""
-    shutil.copyfileobj(file, sys.stdout.buffer)
 
 
 def warn(message: str) -> None:

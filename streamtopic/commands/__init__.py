@@ -8,7 +8,6 @@ together. It sets `run`, a function from the parsed arguments to the exit status
 # imports all modules of commands, and `streamtopic --help` must answer in .4 s.
 
 from streamtopic.commands import (
-    backups,
     bench,
     capacity,
     changes,
@@ -30,7 +29,6 @@ __all__ = ["ALL"]
 ALL = (
     demo,
     run,
-    backups,
     changes,
     waiting_deletions,
     looking,

@@ -87,7 +87,7 @@ def _tell(settings: Settings, told: dict[str, Any], proof: Path) -> None:
     say(f"{proof} proves the end of {settings.model}: keep it, with the public key and the ledger")
     if settings.redis_url is not None:
         say("Redis's append-only file holds the model until it is written anew: `redis-cli BGREWRITEAOF`, on each node")
-    say("backups of Redis, of Kafka and of `streamtopic backup` hold the model too: destroy them")
+    say("backups of Redis, of Kafka and of the keys hold the model too: destroy them")
 
 
 def _verify(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ import tempfile
 import textwrap
 import time
 import webbrowser
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,6 @@ EXAMPLES = 5
 SAME = 1e-12
 
 
-_PARTITIONS = 4
 # Retrain over update from which the demo calls it a difference. One run on a busy machine may be off by a third.
 _CLEAR = 1.5
 
@@ -131,11 +130,6 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--kafka", action="store_true", help="with a real Kafka broker on this machine in place of a log in files"
     )
-    parser.add_argument(
-        "--redis-cluster",
-        action="store_true",
-        help="with a real Redis Cluster on this machine, three masters, in place of one server",
-    )
     parser.add_argument("--open", action="store_true", help="write the last version's report and open it in a browser")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the instance in this folder, to go on with it")
 
@@ -146,15 +140,15 @@ def run(args: argparse.Namespace) -> int:
 
     _refuse_keeping(args)
     # Settings that cannot be used are refused now, not after the documents were read.
-    _settings(args, None, None, None)
+    _settings(args, None, None)
     stages = _Stages(quiet=args.json)
     corpus = _read(args, stages)
     count = args.delete.of(len(corpus.documents))
     # An instance that stays holds its owner's documents only, without anything that is made up.
     if args.documents is None and args.keep is None:
         corpus = with_made_up_person(corpus)
-    with _folder(args.keep) as folder, _broker(args, stages) as servers, _cluster(args, stages) as redis:
-        settings = _settings(args, folder, servers, redis)
+    with _folder(args.keep) as folder, _broker(args, stages) as servers:
+        settings = _settings(args, folder, servers)
         if args.keep is not None:
             write(settings, folder / FILE_NAME)
         report = _flow(settings, corpus, count, stages, kept=args.keep is not None, page=args.open)
@@ -179,8 +173,6 @@ def _refuse_keeping(args: argparse.Namespace) -> None:
         return
     if args.kafka:
         raise UsageError("--keep keeps a log in files, and the broker of --kafka ends with the demo: give one of them")
-    if args.redis_cluster:
-        raise UsageError("--keep keeps a Redis, and the servers of --redis-cluster end with the demo: give one of them")
     # The demo compares its model with a twin of this corpus alone: documents from before would make them differ.
     if args.keep.exists() and (not args.keep.is_dir() or any(args.keep.iterdir())):
         raise UsageError(
@@ -224,14 +216,9 @@ def _compile_ahead(compiling: CompilingAhead, *, quiet: bool) -> bool:
     return True
 
 
-def _settings(args: argparse.Namespace, folder: Path | None, servers: str | None, redis: str | None) -> Settings:
+def _settings(args: argparse.Namespace, folder: Path | None, servers: str | None) -> Settings:
     # A deletion is served at once in the demo; elsewhere it may wait for others.
-    flags = {"dir": folder, "topics": args.topics, "max_forget_lag": 0.0, "kafka": servers, "redis_url": redis}
-    settings = settings_of(args, **flags)
-    if redis is None or "partitions" in settings.model_fields_set:
-        return settings
-    # A partition lies on one master, so that a single one would show nothing of a cluster.
-    return settings_of(args, **flags, partitions=_PARTITIONS)
+    return settings_of(args, dir=folder, topics=args.topics, max_forget_lag=0.0, kafka=servers)
 
 
 @contextmanager
@@ -249,20 +236,6 @@ def _broker(args: argparse.Namespace, stages: _Stages) -> Iterator[str | None]:
         yield broker.servers
     finally:
         broker.stop()
-
-
-@contextmanager
-def _cluster(args: argparse.Namespace, stages: _Stages) -> Iterator[str | None]:
-    """Start a Redis Cluster where one is asked for; yield its address."""
-    if not args.redis_cluster:
-        yield None
-        return
-    from streamtopic.local.local_redis_cluster import local_redis_cluster
-
-    with ExitStack() as stack:
-        with stages.stage("start redis cluster"):
-            url = stack.enter_context(local_redis_cluster())
-        yield url
 
 
 @contextmanager

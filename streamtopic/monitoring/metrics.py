@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import platform
 import threading
-from bisect import bisect_left
 from dataclasses import dataclass, field
-from itertools import accumulate, product
+from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
+    from prometheus_client import Counter, Histogram
     from prometheus_client.core import Metric
 
 __all__ = ["CATALOGUE", "OTHER", "PREFIX", "ROOMS", "Family", "Metrics"]
@@ -27,7 +27,7 @@ __all__ = ["CATALOGUE", "OTHER", "PREFIX", "ROOMS", "Family", "Metrics"]
 PREFIX = "streamtopic_"
 OTHER = "other"
 """Shown in place of a label's value that the catalogue does not list."""
-MOST = 40
+MOST = 30
 """Families at most: a catalogue that nobody can read is no help."""
 
 Values = tuple[str, ...]
@@ -152,8 +152,7 @@ BLOCKED = (
 
 _COMMIT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _STEP = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0)
-_FORGET = (1.0, 10.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 21_600.0, 43_200.0, 86_400.0, 604_800.0)
-_STAGE = (*_FORGET, 2_592_000.0)
+_STAGE = (1.0, 10.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 21_600.0, 86_400.0, 604_800.0, 2_592_000.0)
 
 BUILD = Family(
     f"{PREFIX}build_info",
@@ -169,19 +168,28 @@ BUSY = _gauge(
 )
 INTERRUPTIONS = _counter(
     "interruptions_total",
-    "Times that the work was given up and begun again, by reason: a server did not answer, or it refused.",
-    reason=("unreachable", "refused"),
+    "Interruptions by reason: a server did not answer (`unreachable`) or refused (`refused`), so that the work was "
+    "begun again; another process took over a partition unnoticed, as while this one was stopped (`taken_over`); a "
+    "position went back, since Redis was restored or lost its end (`set_back`); a look at Redis or the log failed, so "
+    "that gauges are old (`look_failed`).",
+    reason=("unreachable", "refused", "taken_over", "set_back", "look_failed"),
 )
-LOOKS_FAILED = _counter("looks_failed_total", "Looks at Redis or the log that failed, so that gauges are old.")
 
-RECORDS = _counter("records_total", "Records counted, by outcome.", outcome=OUTCOMES)
+RECORDS = _counter(
+    "records_total",
+    "Records counted, by outcome; `missed` are documents that were removed because their deletes had left the log.",
+    outcome=(*OUTCOMES, "missed"),
+)
 REJECTED = _counter("rejected_total", "Records that were refused, by reason.", reason=REASONS)
-LAG_RECORDS = _gauge("lag_records", "Records of the log that are not counted yet.", partition="number")
+LAG_RECORDS = _gauge(
+    "lag_records",
+    "Records of the log that are not counted yet: those that can be read, and those that an open transaction hides.",
+    partition="number", kind=("readable", "hidden"),
+)  # fmt: skip
 LAG_SECONDS = _gauge(
     "lag_seconds", "Age of the oldest record that is not counted yet, by the log's clock; 0 without one.", "seconds",
     partition="number",
 )  # fmt: skip
-HIDDEN = _gauge("hidden_records", "Records behind an open transaction, which nobody can read yet.", partition="number")
 LAST_COMMIT = _gauge(
     "last_commit_timestamp_seconds", "When the partition's last change was committed, by Redis's clock.",
     "seconds since 1970", partition="number",
@@ -191,15 +199,6 @@ WORDS = _gauge(
     "words_ratio", "Word ids given so far, of all that a partition has; at 1 ingest stops.", partition="number"
 )
 OWNED = _gauge("partitions_owned", "Partitions that this process counts.")
-TAKEN_OVER = _counter(
-    "taken_over_total", "Partitions that another process took over unnoticed, as while this one was stopped."
-)
-SET_BACK = _counter(
-    "set_back_total", "Times that a partition's position went back: Redis was restored, or lost its end."
-)
-MISSED = _counter(
-    "missed_deletes_total", "Documents removed because their deletes had left the log before they were read."
-)
 
 LEADER = _gauge("leader", "1 while this scheduler leads, 0 while it stands by.")
 PARTITIONS = _gauge("partitions", "Partitions of the model; as many must be owned by all ingest processes together.")
@@ -211,34 +210,33 @@ STATE_BYTES = _gauge(
 FORGET_PENDING = _gauge(
     "forget_pending",
     "Deletions on their way, by where they are: `held` and `paused` are documents or subjects that requests name; "
-    "`counted` are deletions and replacements that wait for a version and their receipt.",
-    at=("held", "paused", "counted"),
-)  # fmt: skip
+    "`counted` are deletions and replacements that wait for a version and their receipt; the others are deleted "
+    "documents that have left traces in the state, the log, Redis's file, or backups.",
+    at=("held", "paused", "counted", *STAGES),
+)
 FORGET_OLDEST = _gauge(
-    "forget_oldest_timestamp_seconds", "When the oldest of them was sent, by the broker's clock; absent without one.",
-    "seconds since 1970",
+    "forget_oldest_timestamp_seconds",
+    "When the oldest of them was sent, by the broker's clock (`counted`), or was counted out (traces); absent without "
+    "one.", "seconds since 1970", at=("counted", *STAGES),
 )  # fmt: skip
 FORGET_LIMIT = _gauge("forget_limit_seconds", "`max_forget_lag`, the longest that a deletion may wait.", "seconds")
-RESIDUE_PENDING = _gauge("residue_pending", "Deleted documents that have not reached a stage yet.", stage=STAGES)
-RESIDUE_OLDEST = _gauge(
-    "residue_oldest_timestamp_seconds", "When the oldest of them was counted out; absent without one.",
-    "seconds since 1970", stage=STAGES,
-)  # fmt: skip
 FORGET_STAGE = _seconds(
     "forget_stage_seconds",
-    "How long deletions took to reach a stage: `counted` of each, from the broker's time of the delete; later "
-    "stages of the oldest among those that reach it together, from when it was counted out.",
-    _STAGE, stage=("counted", *STAGES),
+    "How long the oldest among deletions that reach a stage together took: up to `counted`, and to `receipted`, from "
+    "the broker's time of the delete; up to the end of its traces from when it was counted out.",
+    _STAGE, stage=("counted", "receipted", *STAGES),
 )  # fmt: skip
-CAPACITY = _gauge("capacity_used_ratio", "Forget set over deletion capacity; absent where the capacity is 0.")
-EPSILON = _gauge("epsilon_spent_ratio", "Cumulative epsilon of the newest version over `epsilon_budget`.")
+BUDGET = _gauge(
+    "budget_used_ratio",
+    "What is used up: the forget set over the deletion capacity, absent where the capacity is 0; and the newest "
+    "version's cumulative epsilon over `epsilon_budget`.", of=("capacity", "epsilon"),
+)  # fmt: skip
 RELEASE = _gauge("release_timestamp_seconds", "When the newest version was made.", "seconds since 1970")
 STEP = _seconds(
     "step_seconds", "Time of a step that made a version, by stage.", _STEP,
     kind=KINDS, stage=("learn", "try_deletions", "self_check", "release"),
 )  # fmt: skip
 RELEASES = _counter("releases_total", "Versions staged, by kind.", kind=KINDS)
-WITHDRAWN = _counter("withdrawn_total", "Versions withdrawn.")
 SELF_CHECKS = _counter(
     "self_checks_total", "The service's own checks of an update, by result.", result=("passed", "failed", "undecided")
 )
@@ -249,7 +247,6 @@ BLOCKED_RELEASE = _gauge(
 OUTBOX = _gauge("outbox_pending", "Records staged for the releases topic that are not published yet.")
 
 RECEIPTS = _counter("receipts_total", "Receipts that were issued and confirmed by the log.")
-FORGET = _seconds("forget_seconds", "From the broker's time of a delete to its receipt, confirmed by the log.", _FORGET)
 ALIVE = _gauge(
     "alive_timestamp_seconds", "When this process last wrote into the ledger which version is the newest.",
     "seconds since 1970",
@@ -260,18 +257,12 @@ WITNESSES = _gauge(
 
 ROOMS: Mapping[str, tuple[Family, ...]] = MappingProxyType(
     {
-        "Process": (BUILD, LIVE, BUSY, INTERRUPTIONS, LOOKS_FAILED),
-        "Ingest": (
-            RECORDS, REJECTED, LAG_RECORDS, LAG_SECONDS, HIDDEN, LAST_COMMIT, COMMIT, WORDS, OWNED, TAKEN_OVER,
-            SET_BACK, MISSED,
-        ),
+        "Process": (BUILD, LIVE, BUSY, INTERRUPTIONS),
+        "Ingest": (RECORDS, REJECTED, LAG_RECORDS, LAG_SECONDS, LAST_COMMIT, COMMIT, WORDS, OWNED),
         "Model": (
-            LEADER, PARTITIONS, DOCUMENTS, STATE_BYTES, CAPACITY, EPSILON, RELEASE, STEP, RELEASES, WITHDRAWN,
-            SELF_CHECKS, BLOCKED_RELEASE,
+            LEADER, PARTITIONS, DOCUMENTS, STATE_BYTES, BUDGET, RELEASE, STEP, RELEASES, SELF_CHECKS, BLOCKED_RELEASE,
         ),
-        "Forgetting": (
-            FORGET_PENDING, FORGET_OLDEST, FORGET_LIMIT, FORGET_STAGE, FORGET, RESIDUE_PENDING, RESIDUE_OLDEST,
-        ),
+        "Forgetting": (FORGET_PENDING, FORGET_OLDEST, FORGET_LIMIT, FORGET_STAGE),
         "Publishing": (OUTBOX, RECEIPTS, ALIVE, WITNESSES),
     }
 )  # fmt: skip
@@ -280,137 +271,91 @@ ROOMS: Mapping[str, tuple[Family, ...]] = MappingProxyType(
 CATALOGUE = tuple(family for families in ROOMS.values() for family in families)
 
 
-class _Durations:
-    """A histogram's values under one set of labels: how many fell into each bucket, and their sum."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def add(self, seconds: Iterable[float]) -> None:
-        """Count durations; one below 0, as of clocks that differ, counts as 0."""
-        for one in seconds:
-            spent = max(one, 0.0)
-            self.counts[bisect_left(self.bounds, spent)] += 1
-            self.total += spent
-
-    @property
-    def buckets(self) -> list[tuple[str, float]]:
-        """Upper bound and how many durations are not above it, as Prometheus counts."""
-        names = [*map(str, self.bounds), "+Inf"]
-        totals = map(float, accumulate(self.counts))
-        return list(zip(names, totals, strict=True))
-
-
 class Metrics:
     """The values of one process. Safe with several threads; loads prometheus-client when it is made.
 
     role: of the process, as `build_info` shows it. version: of the program.
-
-    Values are kept here, and prometheus-client writes them: its own counters take 20 us for each duration, and a flush
-    may hold thousands of deletes.
+    registry: of prometheus-client, which holds the counters and histograms and asks `collect` for the gauges. A gauge
+    is shown only while its value is known.
     """
 
     def __init__(self, role: str, version: str) -> None:
         # Here: whoever does not watch, the library above all, does without it.
-        from prometheus_client import CollectorRegistry
+        from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self._counters: dict[Family, Counter] = {}
+        self._histograms: dict[Family, Histogram] = {}
+        self._gauges: dict[Family, dict[Values, float]] = {}
         self._mutex = threading.Lock()
-        self._numbers: dict[str, dict[Values, float]] = {f.name: {} for f in CATALOGUE if f.kind != "histogram"}
-        self._durations: dict[str, dict[Values, _Durations]] = {f.name: {} for f in CATALOGUE if f.kind == "histogram"}
         for family in CATALOGUE:
-            self._begin(family)
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        self.set(BUILD, 1, role=role, version=version, python=platform.python_version())
-
-    def _begin(self, family: Family) -> None:
-        """Show counters of listed values from 0 on: an increase from nothing would not be seen as one."""
-        if family.kind == "counter":
-            listed = [values for values in family.labels.values() if isinstance(values, tuple)]
-            self._numbers[family.name] = dict.fromkeys(product(*listed), 0.0)
-        elif family.kind == "histogram" and not family.labels:
-            self._durations[family.name][()] = _Durations(family.buckets)
+            labels = tuple(family.labels)
+            if family.kind == "counter":
+                made = Counter(family.name, family.help, labels, registry=self.registry)
+                self._counters[family] = made
+                # From 0 on: an increase from nothing would not be seen as one.
+                listed = [values for values in family.labels.values() if isinstance(values, tuple)]
+                for shown in product(*listed) if labels else ():
+                    made.labels(*shown)
+            elif family.kind == "histogram":
+                buckets = family.buckets
+                self._histograms[family] = Histogram(
+                    family.name, family.help, labels, registry=self.registry, buckets=buckets
+                )
+            else:
+                self._gauges[family] = {}
+        self.registry.register(self)
+        self.show(BUILD, 1, role=role, version=version, python=platform.python_version())
 
     def add(self, family: Family, amount: float = 1, /, **labels: object) -> None:
         """Let a counter grow."""
         shown = family.shown(labels)
-        with self._mutex:
-            series = self._numbers[family.name]
-            series[shown] = series.get(shown, 0.0) + amount
+        counter = self._counters[family]
+        (counter.labels(*shown) if shown else counter).inc(amount)
 
-    def observe(self, family: Family, seconds: Iterable[float], /, **labels: object) -> None:
-        """Add durations to a histogram."""
+    def observe(self, family: Family, seconds: float, /, **labels: object) -> None:
+        """Add a duration to a histogram; one below 0, as of clocks that differ, counts as 0."""
         shown = family.shown(labels)
-        with self._mutex:
-            series = self._durations[family.name]
-            durations = series.setdefault(shown, _Durations(family.buckets))
-            durations.add(seconds)
+        histogram = self._histograms[family]
+        (histogram.labels(*shown) if shown else histogram).observe(max(seconds, 0.0))
 
-    def set(self, family: Family, value: float | None, /, **labels: object) -> None:
+    def show(self, family: Family, value: float | None, /, **labels: object) -> None:
         """Let a gauge show a value; None: nothing at all, since it is not known."""
         shown = family.shown(labels)
         with self._mutex:
             if value is None:
-                self._numbers[family.name].pop(shown, None)
+                self._gauges[family].pop(shown, None)
             else:
-                self._numbers[family.name][shown] = float(value)
+                self._gauges[family][shown] = float(value)
 
     def clear(self, family: Family, /) -> None:
         """Let a gauge show nothing."""
         with self._mutex:
-            self._numbers[family.name].clear()
+            self._gauges[family].clear()
 
     def give_up(self, partition: int) -> None:
-        """Remove every series of a partition: another process shows it from now on."""
-        shown = str(partition)
+        """Remove every series of a partition, the first label: another process shows it from now on."""
         with self._mutex:
-            for family in CATALOGUE:
+            for family, series in self._gauges.items():
                 if "partition" in family.labels:
-                    place = tuple(family.labels).index("partition")
-                    series = self._numbers[family.name]
-                    for values in [values for values in series if values[place] == shown]:
-                        del series[values]
+                    others = {shown: value for shown, value in series.items() if shown[0] != str(partition)}
+                    self._gauges[family] = others
 
     def text(self) -> bytes:
         """Return all values as Prometheus reads them."""
         from prometheus_client import generate_latest
 
-        return bytes(generate_latest(self._registry))
-
-    def samples(self) -> dict[tuple[str, Values], float]:
-        """Return the value of every series: name and labels' values, those of buckets included."""
-        return {
-            (sample.name, tuple(sample.labels.values())): sample.value
-            for metric in self._registry.collect()
-            for sample in metric.samples
-        }
+        return bytes(generate_latest(self.registry))
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families, as the registry asks its collectors."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+        """Yield the gauges, as the registry asks its collectors."""
+        from prometheus_client.core import GaugeMetricFamily
 
         with self._mutex:
-            numbers = {name: sorted(series.items()) for name, series in self._numbers.items()}
-            durations = {name: _histograms(series) for name, series in self._durations.items()}
-        for family in CATALOGUE:
-            labels = tuple(family.labels)
-            if family.kind == "histogram":
-                histogram = HistogramMetricFamily(family.name, family.help, labels=labels)
-                for values, buckets, total in durations[family.name]:
-                    histogram.add_metric(values, buckets, total)
-                yield histogram
-                continue
-            made = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-            shown = made(family.name, family.help, labels=labels)
-            for values, value in numbers[family.name]:
+            gauges = {family: dict(series) for family, series in self._gauges.items()}
+        for family, series in gauges.items():
+            shown = GaugeMetricFamily(family.name, family.help, labels=tuple(family.labels))
+            for values, value in series.items():
                 shown.add_metric(values, value)
             yield shown
-
-
-def _histograms(series: Mapping[Values, _Durations]) -> list[tuple[Values, list[tuple[str, float]], float]]:
-    """Return labels' values, buckets and sum of each series, ascending."""
-    return [(values, one.buckets, one.total) for values, one in sorted(series.items())]

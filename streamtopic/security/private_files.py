@@ -1,4 +1,4 @@
-"""Files that only their owner may read, or that must survive a power failure: keys, backups, statements."""
+"""Files that only their owner may read, or that must survive a power failure: keys, proofs."""
 
 import contextlib
 import errno

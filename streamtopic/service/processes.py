@@ -162,28 +162,28 @@ class Looks:
             values = {
                 catalogue.LAG_RECORDS: lag,
                 catalogue.LAG_SECONDS: 0.0 if oldest is None else max(now - oldest / 1000, 0.0),
-                catalogue.HIDDEN: max(log.written_end(topic, partition) - readable, 0),
                 catalogue.LAST_COMMIT: meta.moved_ms / 1000 or None,
                 catalogue.WORDS: meta.next_word / MAX_WORD_IDS,
             }
-            self._watching.show_partition(partition, values)
+            hidden = max(log.written_end(topic, partition) - readable, 0)
+            self._watching.show_partition(partition, values, hidden)
 
     def _model(self, state: ModelState) -> None:
         reader = Reader(state.connection, state.model, state.settings.partitions)
-        self._metrics.set(catalogue.PARTITIONS, state.settings.partitions)
-        self._metrics.set(catalogue.FORGET_LIMIT, self._service.settings.max_forget_lag)
-        self._metrics.set(catalogue.OUTBOX, state.waiting())
+        self._metrics.show(catalogue.PARTITIONS, state.settings.partitions)
+        self._metrics.show(catalogue.FORGET_LIMIT, self._service.settings.max_forget_lag)
+        self._metrics.show(catalogue.OUTBOX, state.waiting())
         try:
             positions = reader.positions()
         except StateMissing:
             # Before every partition was counted for the first time there is nothing to show.
             return
-        self._metrics.set(catalogue.DOCUMENTS, sum(meta.documents for meta in positions.values()))
+        self._metrics.show(catalogue.DOCUMENTS, sum(meta.documents for meta in positions.values()))
         streams = [reader.forgets(partition) for partition in positions]
         first = [page[0].received_ms for stream in streams if (page := stream.read(0, 1))]
-        self._metrics.set(catalogue.FORGET_PENDING, sum(map(len, streams)), at="counted")
+        self._metrics.show(catalogue.FORGET_PENDING, sum(map(len, streams)), at="counted")
         self._requests(state)
-        self._metrics.set(catalogue.FORGET_OLDEST, min(first) / 1000 if first else None)
+        self._metrics.show(catalogue.FORGET_OLDEST, min(first) / 1000 if first else None, at="counted")
         self._residue(state)
         self._versions(state, positions)
         self._sizes(state)
@@ -192,14 +192,14 @@ class Looks:
         found = DeletionRequests(state.connection, state.model).open()
         for at, kind in (("held", RequestState.WAITING), ("paused", RequestState.PAUSED)):
             documents = sum(request.known for request in found if request.state is kind)
-            self._metrics.set(catalogue.FORGET_PENDING, documents, at=at)
+            self._metrics.show(catalogue.FORGET_PENDING, documents, at=at)
 
     def _residue(self, state: ModelState) -> None:
         waiting = waiting_by_stage(ResidueState(state.connection, state.model).read())
         for stage, one in waiting.items():
-            self._metrics.set(catalogue.RESIDUE_PENDING, one.documents, stage=stage)
+            self._metrics.show(catalogue.FORGET_PENDING, one.documents, at=stage)
             since = None if one.since_ms is None else one.since_ms / 1000
-            self._metrics.set(catalogue.RESIDUE_OLDEST, since, stage=stage)
+            self._metrics.show(catalogue.FORGET_OLDEST, since, at=stage)
 
     def _versions(self, state: ModelState, positions: Mapping[int, Meta]) -> None:
         newest = state.releases(1)
@@ -207,13 +207,13 @@ class Looks:
         if newest:
             record = newest[0][1]
             budget = self._service.settings.epsilon_budget
-            self._metrics.set(catalogue.RELEASE, record["created"] / 1000)
-            self._metrics.set(catalogue.EPSILON, record["cumulative_epsilon"] / budget)
+            self._metrics.show(catalogue.RELEASE, record["created"] / 1000)
+            self._metrics.show(catalogue.BUDGET, record["cumulative_epsilon"] / budget, of="epsilon")
         base = None if head is None else Base.parse(head)
         used = None
         if base is not None and base.capacity:
             used = max(base_forget_set(positions, base.documents, base.epoch), 0) / base.capacity
-        self._metrics.set(catalogue.CAPACITY, used)
+        self._metrics.show(catalogue.BUDGET, used, of="capacity")
 
     def _sizes(self, state: ModelState) -> None:
         now = self._service.clock()
@@ -221,17 +221,17 @@ class Looks:
             return
         self._measured = now
         used = state.connection.information().get("used_memory")
-        self._metrics.set(catalogue.STATE_BYTES, used, kind="redis")
+        self._metrics.show(catalogue.STATE_BYTES, used, kind="redis")
         partitions = map(ModelKeys(state.model).partition, range(state.settings.partitions))
         about = CountsStore(state.connection, state.model).about()
-        self._metrics.set(catalogue.STATE_BYTES, 0 if about is None else about.size, kind="counts")
+        self._metrics.show(catalogue.STATE_BYTES, 0 if about is None else about.size, kind="counts")
         try:
             sizes = [measure(state.connection, keys) for keys in partitions]
         except (SettingsError, StateError):
             # A user of Redis that may not ask for the size of a key: the server's own figure has to do.
             return
         for kind in ("documents", "changes", "words"):
-            self._metrics.set(catalogue.STATE_BYTES, sum(getattr(size, kind) for size in sizes), kind=kind)
+            self._metrics.show(catalogue.STATE_BYTES, sum(getattr(size, kind) for size in sizes), kind=kind)
 
 
 @contextmanager
@@ -251,7 +251,7 @@ def looked_at(service: Service, every: float = EVERY) -> Iterator[None]:
             except StreamtopicError:
                 # The work meets the same error and says so; here it means only that gauges are old.
                 if not done.is_set():
-                    watching.metrics.add(catalogue.LOOKS_FAILED)
+                    watching.metrics.add(catalogue.INTERRUPTIONS, reason="look_failed")
             done.wait(every)
 
     thread = threading.Thread(target=look, name="looks", daemon=True)

@@ -79,9 +79,6 @@ class Watch:
     def staged(self, version: int, kind: str, seconds: Mapping[str, float]) -> None:
         """Take that a version was staged, and the seconds that it took by stage."""
 
-    def withdrew(self, versions: int) -> None:
-        """Take that so many versions were withdrawn."""
-
     def reached(self, stage: str, seconds: float) -> None:
         """Take that deletions reached a stage, the oldest of them so long after it was counted out."""
 
@@ -109,7 +106,7 @@ class Watching(Watch):
         self._mutex = threading.Lock()
         self._owned: dict[int, Ingest] = {}
         if role in {"run", "ingest"}:
-            metrics.set(catalogue.OWNED, 0)
+            metrics.show(catalogue.OWNED, 0)
         # Kept when a partition is given up: Redis may be set back while nothing is open.
         self._next: dict[int, int] = {}
         self._told: dict[str, Any] = {}
@@ -135,17 +132,17 @@ class Watching(Watch):
         """See Watch.owns."""
         with self._mutex:
             self._owned[partition] = ingest
-            self.metrics.set(catalogue.OWNED, len(self._owned))
+            self.metrics.show(catalogue.OWNED, len(self._owned))
 
     def gave_up(self, partition: int, *, taken_over: bool = False) -> None:
         """See Watch.gave_up."""
         with self._mutex:
             self._owned.pop(partition, None)
-            self.metrics.set(catalogue.OWNED, len(self._owned))
+            self.metrics.show(catalogue.OWNED, len(self._owned))
             self.metrics.give_up(partition)
         self.health.gave_up(f"partition {partition}")
         if taken_over:
-            self.metrics.add(catalogue.TAKEN_OVER)
+            self.metrics.add(catalogue.INTERRUPTIONS, reason="taken_over")
 
     @property
     def owned(self) -> Mapping[int, Ingest]:
@@ -153,34 +150,36 @@ class Watching(Watch):
         with self._mutex:
             return dict(self._owned)
 
-    def show_partition(self, partition: int, values: Mapping[Family, float | None]) -> None:
-        """Set gauges of a partition, unless it was given up meanwhile."""
+    def show_partition(self, partition: int, values: Mapping[Family, float | None], hidden: int = 0) -> None:
+        """Set gauges of a partition, unless it was given up meanwhile. hidden: records that nobody can read yet."""
         with self._mutex:
             if partition in self._owned:
                 for family, value in values.items():
-                    self.metrics.set(family, value, partition=partition)
+                    self.metrics.show(family, value, partition=partition, kind="readable")
+                self.metrics.show(catalogue.LAG_RECORDS, hidden, partition=partition, kind="hidden")
 
     def counted(self, partition: int, progress: Progress) -> None:
         """See Watch.counted."""
         if progress.begin is not None and progress.begin < self._next.get(partition, 0):
-            self.metrics.add(catalogue.SET_BACK)
+            self.metrics.add(catalogue.INTERRUPTIONS, reason="set_back")
         self._next[partition] = progress.next_offset
         for outcome, number in progress.outcomes.items():
             self.metrics.add(catalogue.RECORDS, number, outcome=outcome)
         for reason, number in progress.reasons.items():
             self.metrics.add(catalogue.REJECTED, number, reason=reason)
         if progress.waited:
-            self.metrics.observe(catalogue.FORGET_STAGE, progress.waited, stage="counted")
+            # One observation takes microseconds, and a flush may hold thousands of deletions.
+            self.metrics.observe(catalogue.FORGET_STAGE, max(progress.waited), stage="counted")
         if progress.records:
-            self.metrics.observe(catalogue.COMMIT, [progress.seconds])
+            self.metrics.observe(catalogue.COMMIT, progress.seconds)
 
     def missed(self, documents: int) -> None:
         """See Watch.missed."""
-        self.metrics.add(catalogue.MISSED, documents)
+        self.metrics.add(catalogue.RECORDS, documents, outcome="missed")
 
     def leads(self, *, leading: bool) -> None:
         """See Watch.leads."""
-        self.metrics.set(catalogue.LEADER, leading)
+        self.metrics.show(catalogue.LEADER, leading)
         if not leading:
             # What this scheduler could not do says nothing about the one that leads by now.
             self.unblocked()
@@ -193,7 +192,7 @@ class Watching(Watch):
     def blocked(self, reason: str) -> None:
         """See Watch.blocked."""
         self.unblocked()
-        self.metrics.set(catalogue.BLOCKED_RELEASE, 1, reason=reason)
+        self.metrics.show(catalogue.BLOCKED_RELEASE, 1, reason=reason)
 
     def unblocked(self) -> None:
         """See Watch.unblocked."""
@@ -208,29 +207,26 @@ class Watching(Watch):
         self.unblocked()
         self.metrics.add(catalogue.RELEASES, kind=kind)
         for stage, spent in seconds.items():
-            self.metrics.observe(catalogue.STEP, [spent], kind=kind, stage=_STAGES.get(stage, "learn"))
+            self.metrics.observe(catalogue.STEP, spent, kind=kind, stage=_STAGES.get(stage, "learn"))
         self._told["staged"] = version
-
-    def withdrew(self, versions: int) -> None:
-        """See Watch.withdrew."""
-        self.metrics.add(catalogue.WITHDRAWN, versions)
 
     def reached(self, stage: str, seconds: float) -> None:
         """See Watch.reached."""
-        self.metrics.observe(catalogue.FORGET_STAGE, [seconds], stage=stage)
+        self.metrics.observe(catalogue.FORGET_STAGE, seconds, stage=stage)
 
     def confirmed(self, ages: Sequence[float]) -> None:
         """See Watch.confirmed."""
-        self.metrics.observe(catalogue.FORGET, ages)
-        self.metrics.add(catalogue.RECEIPTS, len(ages))
+        if ages:
+            self.metrics.observe(catalogue.FORGET_STAGE, max(ages), stage="receipted")
+            self.metrics.add(catalogue.RECEIPTS, len(ages))
 
     def alive(self, made: float) -> None:
         """See Watch.alive."""
-        self.metrics.set(catalogue.ALIVE, made)
+        self.metrics.show(catalogue.ALIVE, made)
 
     def witnessed(self, names: int) -> None:
         """See Watch.witnessed."""
-        self.metrics.set(catalogue.WITNESSES, names)
+        self.metrics.show(catalogue.WITNESSES, names)
 
     def verdict(self) -> Verdict:
         """Return how the process is now."""
@@ -239,10 +235,10 @@ class Watching(Watch):
     def text(self) -> bytes:
         """Return all metrics, those of health as of now."""
         verdict = self.health.verdict
-        self.metrics.set(catalogue.LIVE, verdict.live)
+        self.metrics.show(catalogue.LIVE, verdict.live)
         self.metrics.clear(catalogue.BUSY)
         for reason in verdict.busy:
-            self.metrics.set(catalogue.BUSY, 1, what=reason)
+            self.metrics.show(catalogue.BUSY, 1, what=reason)
         return self.metrics.text()
 
     def status(self) -> dict[str, Any]:

@@ -24,7 +24,6 @@ Of a model, beside its partitions
     deletion_requests   requests for deletions, until their receipts are there
     residue_ledger      where traces of deleted documents are left
     removal             taking counts out, so that they are made again from the log
-    dumped_keys         all keys as Redis dumps them, for a backup
 Below all
     connection          the only module that speaks to Redis; redis_servers: a server, a cluster, or sentinels
     redis_keys          the name of everything in Redis

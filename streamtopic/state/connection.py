@@ -1,10 +1,12 @@
 """The one place where Redis is spoken to, and where its errors become this package's."""
 
+import contextlib
 import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -14,7 +16,7 @@ import redis
 from streamtopic.errors import ComponentFull, ComponentUnreachable, SettingsError, StateError, StreamtopicError
 from streamtopic.security.concealing import clear_address, conceal, shown_address
 from streamtopic.security.tls_faults import tls_fault
-from streamtopic.state.redis_servers import OneServer, Servers, combined, key_of, servers_at
+from streamtopic.state.redis_servers import Client, Clustered, clients_at, close, combined
 from streamtopic.state.scripts import SCAN_HASH
 
 __all__ = ["Connection", "mapped"]
@@ -33,6 +35,7 @@ _FORM = (
 )
 # Two nodes that name each other for a slot would otherwise send a command to and fro for ever.
 _REDIRECTIONS = 16
+_CROSS_SLOT = "same key slot"
 # A server that says "not now" is asked again for so long. Electing another master takes longer than that mostly; then
 # the whole step is repeated by its process, as after any fault.
 _PATIENCE = 5.0
@@ -40,6 +43,7 @@ _PAUSE = 0.05
 _NOT_NOW = (
     _errors.BusyLoadingError,
     _errors.ClusterDownError,
+    _errors.ClusterError,  # redirected, or told to try again, too often: a slot is moving
     _errors.SlotNotCoveredError,
     _errors.TryAgainError,
     redis.sentinel.MasterNotFoundError,
@@ -111,11 +115,6 @@ _PASSING = (
     ),
     _REPLICA,
     _Passing(
-        (_errors.TryAgainError,),
-        ("TRYAGAIN",),
-        "Redis at {} is moving this slot to another node ({}): wait until it has moved; nothing was written",
-    ),
-    _Passing(
         (_errors.ClusterDownError, _errors.SlotNotCoveredError),  # MASTERDOWN is derived from the first
         ("CLUSTERDOWN", "MASTERDOWN"),
         "Redis at {} cannot serve now ({}): check its nodes and replicas",
@@ -123,7 +122,13 @@ _PASSING = (
     _Passing(
         (_errors.AskError,),  # and MovedError
         (),
-        "Redis at {} sends this command from node to node ({}): see `redis-cli --cluster check`",
+        "Redis at {} is a node of a cluster ({}): give redis+cluster:// with some of its nodes",
+    ),
+    _Passing(
+        (_errors.ClusterError, _errors.TryAgainError),
+        ("TRYAGAIN",),
+        "Redis at {} is moving this slot to another node ({}): wait until it has moved, and see `redis-cli --cluster "
+        "check`; nothing was written",
     ),
     _Passing((_errors.RedisClusterException,), (), "Redis at {} does not answer as a cluster ({}): check its nodes"),
 )
@@ -135,6 +140,8 @@ def mapped(error: Exception, address: str, act: str = "") -> StreamtopicError:
     act: the command and key that were sent.
     """
     text = conceal(_said(error)) or type(error).__name__
+    if _CROSS_SLOT in text:
+        return StateError(f"Redis at {address} cannot change keys of several slots in one step")
     refusal = _refusal(error, address, text, act)
     if refusal is not None:
         return refusal
@@ -198,41 +205,11 @@ def _bytes(value: str | float) -> bytes:
     return value.encode() if isinstance(value, str) else repr(value).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """Commands that go to one server in one piece. script: the text, where the one command runs a Lua script."""
-
-    commands: Sequence[Command]
-    atomic: bool = False
-    script: str | None = None
-
-    def send(self, client: redis.Redis, *, asking: bool = False) -> list[Any]:
-        """Return the answers. An error of one command among several is its answer, unless they are atomic.
-
-        asking: to a node that is taking over the slot from another one.
-        """
-        if len(self.commands) == 1 and not self.atomic and not asking:
-            return [client.execute_command(*self.commands[0])]  # type: ignore[no-untyped-call]
-        pipeline = client.pipeline(transaction=self.atomic)
-        if asking:
-            # It holds for the next command on this connection, and for a transaction as a whole.
-            pipeline.immediate_execute_command("ASKING")  # type: ignore[no-untyped-call]
-        for command in self.commands:
-            pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
-        # What redis-py raises by itself quotes the command, and with it what documents said.
-        answers = list(pipeline.execute(raise_on_error=False))
-        if self.atomic or asking:
-            for answer in answers:
-                if isinstance(answer, Exception):
-                    raise answer
-        return answers
-
-
 class Connection:
     """A Redis connection whose errors are StreamtopicErrors.
 
     url: redis://, rediss:// or unix://; redis+cluster:// with nodes of a cluster, redis+sentinel:// with sentinels and
-    the name of the service (rediss+... for TLS). A cluster behind redis:// is recognised.
+    the name of the service (rediss+... for TLS).
 
     Automatic retries are off in redis-py, since it repeats commands whose outcome is unknown and so can apply an
     increment twice. Here a command is sent once more after a lost connection only because every write of this package
@@ -246,11 +223,14 @@ class Connection:
         self.address = shown_address(url)
         if clear_address(url) is None:
             raise SettingsError(f"Redis address {self.address} is malformed: {_FORM}")
-        self._url, self._timeout = url, timeout
-        self._servers = self._at(url)
-        # Over a socket in the file system it is a server of this machine, mostly the program's own.
-        self._looked = not url.startswith(("redis://", "rediss://"))
+        try:
+            self._make = clients_at(url, timeout, _Packer(), self._connected)
+        except (ValueError, TypeError):
+            # What redis-py says of it may quote a part of the password.
+            raise SettingsError(f"Redis address {self.address} cannot be used: {_FORM}") from None
+        self._made: Client | None = None
         self._lock = threading.Lock()
+        self._connections = 0
         self._digests: dict[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -261,7 +241,19 @@ class Connection:
 
     def close(self) -> None:
         """Give the sockets back."""
-        self._servers.close()
+        if self._made is not None:
+            close(self._made)
+
+    @property
+    def client(self) -> Client:
+        """The client of redis-py. That of a cluster is made at the first command, and raises redis-py's errors."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    def _connected(self) -> None:
+        self._connections += 1
 
     def ping(self) -> None:
         """Raise ComponentUnreachable unless every server that holds keys answers."""
@@ -279,26 +271,23 @@ class Connection:
 
     def names(self, pattern: str) -> Iterator[bytes]:
         """Yield keys that match a pattern. Redis removes those that have expired as it comes by."""
-        servers = self._everywhere(lambda client: client)
-        for number in range(len(servers)):
+        for server in self._run(self._masters):
             cursor = 0
             while True:
-                command = ("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
-                answer = self._nth(number, command)
-                cursor = int(answer[0])
-                yield from answer[1]
+                scan = partial(server.execute_command, "SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+                cursor, found = self._run(scan)
+                yield from found
                 if cursor == 0:
                     break
 
     def time_ms(self, key: str | None = None) -> int:
         """Return milliseconds since 1970 by the clock of the server that has a key."""
-        seconds, micros = self._run(lambda: self._servers.of(key).time())
+        seconds, micros = self._run(lambda: self._server(("GET", key or "")).time())
         return int(seconds) * 1000 + int(micros) // 1000
 
     def call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis answers depends on the command
         """Send one command that may safely be sent twice; one without a key goes to some server."""
-        request = _Request((command,))
-        return self._serve(request)[0]
+        return self._run(lambda: self.client.execute_command(*command), command)  # type: ignore[no-untyped-call]
 
     def everywhere(self, *command: str | bytes | int) -> list[Any]:
         """Send one command without a key to every server that holds keys."""
@@ -313,34 +302,63 @@ class Connection:
         if not todo:
             return []
         if atomic:
-            servers = self._run(lambda: self._by_server(todo))
-            if len(servers) > 1:
-                # Each server would send it to the other, for ever.
-                raise StateError(f"Redis at {self.address} cannot change keys of several slots in one step")
-            return self._serve(_Request(todo, atomic=True))
-        answers: list[Any] = [None] * len(todo)
-        for places in self._run(lambda: self._by_server(todo)):
-            together = [todo[place] for place in places]
-            found = self._serve(_Request(together))
-            for place, answer in zip(places, found, strict=True):
-                if isinstance(answer, _errors.AskError):
-                    self._go_on_as_cluster()
-                if isinstance(answer, Exception) and self._may_go_on(answer):
-                    answers[place] = self.call(*todo[place])
-                elif isinstance(answer, Exception):
-                    raise mapped(answer, self.address, _act(todo[place])) from answer
-                else:
-                    answers[place] = answer
+            return self._run(lambda: self._transaction(todo), todo[0])
+        answers = self._run(lambda: self._pipelines(todo), todo[0])
+        for place, answer in enumerate(answers):
+            if isinstance(answer, Exception) and self._may_go_on(answer):
+                answers[place] = self.call(*todo[place])
+            elif isinstance(answer, Exception):
+                raise mapped(answer, self.address, _act(todo[place])) from answer
         return answers
+
+    def _pipelines(self, commands: Sequence[Command]) -> list[Any]:
+        """Return the answers to commands, errors among them. redis-py's own for a cluster sends some of them again."""
+        by_server: dict[redis.Redis, list[int]] = {}
+        for place, command in enumerate(commands):
+            by_server.setdefault(self._server(command), []).append(place)
+        answers: list[Any] = [None] * len(commands)
+        for server, places in by_server.items():
+            pipeline = server.pipeline(transaction=False)
+            for place in places:
+                pipeline.execute_command(*commands[place])  # type: ignore[no-untyped-call]
+            # What redis-py raises by itself quotes the command, and with it what documents said.
+            for place, answer in zip(places, pipeline.execute(raise_on_error=False), strict=True):
+                answers[place] = answer
+        return answers
+
+    def _transaction(self, commands: Sequence[Command]) -> list[Any]:
+        """Return the answers to commands between MULTI and EXEC. redis-py's own for a cluster takes ASK for MOVED."""
+        client = self.client
+        if not isinstance(client, Clustered):
+            return _multi(client, commands)
+        if len({client.determine_slot(*command) for command in commands}) > 1:
+            raise _errors.CrossSlotTransactionError(_CROSS_SLOT)
+        asked: redis.Redis | None = None
+        for _ in range(_REDIRECTIONS):
+            try:
+                return _multi(asked or self._server(commands[0]), commands, asking=asked is not None)
+            except _errors.MovedError as error:
+                asked = None
+                client.nodes_manager.move_slot(error)
+            except _errors.AskError as error:
+                asked = client.get_redis_connection(client.node_asked(f"{error.host}:{error.port}"))
+        raise _errors.ClusterError("redirected too often")
 
     def script(self, text: str, keys: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:  # noqa: ANN401 - as call
         """Run a Lua script that recognises its own repetition. All keys must lie in one slot."""
         digest = self._digests.get(text)
         if digest is None:
             digest = self._digests[text] = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        command = ("EVALSHA", digest, len(keys), *keys, *arguments)
-        request = _Request((command,), script=text)
-        return self._serve(request)[0]
+        rest = (len(keys), *keys, *arguments)
+
+        def send() -> Any:  # noqa: ANN401 - as call
+            try:
+                return self.client.execute_command("EVALSHA", digest, *rest)  # type: ignore[no-untyped-call]
+            except _errors.NoScriptError:
+                # A server that was started again, or took another one's place, knows no script.
+                return self.client.execute_command("EVAL", text, *rest)  # type: ignore[no-untyped-call]
+
+        return self._run(send, ("EVALSHA", digest, *rest))
 
     def scan(self, key: str, count: int = 2000) -> Iterator[tuple[bytes, bytes]]:
         """Yield the fields of a hash in slices, so that Redis is never busy for long.
@@ -349,15 +367,15 @@ class Connection:
         """
         cursor = 0
         seen = set[bytes]()
-        changes = self._servers.changes
+        process = self._run(lambda: self._process(key))
         while True:
             answer = self.script(SCAN_HASH, [key], [cursor, count])
             # A cursor is a place in the hash table of one process: another server, or the same one started again, has
             # another order, and fields would be passed over.
-            if cursor and changes != self._servers.changes:
-                cursor, changes = 0, self._servers.changes
+            before, process = process, self._run(lambda: self._process(key))
+            if cursor and before != process:
+                cursor = 0
                 continue
-            changes = self._servers.changes
             cursor = int(answer[0])
             flat = msgpack.unpackb(answer[1], raw=True)
             for field, value in zip(flat[::2], flat[1::2], strict=True):
@@ -367,73 +385,46 @@ class Connection:
             if cursor == 0:
                 return
 
-    def _serve(self, request: _Request) -> list[Any]:
-        """Return the answers to a request, from whichever server has its first key by then."""
-        first = request.commands[0]
-        key = key_of(first)
-        attempt = _Attempt(_act(first))
-        named: redis.Redis | None = None
-        redirections = 0
+    def _process(self, key: str) -> tuple[str, int, int]:
+        """Return what changes if a key may be answered by another process of Redis than before."""
+        asked = self.client.asked if isinstance(self.client, Clustered) else 0
+        return _place(self._server(("GET", key))), self._connections, asked
 
-        def send() -> list[Any]:
-            nonlocal named, redirections
-            while True:
-                # The node that an ASK names is asked once: the next command may find the slot anywhere.
-                asked, named = named, None
-                attempt.client = asked or self._servers.of(key)
-                try:
-                    return request.send(attempt.client, asking=asked is not None)
-                except _errors.NoScriptError:
-                    # A server that was started again, or took another one's place, knows no script.
-                    if request.script is None or attempt.loaded:
-                        raise
-                    attempt.loaded = True
-                    attempt.client.script_load(request.script)
-                    named = asked
-                except _errors.AskError as error:  # and MovedError
-                    redirections += 1
-                    if redirections > _REDIRECTIONS:
-                        raise
-                    self._go_on_as_cluster()
-                    named = self._servers.redirected(error)
-                    attempt.loaded = False
+    def _server(self, command: Command) -> redis.Redis:
+        """Return the client of the server that a command belongs to."""
+        client = self.client
+        if not isinstance(client, Clustered):
+            return client
+        slot = int(client.determine_slot(*command) or 0)
+        return client.get_redis_connection(client.nodes_manager.get_node_from_slot(slot))
 
-        return self._run(send, attempt)
+    def _masters(self) -> list[redis.Redis]:
+        """Return a client for each server that holds keys."""
+        client = self.client
+        if not isinstance(client, Clustered):
+            return [client]
+        masters = client.nodes_manager.get_nodes_by_server_type("primary")
+        return [client.get_redis_connection(node) for node in masters]
 
     def _everywhere(self, send: Callable[[redis.Redis], T]) -> list[T]:
         """Return the answers of all servers that hold keys."""
-        return self._run(lambda: [send(client) for client in self._servers.all()])
+        return self._run(lambda: [send(client) for client in self._masters()])
 
-    def _nth(self, number: int, command: Command) -> Any:  # noqa: ANN401 - as call
-        """Return the answer of one of several servers, that of an end where a server has left meanwhile."""
+    def _run(self, send: Callable[[], T], command: Command = ()) -> T:
+        """Return what `send` returns, which is called again as far as that is safe; see the class.
 
-        def send() -> Any:  # noqa: ANN401 - as call
-            clients = self._servers.all()
-            if number >= len(clients):
-                return 0, ()
-            return clients[number].execute_command(*command)  # type: ignore[no-untyped-call]
-
-        return self._run(send)
-
-    def _by_server(self, commands: Sequence[Command]) -> list[list[int]]:
-        """Return the places of commands that go to the same server."""
-        found: dict[int, list[int]] = {}
-        for place, command in enumerate(commands):
-            server = self._servers.of(key_of(command))
-            found.setdefault(id(server), []).append(place)
-        return list(found.values())
-
-    def _run(self, send: Callable[[], T], attempt: "_Attempt | None" = None) -> T:
-        """Return what `send` returns, which is called again as far as that is safe; see the class."""
+        command: that is sent, for errors.
+        """
         repeated, until = False, 0.0
         while True:
             try:
-                self._recognise()
                 return send()
             except (_errors.RedisError, _errors.RedisClusterException) as error:
                 fault = _cause(error)
-            act = attempt.act if attempt else ""
-            asked = attempt.client if attempt else None
+            except LookupError:
+                # redis-py takes for granted that some master has a slot, and that each slot had one.
+                fault = _errors.RedisClusterException("none of its nodes serves a slot")
+            act = _act(command) if command else ""
             if self._may_go_on(fault):
                 until = until or time.monotonic() + _PATIENCE
                 if time.monotonic() >= until:
@@ -443,66 +434,44 @@ class Connection:
                 raise mapped(fault, self.address, act) from fault
             else:
                 repeated = True
-            try:
-                self._servers.lost(asked)
-            except (_errors.RedisError, _errors.RedisClusterException) as error:
-                raise mapped(_cause(error), self.address) from fault
+            self._look_anew()
+
+    def _look_anew(self) -> None:
+        """Ask a cluster who is master; else drop the connections that lie idle, which are as dead."""
+        with contextlib.suppress(_errors.RedisError, _errors.RedisClusterException, LookupError):
+            if isinstance(self.client, Clustered):
+                self.client.nodes_manager.initialize()
+            else:
+                self.client.connection_pool.disconnect(inuse_connections=False)
 
     def _may_go_on(self, error: BaseException) -> bool:
         """Whether an error says that nothing was done, and that it may be done in a moment."""
         if isinstance(error, _errors.AskError) or _REPLICA.fits(error):
-            # Behind a plain address stands one server, which stays what it is. Others come to have another primary.
-            return not isinstance(self._servers, OneServer)
+            # A server by itself stays what it is. A cluster and sentinels come to have another primary.
+            return not self.address.startswith(("redis://", "rediss://", "unix://"))
         return isinstance(error, _NOT_NOW)
 
-    def _recognise(self) -> None:
-        """Look, once, whether the server of a plain address is a node of a cluster."""
-        if self._looked:
-            return
-        with self._lock:
-            if not self._looked:
-                try:
-                    found = self._servers.of(None).info("cluster")
-                except _errors.NoPermissionError:
-                    # A user that may not look is told by the first MOVED.
-                    found = {}
-                clustered = int(found.get("cluster_enabled", 0))
-                if clustered:
-                    self._go_on_as_cluster()
-                self._looked = True
 
-    def _go_on_as_cluster(self) -> None:
-        """Take the servers for the cluster that they are."""
-        plain = self._url.startswith(("redis://", "rediss://"))
-        if plain and isinstance(self._servers, OneServer):
-            scheme, _, rest = self._url.partition("://")
-            alone = self._servers
-            self._servers = self._at(f"{scheme}+cluster://{rest}")
-            alone.lost(None)
-
-    def _at(self, url: str) -> Servers:
-        try:
-            return servers_at(url, self._timeout, _Packer())
-        except (ValueError, TypeError):
-            # What redis-py says of it may quote a part of the password.
-            raise SettingsError(f"Redis address {self.address} cannot be used: {_FORM}") from None
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """The server that a request went to last. act: its command and key. loaded: whether it was given the script."""
-
-    act: str
-    client: redis.Redis | None = None
-    loaded: bool = False
+def _multi(server: redis.Redis, commands: Sequence[Command], *, asking: bool = False) -> list[Any]:
+    """Return the answers to commands between MULTI and EXEC; raise the first error. asking: see Redis's ASK."""
+    pipeline = server.pipeline(transaction=True)
+    if asking:
+        # It holds for the transaction as a whole.
+        pipeline.immediate_execute_command("ASKING")  # type: ignore[no-untyped-call]
+    for command in commands:
+        pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+    answers = list(pipeline.execute(raise_on_error=False))
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    return answers
 
 
 def _act(command: Command) -> str:
     """Return a command and its key, for errors; arguments may say what documents say."""
-    key = key_of(command)
-    parts = [command[0]] if key is None else [command[0], key]
-    texts = [part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part) for part in parts]
-    return " ".join(texts)
+    key = 3 if command[0] == "EVALSHA" else 1
+    texts = [part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part) for part in command]
+    return " ".join([texts[0], *texts[key : key + 1]])
 
 
 def _outcome_unknown(error: BaseException) -> bool:

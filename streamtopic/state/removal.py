@@ -17,6 +17,7 @@ from streamtopic.state.scripts import PUT_FORGETS, REMOVE_POSITION, SEIZE_LEASE
 __all__ = [
     "Recorded",
     "counted_documents",
+    "hold_lease",
     "kept_forgets",
     "lead",
     "leader",
@@ -28,6 +29,8 @@ __all__ = [
     "remove_model",
     "remove_partition",
 ]
+
+_FIRST_LEASE_MS = 86_400_000
 
 _AT_ONCE = 500
 _PASSES = 5
@@ -94,6 +97,12 @@ def lead(connection: Connection, model: str, holder: str, ttl_ms: int) -> Lease:
     lease_keys = [keys.named("lease"), keys.named("fence")]
     token = connection.script(SEIZE_LEASE, lease_keys, [holder, ttl_ms])
     return Lease(holder, int(token))
+
+
+def hold_lease(connection: Connection, model: str, holder: str) -> None:
+    """Take the scheduler's lease without an end: nobody leads any more, also if this process is killed."""
+    lead(connection, model, holder, _FIRST_LEASE_MS)
+    connection.call("PERSIST", ModelKeys(model).named("lease"))
 
 
 def remove_partition(connection: Connection, model: str, partition: int, *, rearranged: bool = False) -> None:

@@ -60,8 +60,8 @@ class Counters:
             true = happened[name] - self._true.get(name, 0.0)
             if grown != true:
                 findings.append(f"processes counted {grown:.0f} {name}, the log says {true:.0f}")
-        for name, want in self._standing(shown).items():
-            have = total(shown, name)
+        for name, labels, want in self._standing(shown):
+            have = total(shown, name, **labels)
             if have != want:
                 findings.append(f"{name} is {have:.0f} of all processes together, the log says {want:.0f}")
         return findings
@@ -79,20 +79,20 @@ class Counters:
         found["versions"] = len(witness.entries)
         return dict(found)
 
-    def _standing(self, shown: Sequence[Mapping[Series, float]]) -> dict[str, float]:
-        """Return what gauges must show while the service is at rest."""
+    def _standing(self, shown: Sequence[Mapping[Series, float]]) -> list[tuple[str, dict[str, str], float]]:
+        """Return what gauges must show while the service is at rest: name, labels, value."""
         documents = sum(len(book.live) for book in self._observer.oracle.books)
         schedulers = total(shown, "streamtopic_partitions") / self._partitions
-        return {
-            "streamtopic_partitions_owned": self._partitions,
-            "streamtopic_leader": 1,
-            "streamtopic_lag_records": 0,
-            "streamtopic_hidden_records": 0,
-            "streamtopic_outbox_pending": 0,
-            "streamtopic_forget_pending": 0,
+        on_their_way = [("streamtopic_forget_pending", {"at": at}, 0.0) for at in ("held", "paused", "counted")]
+        return [
+            ("streamtopic_partitions_owned", {}, self._partitions),
+            ("streamtopic_leader", {}, 1),
+            ("streamtopic_lag_records", {}, 0),
+            ("streamtopic_outbox_pending", {}, 0),
             # Every scheduler shows the whole model.
-            "streamtopic_documents": documents * schedulers,
-        }
+            ("streamtopic_documents", {}, documents * schedulers),
+            *on_their_way,
+        ]
 
 
 def _counted(names: Iterable[str], shown: Sequence[Mapping[Series, float]]) -> dict[str, float]:

@@ -71,24 +71,6 @@ def test_the_demo_shows_both_times_and_boasts_of_a_clear_difference_alone(update
     assert _compared(update, retrain).startswith(said)
 
 
-def test_the_demo_runs_on_a_cluster(program, sample_file):
-    """Three masters: the same flow, the same twin, and a stage that starts them."""
-    status, out, err = program(*DEMO, sample_file, "--delete", 5, "--redis-cluster", "--json")
-    assert status == 0, err
-    found = json.loads(out)
-    assert found["twin"]["words_equal"] is True
-    assert found["twin"]["max_abs_difference"] <= 1e-12
-    assert [version["kind"] for version in found["versions"]] == ["retrain", "unlearn", "retrain"]
-    assert found["receipts"]["count"] == found["deleted"]
-    assert "start_redis_cluster" in found["seconds"]
-
-
-def test_a_cluster_is_not_kept(program, sample_file, tmp_path):
-    """Its servers end with the demo, so an instance that is kept would have lost its counts."""
-    status, _, err = program(*DEMO, sample_file, "--redis-cluster", "--keep", tmp_path / "kept")
-    assert (status, "--redis-cluster" in err) == (2, True)
-
-
 def test_stages_do_not_overlap_and_none_is_missing(program, sample_file):
     """Every stage of the flow is timed, and together they take no more than the whole."""
     _, out, _ = program(*DEMO, sample_file, "--json")

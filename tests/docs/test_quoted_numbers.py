@@ -14,7 +14,6 @@ from streamtopic.monitoring.health import MARGIN
 from streamtopic.monitoring.metrics import MOST
 from streamtopic.security.certificates import SERVER_DAYS
 from streamtopic.service import processes
-from streamtopic.service.upkeep import backup
 from streamtopic.settings import Settings
 from streamtopic.signed.releases_topic import CHUNK_BYTES, RELEASE_BYTES
 from streamtopic.state.change_log import MOST_UNSUMMED
@@ -57,7 +56,6 @@ QUOTED = [
     ("operations.md", f"a warning at {MANY_WORDS:,} words in a partition"),
     ("operations.md", f"A partition has {MAX_WORD_IDS // 1_000_000} million of them"),
     ("operations.md", f"warn at {NEARLY * 100:.0f} %"),
-    ("operations.md", f"the command begins again by itself, {_word(backup._ATTEMPTS)} times"),
     ("operations.md", f"`link_months` after the month is over ({DEFAULT.link_months} by default)"),
     ("operations.md", f"each `self_check_interval`, {DEFAULT.self_check_interval / 3600:.0f} hours"),
     ("capacity-planning.md", f"warn at {MANY_WORDS:,}"),

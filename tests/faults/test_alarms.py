@@ -13,7 +13,7 @@ from campaign.rounds import MAY_FIRE
 REFUSED = ("streamtopic_interruptions_total", (("reason", "refused"),))
 ALIVE = ("streamtopic_alive_timestamp_seconds", ())
 LEADS = ("streamtopic_leader", ())
-HIDDEN = ("streamtopic_hidden_records", (("partition", "0"),))
+HIDDEN = ("streamtopic_lag_records", (("partition", "0"), ("kind", "hidden")))
 
 
 @pytest.fixture

@@ -253,11 +253,6 @@ class LocalRedisCluster(_Group):
             return f"redis+cluster://{places}"
         return f"rediss+cluster://{places}?ssl_ca_certs={self.authority.file}"
 
-    @property
-    def plain_url(self) -> str:
-        """Address of one of its nodes, as of a server by itself."""
-        return f"redis://{self.nodes[0].place}"
-
     def masters(self) -> list[RedisNode]:
         """Return the running nodes that are masters now."""
         running = [node for node in self.nodes if node.pid is not None]

@@ -372,7 +372,7 @@ def test_each_role_is_watched_on_kafka(tmp_path, kafka_server, redis_server):
     assert main(["keys", "new", "--name", model, "--to", str(tmp_path / "keys"), "--json"]) == 0
     assert main(["init", "--config", str(config), "--json"]) == 0
     shown = {
-        "ingest": ['streamtopic_lag_records{partition="1"} 0.0'],
+        "ingest": ['streamtopic_lag_records{kind="readable",partition="1"} 0.0'],
         "schedule": ["streamtopic_documents 0.0", "streamtopic_alive_timestamp_seconds"],
     }
     started = {}

@@ -1,4 +1,4 @@
-"""Suppression in a whole service: twins, verification, rebuilds, backups, and processes without the key."""
+"""Suppression in a whole service: twins, verification, rebuilds, and processes without the key."""
 
 import pytest
 
@@ -8,13 +8,11 @@ from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service, silent
 from streamtopic.service.assembly import Parts
 from streamtopic.service.inspection.examination import examine_keys, examine_state
-from streamtopic.service.upkeep.backup import backup, contents, restore, restore_keys
 from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.service.verify import passed
 from streamtopic.service.verify.recount import compare
 from streamtopic.settings import load
 from streamtopic.signed import new_secret
-from streamtopic.state.redis_keys import MARK, ModelKeys
 
 WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
 
@@ -128,36 +126,6 @@ def test_without_the_key_nothing_is_counted_and_nothing_is_rebuilt(world):
         # The documented way out where a key is lost: what it suppressed ends.
         rebuild(service, silent)
         assert service.status()["suppressed"] == 0
-
-
-def test_a_restored_service_refuses_what_was_forgotten(world):
-    """State and key come back from the backup, and records from after it count."""
-    file = world.path / "saved.backup"
-    with world(key=None) as service:
-        own = service.own_layout.suppression_key
-        own.parent.mkdir(parents=True, exist_ok=True)
-        new_secret(own)
-    with world(key=None) as service:
-        service.add(documents(0, 20))
-        service.suppress(["d50"], [])
-        service.settle()
-        backup(service, file)
-        service.suppress(["d51"], [])
-        service.settle()
-        secret = own.read_bytes()
-    own.unlink()
-    with LocalRedis() as empty, file.open("rb") as opened:
-        found = contents(opened)
-        with world(key=None) as service:
-            assert own in restore_keys(service.settings, found)
-        assert own.read_bytes() == secret
-        with world(key=None, url=empty.url) as service:
-            restore(service, opened, found, silent)
-            service.add(documents(50, 2))
-            assert service.settle().ingested["rejected"] == 2
-            keys = ModelKeys("one")
-            kept = service.connection.call("HGETALL", keys.partition(0).suppressed)
-            assert len(kept.keys() - {MARK}) == 2
 
 
 @pytest.mark.parametrize("suppressed", [True, False])

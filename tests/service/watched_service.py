@@ -35,11 +35,23 @@ def documents(number=60):
     ]
 
 
+class ReadMetrics(Metrics):
+    """Metrics whose values a test can read."""
+
+    def samples(self):
+        """Return the value of every series: name and labels' values, those of buckets included."""
+        found = {}
+        for metric in self.registry.collect():
+            for sample in metric.samples:
+                found[sample.name, tuple(sample.labels.values())] = sample.value
+        return found
+
+
 class Watched(Watching):
     """Keeps what was shown at the moment when a version was staged, since a model is being made then."""
 
     def __init__(self, role="run"):
-        super().__init__(role, "default", Metrics(role, "0"), Health(60.0, (role,)))
+        super().__init__(role, "default", ReadMetrics(role, "0"), Health(60.0, (role,)))
         self.changed = set()
         self._before = {}
 

@@ -37,7 +37,7 @@ def test_every_error_of_redis_is_mapped(error, monkeypatch, connection):
     def fail():
         raise _instance(error)
 
-    monkeypatch.setattr(connection._servers.client, "ping", fail)
+    monkeypatch.setattr(connection.client, "ping", fail)
     monkeypatch.setattr("streamtopic.state.connection._PATIENCE", 0.0)
     with pytest.raises(StreamtopicError):
         connection.ping()

@@ -472,7 +472,6 @@ class Scheduler:
         envelope, seconds = drafted.envelope, drafted.seconds
         version = envelope.version
         self._watch.staged(version, envelope.kind, seconds)
-        self._watch.withdrew(len(envelope.withdrawn))
         spent_ms = int(1000 * sum(seconds.values()))
         times = (envelope.created - spent_ms, envelope.created)
         span("streamtopic version", times, {"version": version}, links=asked)
@@ -589,7 +588,6 @@ class Scheduler:
         if isinstance(result, Stale):
             return Step(decision)
         self._staged()
-        self._watch.withdrew(len(versions))
         return Step(decision, withdrawn=versions)
 
     def _failure(self) -> str | None:

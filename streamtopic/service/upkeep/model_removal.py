@@ -13,9 +13,8 @@ from streamtopic.service.processes import running
 from streamtopic.signed import End, KeyRing, LedgerProof, SigningKey
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import Forgets
-from streamtopic.state.dumped_keys import hold_lease
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.removal import counted_documents, recorded, remove_model
+from streamtopic.state.removal import counted_documents, hold_lease, recorded, remove_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -133,6 +133,11 @@ class Service(Parts):
         return threading.Event()
 
     @cached_property
+    def undecided(self) -> threading.Event:
+        """Set when the last decision may be out of date, since something was published."""
+        return threading.Event()
+
+    @cached_property
     def ingests(self) -> list[Ingest]:
         """The writer of each partition."""
         ingests = [self.open_ingest(partition) for partition in range(self.settings.partitions)]

@@ -172,9 +172,10 @@ class Publisher:
             self._writer.complete()
             self._send_newest()
             size = self._writer.ledger.size
-            # First: a Redis that is set back behind this brings deletions again that the ledger is asked about.
-            served = self._served()
-            page, dropped = self._due(served)
+            versions = self._versions()
+            # First: a Redis that is set back after this brings deletions again that the ledger is asked about.
+            served = self._served(versions)
+            page, dropped = self._due(versions, served)
             # The ledger may have gone on while it was asked: then the page is decided anew.
             if self._writer.ledger.size == size and (not page or self._writer.append(page)):
                 break
@@ -190,13 +191,17 @@ class Publisher:
         self._tell(done, page)
         return done
 
-    def _due(self, served: Sequence[_Served]) -> tuple[list[Entry], list[_Served]]:
-        """Return the entries of the next page, and the deletions that are done with once they count."""
-        versions: list[Entry] = [*self._versions()]
+    def _due(self, versions: Sequence[Envelope], served: Sequence[_Served]) -> tuple[list[Entry], list[_Served]]:
+        """Return the entries of the next page, and the deletions that are done with once they count.
+
+        versions: that the ledger lacks.
+        served: deletions that one of these reflects, or one before them.
+        """
         others: list[Entry] = [*self._withdrawals(), *self._subjects.due(self._forgets)]
         erased = self._erased()
         others += [] if erased is None else [erased]
         receipts, dropped = self._receipts(served)
+        # A receipt comes after its version: both are one page, so that no deletion waits for a second one.
         page = [*versions, *others, *receipts]
         # A version is called the newest in the page after its own, once its records are sent: before that, nobody can
         # have it.
@@ -240,17 +245,20 @@ class Publisher:
             logger.warning("the ledger is of a later time than now: set this machine's clock right", extra=extra)
         return alive
 
-    def _served(self) -> list[_Served]:
-        """Return the oldest deletions that a published version reflects, each with the first such version."""
+    def _served(self, versions: Sequence[Envelope]) -> list[_Served]:
+        """Return the oldest deletions that a version reflects, each with the first such version.
+
+        versions: that the ledger lacks, and gets with the next page.
+        """
         marks = {partition: stream.mark() for partition, stream in self._forgets.items()}
         # While a rebuild counts anew, entries may say less than those that it put aside: they wait until it is done.
         waiting = [p for p, stream in self._forgets.items() if marks[p][0] and not stream.incomplete]
         if not waiting:
             return []
-        latest = (self._writer.ledger.newest, self._state.moved())
+        latest = (self._writer.ledger.newest, tuple(one.release for one in versions), self._state.moved())
         # A million deletions may wait for the next version: they are read once, until something changes.
         waiting = [p for p in waiting if self._looked_at.get(p) != (marks[p], latest)]
-        cuts = self._cuts() if waiting else []
+        cuts = self._cuts(versions) if waiting else []
         found = list[_Served]()
         for partition in waiting:
             of_partition = _served(self._forgets[partition], partition, cuts, PAGE - len(found))
@@ -261,8 +269,8 @@ class Publisher:
                 break
         return found
 
-    def _cuts(self) -> Cuts:
-        """Return (version, cut) of the newest versions in the ledger, oldest first."""
+    def _cuts(self, versions: Sequence[Envelope]) -> Cuts:
+        """Return (version, cut) of the newest versions in the ledger and of those that it gets, oldest first."""
         ledger = self._writer.ledger
         cuts = []
         for version, record in self._state.releases(_VERSIONS):
@@ -270,7 +278,7 @@ class Publisher:
             # long ago the ledger does not remember the digest.
             if version <= ledger.newest and ledger.digest(version) in {None, record["digest"]}:
                 cuts.append((version, {int(partition): int(offset) for partition, offset in record["cut"].items()}))
-        return cuts
+        return cuts + [(one.version, dict(one.cut)) for one in versions]
 
     def _receipts(self, served: Sequence[_Served]) -> tuple[list[Receipt], list[_Served]]:
         """Return the receipts that the ledger lacks, and the deletions that have theirs once these count."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamtopic.counts import SymmetricCounts
 from streamtopic.errors import CannotLearn, SettingsError
-from streamtopic.service.schedule.payload import TaskData, make_payload, published_heads
+from streamtopic.service.schedule.payload import TaskData, make_payload, no_sample, published_heads
 from streamtopic.service.verify.finding import Finding, fails, holds, not_checked
 from streamtopic.signed import receipt_id
 from streamtopic.state import CutGone
@@ -369,7 +369,7 @@ def draw_again(
     if labelled is None and tasks.withheld:
         raise CannotLearn("tasks", "topics are withheld and no document has a label: add labelled documents")
     data = None if labelled is None else TaskData(tasks, labelled)
-    return make_payload(fit, source, sources.guarded, None, key, sources.model, version, data)
+    return make_payload(fit, source, sources.guarded, no_sample, key, sources.model, version, data)
 
 
 def topics_differ(release: Release, plan: PayloadPlan) -> tuple[str | None, float]:

@@ -1,13 +1,11 @@
 """A release as its readers use it: opened from its bytes, with its guarantee, topics, scores and classes.
 
-The words about privacy say what unlearning does not give; every reader of a version meets them. Topics of two
-versions are paired, so that a topic keeps its number from version to version.
+The words about privacy say what unlearning does not give; every reader of a version meets them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -120,12 +118,11 @@ class Guarantee:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Release:
-    """A verified version. Topics are in the payload's order, or in the order of `matched`.
+    """A verified version.
 
     Where A is withheld there are heads only. `topics`, `transform`, `scores`, `classify` and `class_words` serve the
     model: they raise InvalidRelease once the version is withdrawn, and StaleRelease once it may be out of date.
 
-    order: column of A for each topic; empty for the payload's order.
     envelope: its facts, an entry of the ledger.
     proof: that this entry stands in the ledger, as a file of tlog-proof; "" for one that was never published.
     is_withdrawn: returns whether a version with this number was withdrawn.
@@ -134,7 +131,6 @@ class Release:
 
     payload: Payload
     envelope: Envelope
-    order: tuple[int, ...] = ()
     proof: str = field(default="", repr=False)
     is_withdrawn: Callable[[int], bool] = field(default=lambda _: False, repr=False)
     why_stale: Callable[[], str | None] = field(default=lambda: None, repr=False)
@@ -151,7 +147,7 @@ class Release:
 
     @property
     def anchors(self) -> tuple[str, ...]:
-        """Name of each topic in the payload's order, (r,): its anchor word, or the name of a guided topic."""
+        """Name of each topic, (r,): its anchor word, or the name of a guided topic."""
         return self.payload.anchors
 
     @property
@@ -162,23 +158,22 @@ class Release:
     @property
     def A(self) -> Float64:  # noqa: N802 -- the paper's symbol
         """Words given topics, (n, r), columns on the simplex. Raises InvalidRelease where it is withheld."""
-        return self._array("A")[:, self._columns]
+        return self._array("A")
 
     @property
     def R(self) -> Float64:  # noqa: N802 -- the paper's symbol
         """Topic-topic covariance, (r, r). Raises InvalidRelease where it is withheld."""
-        return self._array("R")[np.ix_(self._columns, self._columns)]
+        return self._array("R")
 
     @property
     def shares(self) -> Float64:
         """Shares of the topics, (r,). Raises InvalidRelease where they are withheld."""
-        return self._array("shares")[self._columns]
+        return self._array("shares")
 
     @property
     def top_words(self) -> tuple[tuple[str, ...], ...]:
         """Words of each topic in display order; empty if the version does not show its topics."""
-        words = self.payload.top_words
-        return tuple(words[column] for column in self._columns) if words else ()
+        return self.payload.top_words
 
     @property
     def quality(self) -> Mapping[str, float]:
@@ -230,11 +225,9 @@ class Release:
         # Where A is withheld, B itself has the noise.
         if head.B is not None:
             return np.asarray(head.B, np.float64)
-        # In the payload's order of topics, so that B does not depend on how they are numbered here.
         place = {anchor: k for k, anchor in enumerate(self.payload.anchors)}
         columns = [place[topic] for topic in head.topics]
-        A = np.asarray(self.payload.A, np.float64)[:, columns]
-        return np.asarray(A @ np.asarray(head.w))
+        return np.asarray(self.A[:, columns] @ np.asarray(head.w))
 
     def class_words(self, task: str, top: int = 10) -> dict[str, tuple[str, ...]]:
         """Return for each class the words that speak most for it against the others, by B less its mean over classes.
@@ -290,23 +283,6 @@ class Release:
         """
         self._check_served()
         return pack_payload(self.payload, self.envelope)
-
-    def matched(self, before: "Release") -> Self:
-        """Return the same release with its topics numbered like the nearest topics of `before`.
-
-        Nearest: least total L1 distance between columns of A. The release stays as it is if the two do not have the
-        same number of topics, or one withholds them.
-        """
-        if before.envelope.r != self.envelope.r or self.payload.A is None or before.payload.A is None:
-            return self
-        order = match_topics(before.words, before.A, self.words, self._array("A"))
-        return replace(self, order=order)
-
-    @property
-    def _columns(self) -> list[int]:
-        # `order` is empty for the payload's own order.
-        order = self.order or range(self.envelope.r)
-        return list(order)
 
     def _array(self, name: str) -> Float64:
         array = getattr(self.payload, name)

@@ -571,7 +571,7 @@ class Service(Parts):
         )
 
     def verify(
-        self, update: Callable[[int, int | None], None] = silent, version: int | None = None, *, exact: bool = False
+        self, update: Callable[[int, int | None], None] = silent, version: int | None = None
     ) -> tuple[Finding, ...]:
         """Check the ledger, the counts and a version (None: the newest) against the log. As `verify_instance`."""
-        return verify_instance(self.sources, update, version, exact=exact)
+        return verify_instance(self.sources, update, version)

@@ -67,26 +67,11 @@ _ASSUMED = {
 class Guarantee:
     """The promise of a version: it is (epsilon, delta)-indistinguishable from a retraining on the remaining documents.
 
-    kind: `certified`, without an assumption on the corpus, or `theorem`, under the paper's assumptions.
-    epsilon, delta: of one version by itself; this is the unlearning epsilon, which is not privacy (`limit`).
-    sigma: standard deviation of the noise.
-    tolerance, certificate: as in the envelope.
-    cumulative_epsilon: for all versions since the base together.
-    forgotten: deletions since the base.
-    ratio: norm of the noise over norm of the model.
-    covered: whether the paper's assumptions all held; None in certified mode.
+    facts: of the version. Epsilon and delta are of one version by itself; this is the unlearning epsilon, which is not
+        privacy (`limit`).
     """
 
-    kind: str
-    epsilon: float
-    delta: float
-    sigma: float
-    tolerance: float
-    certificate: float
-    cumulative_epsilon: float
-    forgotten: int
-    ratio: float = 0.0
-    covered: bool | None = None
+    facts: Envelope
 
     @property
     def limit(self) -> str:
@@ -96,23 +81,24 @@ class Guarantee:
     @property
     def vacuous(self) -> bool:
         """Whether the noise is at least as large as the model, so that the model is of little or no use."""
-        return self.ratio >= 1
+        return self.facts.ratio >= 1
 
     def __str__(self) -> str:
         """Return the promise and its limit in one line."""
-        noise = f"sigma {self.sigma:.2g}"
+        facts = self.facts
+        noise = f"sigma {facts.sigma:.2g}"
         # Under the theorem nothing is certified, and the certificate is infinite.
-        if self.kind != "theorem":
-            noise += f", certificate at most {self.certificate:.2g}"
-        spent = f"unlearning epsilon {self.epsilon:g}, delta {self.delta:g}"
-        alone = f"{spent} ({noise}){_ASSUMED[self.covered]}"
-        retraining = f"a retraining without the {self.forgotten} forgotten documents"
+        if facts.guarantee != "theorem":
+            noise += f", certificate at most {facts.certificate:.2g}"
+        spent = f"unlearning epsilon {facts.epsilon:g}, delta {facts.delta:g}"
+        alone = f"{spent} ({noise}){_ASSUMED[facts.covered]}"
+        retraining = f"a retraining without the {facts.forgotten} forgotten documents"
         said = [
-            f"{self.kind}: indistinguishable from {retraining} at {alone}",
-            f"all versions since the base together at unlearning epsilon {self.cumulative_epsilon:.3g}",
+            f"{facts.guarantee}: indistinguishable from {retraining} at {alone}",
+            f"all versions since the base together at unlearning epsilon {facts.cumulative_epsilon:.3g}",
         ]
         if self.vacuous:
-            said.append(f"the noise has {self.ratio:.3g} times the norm of the model")
+            said.append(f"the noise has {facts.ratio:.3g} times the norm of the model")
         return "; ".join((*said, self.limit))
 
 
@@ -188,19 +174,7 @@ class Release:
     @property
     def guarantee(self) -> Guarantee:
         """The promise of the version."""
-        e = self.envelope
-        return Guarantee(
-            kind=e.guarantee,
-            epsilon=e.epsilon,
-            delta=e.delta,
-            sigma=e.sigma,
-            tolerance=e.tolerance,
-            certificate=e.certificate,
-            cumulative_epsilon=e.cumulative_epsilon,
-            forgotten=e.forgotten,
-            ratio=e.ratio,
-            covered=e.covered,
-        )
+        return Guarantee(self.envelope)
 
     @property
     def heads(self) -> tuple[str, ...]:

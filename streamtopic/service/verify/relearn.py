@@ -116,13 +116,13 @@ class Relearning:
     A compacted log holds the live documents only, so a model that was learned from others cannot be learned again.
 
     counted: counts documents, each cut once.
-    exact: whether findings have figures of models before noise, which only the operator may see.
+
+    No finding has a figure of a model before noise.
     """
 
-    def __init__(self, sources: Sources, counted: Recounts, *, exact: bool = False) -> None:
+    def __init__(self, sources: Sources, counted: Recounts) -> None:
         self._sources = sources
         self._counted = counted
-        self._exact = exact
 
     def findings(self, kept: Kept, known: InLog | None) -> Iterator[Finding]:
         """Yield the comparisons; those of a version only if there is one. Raises ComponentUnreachable."""
@@ -201,15 +201,8 @@ class Relearning:
             return fails(name, f"version {stored.version}: {problem}", _OTHER_BASE)
         gap = float(np.abs(A - fit.A).max())
         said = "no number is more" if gap <= AGREES else "a number is more"
-        # The gap itself is a figure before noise.
         detail = f"version {stored.version}: {said} than {AGREES:g} from that of one learned from scratch"
-        detail += self._figures(fit, f"largest difference {gap:.3g}, ")
         return holds(name, detail) if gap <= AGREES else fails(name, detail, _OTHER_BASE)
-
-    def _figures(self, fit: TopicFit, before: str = "") -> str:
-        """Return figures before noise for the operator, "" for all others."""
-        bound = fit.certificate.bound
-        return f"; {before}certificate of the one learned from scratch {bound:.3g}" if self._exact else ""
 
     def _version(self, known: InLog) -> Iterator[Finding]:
         """Compare a version as published with one learned cold from the documents at its cut, with the same noise.
@@ -262,9 +255,8 @@ class Relearning:
             return _judged(name, problem, f"{what}: heads", _DO_NOT_USE), plan
         problem, gap = topics_differ(known.release, plan)
         if problem is not None:
-            return fails(name, f"{what}: {problem}{self._figures(fit)}", _DO_NOT_USE), plan
-        detail = f"{what}: largest difference {gap:.3g} from one learned from scratch"
-        return holds(name, detail + self._figures(fit)), plan
+            return fails(name, f"{what}: {problem}", _DO_NOT_USE), plan
+        return holds(name, f"{what}: largest difference {gap:.3g} from one learned from scratch"), plan
 
     def _heads(self, known: InLog) -> Iterator[Finding]:
         """Compare the heads beside a version's topics with heads fitted on the same topics from the log alone."""

@@ -265,7 +265,7 @@ def looked_at(service: Service, every: float = EVERY) -> Iterator[None]:
 
 
 WAIT = 0.5
-_LOOK = 0.01
+_LOOK = 0.02
 _LOOK_SHARE = 20
 LONGEST_PAUSE = 10.0
 # Seconds. A process has 10 s to end once it was told to stop, and learning may take longer.

@@ -42,7 +42,7 @@ from streamtopic.state.residue_ledger import Residue, ResidueState, Stage
 from streamtopic.streams import Message, TopicNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.signed import Entry
@@ -158,7 +158,6 @@ class Publisher:
         requests = SubjectRequests(state.connection, state.model, state.settings.partitions)
         self._subjects = SubjectReceipts(state.model, requests, log, self._names.releases, writer, self._links)
         self._looked_at: dict[int, object] = {}
-        self._sent = -1
 
     def step(self) -> Published:
         """Publish what is due, at most one page of it; return what it was.
@@ -167,10 +166,12 @@ class Publisher:
         always faster, ComponentUnreachable. It may be repeated after each.
         """
         self._destroy_links()
+        sent = 0
         for _ in range(_ATTEMPTS):
             self._writer.catch_up()
             self._writer.complete()
-            self._send_newest()
+            # Also what a killed process could not send: the next `alive` says that it was.
+            sent += self._send()
             size = self._writer.ledger.size
             versions = self._versions()
             # First: a Redis that is set back after this brings deletions again that the ledger is asked about.
@@ -184,12 +185,10 @@ class Publisher:
                 f"cannot append to {self._names.ledger}; another process was faster {_ATTEMPTS} times: run one "
                 "scheduler that leads for each model, and see `streamtopic doctor`"
             )
+        sent += self._send()
         self._settle(page, dropped)
-        records = self._send()
         self._prove_again()
-        done = Published.of(page, records)
-        self._tell(done, page)
-        return done
+        return Published.of(page, sent)
 
     def _due(self, versions: Sequence[Envelope], served: Sequence[_Served]) -> tuple[list[Entry], list[_Served]]:
         """Return the entries of the next page, and the deletions that are done with once they count.
@@ -355,14 +354,9 @@ class Publisher:
         for entry in page:
             if isinstance(entry, Erased):
                 self._residue.complete(entry.ends)
+            elif isinstance(entry, Alive):
+                self._watch.alive(entry.made / 1000)
         self._subjects.settle(page)
-
-    def _send_newest(self) -> None:
-        """Send what is due since the ledger has a newer version, also one that a killed process could not send."""
-        newest = self._writer.ledger.newest
-        if newest != self._sent:
-            self._send()
-            self._sent = newest
 
     def _send(self) -> int:
         """Send the records of the outbox whose version the ledger has, oldest first; return their number."""
@@ -425,19 +419,6 @@ class Publisher:
                 "destroyed %d keys that tied receipts of %s to request ids", count, self._state.model, extra=extra
             )
         self._destroyed_at = now
-
-    def _tell(self, done: Published, page: Iterable[Entry]) -> None:
-        """Tell those who watch what was published."""
-        for entry in page:
-            if isinstance(entry, Alive):
-                self._watch.alive(entry.made / 1000)
-        if done.did_something:
-            logger.debug(
-                "published %d entries of the ledger, %d records",
-                done.entries,
-                done.records,
-                extra={"event": "published"},
-            )
 
     def _now(self) -> int:
         """Return milliseconds since 1970."""

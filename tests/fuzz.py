@@ -465,8 +465,6 @@ def _read_line(data: bytes) -> None:
             json.dumps(fields, allow_nan=False)
             readable(fields)
             entry.is_about("doc", SALT)
-        case SubjectReceipt():
-            entry.is_of("request", SALT)
         case Envelope():
             json.dumps(entry_facts(entry), allow_nan=False)
             statement_of("topics", entry)

@@ -68,7 +68,6 @@ class ModelSubscriber:
         there and notices a ledger that has lost entries. A release is dealt with once the next one is asked for, or at
         `close`.
     include_withdrawn: whether withdrawn versions are given out, and go on serving.
-    match_topics: whether topics get the numbers of similar ones of the version given out before.
     max_age: seconds. Without a word of the service that is younger, and the version that it calls the newest,
         StaleRelease is raised by iterating, by polling, and by releases in use. None: `freshness` tells, and a warning
         is logged once.
@@ -90,7 +89,6 @@ class ModelSubscriber:
         public_key: KeyRing | PublicKey | str | Path,
         progress: str | Path | None = None,
         include_withdrawn: bool = False,
-        match_topics: bool = False,
         max_age: float | None = None,
         idle_seconds: float | None = None,
         poll_seconds: float = 0.5,
@@ -106,7 +104,6 @@ class ModelSubscriber:
         self._keys = KeyRing.load(public_key, model)
         self._progress = None if progress is None else Path(progress)
         self._include_withdrawn = include_withdrawn
-        self._match_topics = match_topics
         self._max_age = max_age
         self._idle_seconds = idle_seconds
         self._poll_seconds = poll_seconds
@@ -179,8 +176,6 @@ class ModelSubscriber:
             if version <= self._given or release.withdrawn:
                 continue
             self._given = version
-            if self._match_topics and self._latest is not None:
-                release = release.matched(self._latest)
             self._latest = release
             return release
         return None

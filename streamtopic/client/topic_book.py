@@ -216,10 +216,8 @@ def _topic_of(fields: Mapping[str, Any]) -> NamedTopic:
 def _topics(release: Release) -> list[NamedTopic]:
     """Return the topics of a version, without numbers yet."""
     A = np.asarray(release.A)
-    order = release.order or range(A.shape[1])
-    anchors = [release.anchors[column] for column in order]
     found = []
-    for topic, anchor in enumerate(anchors):
+    for topic, anchor in enumerate(release.anchors):
         column = A[:, topic]
         best = np.argsort(-column, kind="stable")[:_WORDS].tolist()
         held = [k for k in best if column[k] > 0]

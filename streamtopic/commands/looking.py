@@ -112,7 +112,6 @@ def versions_table(versions: list[dict[str, Any]]) -> str:
         "(unlearning ε, δ)",
         "sigma",
         "certificate",
-        "anchors verified",
         "time",
     ]
     rows = [_version_row(version) for version in versions]
@@ -136,8 +135,6 @@ def _version_row(version: Mapping[str, Any]) -> list[object]:
         f"({number(version['epsilon'])}, {number(version['delta'])})",
         number(version["sigma"]),
         number(version["certificate"]),
-        # A retrain chooses its anchors itself: there is nothing to verify, and "no" would read like a failure.
-        "yes" if version["anchors_verified"] else "-",
         "-" if version["seconds"] is None else duration(version["seconds"]),
     ]
 

@@ -133,6 +133,11 @@ class Service(Parts):
         return threading.Event()
 
     @cached_property
+    def undecided(self) -> threading.Event:
+        """Set when the last decision may be out of date, since something was published."""
+        return threading.Event()
+
+    @cached_property
     def ingests(self) -> list[Ingest]:
         """The writer of each partition."""
         ingests = [self.open_ingest(partition) for partition in range(self.settings.partitions)]
@@ -566,7 +571,7 @@ class Service(Parts):
         )
 
     def verify(
-        self, update: Callable[[int, int | None], None] = silent, version: int | None = None, *, exact: bool = False
+        self, update: Callable[[int, int | None], None] = silent, version: int | None = None
     ) -> tuple[Finding, ...]:
         """Check the ledger, the counts and a version (None: the newest) against the log. As `verify_instance`."""
-        return verify_instance(self.sources, update, version, exact=exact)
+        return verify_instance(self.sources, update, version)

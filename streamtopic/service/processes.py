@@ -265,6 +265,8 @@ def looked_at(service: Service, every: float = EVERY) -> Iterator[None]:
 
 
 WAIT = 0.5
+_LOOK = 0.02
+_LOOK_SHARE = 20
 LONGEST_PAUSE = 10.0
 # Seconds. A process has 10 s to end once it was told to stop, and learning may take longer.
 GRACE = 8.0
@@ -309,10 +311,12 @@ def run_schedule(
         with Publishing(service, say, interval) as publishing:
             while not stop.is_set():
                 publishing.check()
+                service.undecided.clear()
+                counted = service.scheduler.offsets()
                 before, said = said, _one_step(service, said, say)
                 service.watch.moved("schedule")
                 if said == before:
-                    stop.wait(interval)
+                    _await_change(service, counted, stop, interval)
 
     _persevere(settings, stop, say, work, watch)
 
@@ -328,10 +332,13 @@ def run_all(
 
     def work(service: Service) -> None:
         said = ""
+        records = 0
         with Publishing(service, say, interval) as publishing, worker_of(service) as worker:
             while not stop.is_set():
                 publishing.check()
-                done = worker.step(interval)
+                # What was counted just now is decided on as soon as no record follows it.
+                done = worker.step(0.0 if records else interval)
+                records = done.records
                 _took_turn(service.watch, "run", done)
                 if done.records:
                     say({"event": "counted", "records": done.records, "outcomes": dict(done.outcomes)})
@@ -340,6 +347,23 @@ def run_all(
                 said = _one_step(service, said, say)
 
     _persevere(settings, stop, say, work, watch)
+
+
+def _await_change(service: Service, counted: Mapping[int, int], stop: threading.Event, seconds: float) -> None:
+    """Wait until there may be something to decide: more is counted than before, or something was published.
+
+    counted: as of `Scheduler.offsets` before the last decision.
+    seconds: the longest wait, after which requests of operators and times of day are looked at.
+    """
+    deadline = time.monotonic() + seconds
+    while not stop.is_set() and (start := time.monotonic()) < deadline:
+        if service.scheduler.offsets() != counted:
+            return
+        now = time.monotonic()
+        # Looks must not keep Redis busy where there are many partitions.
+        pause = max(_LOOK, _LOOK_SHARE * (now - start))
+        if service.undecided.wait(min(pause, max(deadline - now, 0.0))):
+            return
 
 
 @contextmanager
@@ -465,6 +489,8 @@ class Publishing:
         if done.entries and service.settings.witnesses is not None:
             watch.witnessed(len(read_note(self._ledger.ledger.checkpoint).signatures) - 1)
         if done.did_something:
+            # The next version may have waited for this one.
+            service.undecided.set()
             self._say(
                 {
                     "event": "published",

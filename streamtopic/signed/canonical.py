@@ -17,7 +17,7 @@ import numpy as np
 
 from streamtopic.errors import InvalidRelease, UsageError
 
-__all__ = ["fitting", "pack", "reading_fields", "unpack", "unpack_fields"]
+__all__ = ["fitting", "pack", "reading_fields", "unpack"]
 
 T = TypeVar("T")
 
@@ -51,30 +51,6 @@ def unpack(data: bytes) -> Any:  # noqa: ANN401 -- whatever was packed
     if not canonical:
         raise InvalidRelease("signed content is not in canonical form")
     return value
-
-
-def unpack_fields(data: bytes, *, arrays: bool = False) -> dict[str, Any]:
-    """Return the fields in canonical bytes: a map, and without arrays unless `arrays`. Raises InvalidRelease otherwise.
-
-    An array answers to indexing, comparison and truth like no other value, so only the model itself may hold one.
-    """
-    fields = unpack(data)
-    if not isinstance(fields, dict):
-        raise InvalidRelease(
-            f"signed content is a {type(fields).__name__} and not a map of fields: update this program"
-        )
-    misplaced = not arrays and _holds_array(fields)
-    if misplaced:
-        raise InvalidRelease("signed content holds an array where none belongs: update this program")
-    return fields
-
-
-def _holds_array(value: object) -> bool:
-    if isinstance(value, dict):
-        return any(map(_holds_array, value.values()))
-    if isinstance(value, list):
-        return any(map(_holds_array, value))
-    return isinstance(value, np.ndarray)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,6 @@ __all__ = [
     "leaf_hash",
     "node_hash",
     "range_hash",
-    "verify_consistency",
     "verify_inclusion",
 ]
 
@@ -147,39 +146,6 @@ def verify_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], 
             found = node_hash(found, other) if is_left else node_hash(other, found)
     if len(path) != len(sides) or found != root:
         raise InvalidRelease(f"entry {index} is not the one in the signed ledger: do not rely on this")
-
-
-def verify_consistency(old: int, old_root: bytes, size: int, root: bytes, path: Sequence[bytes]) -> None:
-    """Raise InvalidRelease unless the path proves that a tree of `size` entries begins with one of `old` entries."""
-    if old in {0, size}:
-        agrees = not path and (old == 0 or old_root == root)
-    else:
-        agrees = 0 < old < size and _grew(old, old_root, size, root, list(path))
-    if not agrees:
-        raise InvalidRelease(f"the ledger of {size} entries does not begin with the {old} entries of before")
-
-
-def _grew(old: int, old_root: bytes, size: int, root: bytes, path: list[bytes]) -> bool:
-    # RFC 9162, 2.1.4.2, by the halves that `consistency_path` goes through.
-    sides = []
-    low, high = 0, size
-    while high != old:
-        split = low + _split(high - low)
-        sides.append(old <= split)
-        low, high = (low, split) if old <= split else (split, high)
-    if low == 0:
-        path.insert(0, old_root)
-    if len(path) != len(sides) + 1:
-        return False
-    before = after = path[0]
-    for is_left, other in zip(reversed(sides), path[1:], strict=True):
-        if is_left:
-            # To the right of the old tree: only the new one has it.
-            after = node_hash(after, other)
-        else:
-            before = node_hash(other, before)
-            after = node_hash(other, after)
-    return before == old_root and after == root
 
 
 def _split(count: int) -> int:

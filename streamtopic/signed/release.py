@@ -1,13 +1,11 @@
 """A release as its readers use it: opened from its bytes, with its guarantee, topics, scores and classes.
 
-The words about privacy say what unlearning does not give; every reader of a version meets them. Topics of two
-versions are paired, so that a topic keeps its number from version to version.
+The words about privacy say what unlearning does not give; every reader of a version meets them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -69,26 +67,11 @@ _ASSUMED = {
 class Guarantee:
     """The promise of a version: it is (epsilon, delta)-indistinguishable from a retraining on the remaining documents.
 
-    kind: `certified`, without an assumption on the corpus, or `theorem`, under the paper's assumptions.
-    epsilon, delta: of one version by itself; this is the unlearning epsilon, which is not privacy (`limit`).
-    sigma: standard deviation of the noise.
-    tolerance, certificate: as in the envelope.
-    cumulative_epsilon: for all versions since the base together.
-    forgotten: deletions since the base.
-    ratio: norm of the noise over norm of the model.
-    covered: whether the paper's assumptions all held; None in certified mode.
+    facts: of the version. Epsilon and delta are of one version by itself; this is the unlearning epsilon, which is not
+        privacy (`limit`).
     """
 
-    kind: str
-    epsilon: float
-    delta: float
-    sigma: float
-    tolerance: float
-    certificate: float
-    cumulative_epsilon: float
-    forgotten: int
-    ratio: float = 0.0
-    covered: bool | None = None
+    facts: Envelope
 
     @property
     def limit(self) -> str:
@@ -98,34 +81,34 @@ class Guarantee:
     @property
     def vacuous(self) -> bool:
         """Whether the noise is at least as large as the model, so that the model is of little or no use."""
-        return self.ratio >= 1
+        return self.facts.ratio >= 1
 
     def __str__(self) -> str:
         """Return the promise and its limit in one line."""
-        noise = f"sigma {self.sigma:.2g}"
+        facts = self.facts
+        noise = f"sigma {facts.sigma:.2g}"
         # Under the theorem nothing is certified, and the certificate is infinite.
-        if self.kind != "theorem":
-            noise += f", certificate at most {self.certificate:.2g}"
-        spent = f"unlearning epsilon {self.epsilon:g}, delta {self.delta:g}"
-        alone = f"{spent} ({noise}){_ASSUMED[self.covered]}"
-        retraining = f"a retraining without the {self.forgotten} forgotten documents"
+        if facts.guarantee != "theorem":
+            noise += f", certificate at most {facts.certificate:.2g}"
+        spent = f"unlearning epsilon {facts.epsilon:g}, delta {facts.delta:g}"
+        alone = f"{spent} ({noise}){_ASSUMED[facts.covered]}"
+        retraining = f"a retraining without the {facts.forgotten} forgotten documents"
         said = [
-            f"{self.kind}: indistinguishable from {retraining} at {alone}",
-            f"all versions since the base together at unlearning epsilon {self.cumulative_epsilon:.3g}",
+            f"{facts.guarantee}: indistinguishable from {retraining} at {alone}",
+            f"all versions since the base together at unlearning epsilon {facts.cumulative_epsilon:.3g}",
         ]
         if self.vacuous:
-            said.append(f"the noise has {self.ratio:.3g} times the norm of the model")
+            said.append(f"the noise has {facts.ratio:.3g} times the norm of the model")
         return "; ".join((*said, self.limit))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Release:
-    """A verified version. Topics are in the payload's order, or in the order of `matched`.
+    """A verified version.
 
     Where A is withheld there are heads only. `topics`, `transform`, `scores`, `classify` and `class_words` serve the
     model: they raise InvalidRelease once the version is withdrawn, and StaleRelease once it may be out of date.
 
-    order: column of A for each topic; empty for the payload's order.
     envelope: its facts, an entry of the ledger.
     proof: that this entry stands in the ledger, as a file of tlog-proof; "" for one that was never published.
     is_withdrawn: returns whether a version with this number was withdrawn.
@@ -134,7 +117,6 @@ class Release:
 
     payload: Payload
     envelope: Envelope
-    order: tuple[int, ...] = ()
     proof: str = field(default="", repr=False)
     is_withdrawn: Callable[[int], bool] = field(default=lambda _: False, repr=False)
     why_stale: Callable[[], str | None] = field(default=lambda: None, repr=False)
@@ -151,7 +133,7 @@ class Release:
 
     @property
     def anchors(self) -> tuple[str, ...]:
-        """Name of each topic in the payload's order, (r,): its anchor word, or the name of a guided topic."""
+        """Name of each topic, (r,): its anchor word, or the name of a guided topic."""
         return self.payload.anchors
 
     @property
@@ -162,23 +144,22 @@ class Release:
     @property
     def A(self) -> Float64:  # noqa: N802 -- the paper's symbol
         """Words given topics, (n, r), columns on the simplex. Raises InvalidRelease where it is withheld."""
-        return self._array("A")[:, self._columns]
+        return self._array("A")
 
     @property
     def R(self) -> Float64:  # noqa: N802 -- the paper's symbol
         """Topic-topic covariance, (r, r). Raises InvalidRelease where it is withheld."""
-        return self._array("R")[np.ix_(self._columns, self._columns)]
+        return self._array("R")
 
     @property
     def shares(self) -> Float64:
         """Shares of the topics, (r,). Raises InvalidRelease where they are withheld."""
-        return self._array("shares")[self._columns]
+        return self._array("shares")
 
     @property
     def top_words(self) -> tuple[tuple[str, ...], ...]:
         """Words of each topic in display order; empty if the version does not show its topics."""
-        words = self.payload.top_words
-        return tuple(words[column] for column in self._columns) if words else ()
+        return self.payload.top_words
 
     @property
     def quality(self) -> Mapping[str, float]:
@@ -193,19 +174,7 @@ class Release:
     @property
     def guarantee(self) -> Guarantee:
         """The promise of the version."""
-        e = self.envelope
-        return Guarantee(
-            kind=e.guarantee,
-            epsilon=e.epsilon,
-            delta=e.delta,
-            sigma=e.sigma,
-            tolerance=e.tolerance,
-            certificate=e.certificate,
-            cumulative_epsilon=e.cumulative_epsilon,
-            forgotten=e.forgotten,
-            ratio=e.ratio,
-            covered=e.covered,
-        )
+        return Guarantee(self.envelope)
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -230,11 +199,9 @@ class Release:
         # Where A is withheld, B itself has the noise.
         if head.B is not None:
             return np.asarray(head.B, np.float64)
-        # In the payload's order of topics, so that B does not depend on how they are numbered here.
         place = {anchor: k for k, anchor in enumerate(self.payload.anchors)}
         columns = [place[topic] for topic in head.topics]
-        A = np.asarray(self.payload.A, np.float64)[:, columns]
-        return np.asarray(A @ np.asarray(head.w))
+        return np.asarray(self.A[:, columns] @ np.asarray(head.w))
 
     def class_words(self, task: str, top: int = 10) -> dict[str, tuple[str, ...]]:
         """Return for each class the words that speak most for it against the others, by B less its mean over classes.
@@ -290,23 +257,6 @@ class Release:
         """
         self._check_served()
         return pack_payload(self.payload, self.envelope)
-
-    def matched(self, before: "Release") -> Self:
-        """Return the same release with its topics numbered like the nearest topics of `before`.
-
-        Nearest: least total L1 distance between columns of A. The release stays as it is if the two do not have the
-        same number of topics, or one withholds them.
-        """
-        if before.envelope.r != self.envelope.r or self.payload.A is None or before.payload.A is None:
-            return self
-        order = match_topics(before.words, before.A, self.words, self._array("A"))
-        return replace(self, order=order)
-
-    @property
-    def _columns(self) -> list[int]:
-        # `order` is empty for the payload's own order.
-        order = self.order or range(self.envelope.r)
-        return list(order)
 
     def _array(self, name: str) -> Float64:
         array = getattr(self.payload, name)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed.canonical import fitting, pack, reading_fields, unpack_fields
+from streamtopic.signed.canonical import fitting, pack, reading_fields, unpack
 from streamtopic.signed.entries import Envelope
 
 __all__ = ["Head", "Payload", "check_release", "pack_payload", "unpack_payload"]
@@ -93,7 +93,7 @@ def _present_fields(part: Payload | Head) -> dict[str, Any]:
 def unpack_payload(data: bytes, envelope: Envelope) -> Payload:
     """Undo `pack_payload`. Raises InvalidRelease for other bytes, and as `check_release`."""
     with reading_fields("release"):
-        fields = unpack_fields(data, arrays=True)
+        fields = unpack(data)
         for name in ("words", "anchors"):
             fields[name] = tuple(fields[name])
         fields["top_words"] = tuple(map(tuple, fields["top_words"]))

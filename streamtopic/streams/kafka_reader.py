@@ -194,20 +194,29 @@ class PartitionReader:
     """Reads partitions for one thread, ahead of the caller. Each partition takes about 32 MB at most.
 
     clock: monotonic seconds.
+    hold_ms: milliseconds for which a broker holds a request while nothing is new. With 0, a read elsewhere in the
+        partition waits for no held request.
 
     Raises StateMismatch for an offset that the log does not hold, and kafka-python's own errors. After these it can be
     used again.
     """
 
-    def __init__(self, options: KafkaOptions, offsets: Offsets, *, clock: Callable[[], float]) -> None:
-        self._options, self._offsets, self._clock = options, offsets, clock
+    def __init__(
+        self, options: KafkaOptions, offsets: Offsets, *, clock: Callable[[], float], hold_ms: int = _HOLD_MS
+    ) -> None:
+        self._options, self._offsets, self._clock, self._hold_ms = options, offsets, clock, hold_ms
+        self._earlier: PartitionReader | None = None
         self._consumer: Any = None
         self._buffers: dict[TopicPartition, _Buffer] = {}
 
     def read(self, topic: str, partition: int, offset: int, max_records: int, max_bytes: int) -> list[Record]:
         """See EventLog.read."""
         place = TopicPartition(topic, partition)
-        if place not in self._buffers or not self._buffers[place].holds(offset):
+        known = self._buffers.get(place)
+        if self._hold_ms and known is not None and offset < known.start:
+            # A look back: this reader goes on where it is.
+            return self._looking_back.read(topic, partition, offset, max_records, max_bytes)
+        if known is None or not known.holds(offset):
             self._check(topic, partition, offset)
         buffer = self._at(place, offset)
         if not buffer.records:
@@ -234,10 +243,19 @@ class PartitionReader:
 
     def close(self) -> None:
         """Give connection and memory back."""
+        if self._earlier is not None:
+            self._earlier.close()
         self._buffers.clear()
         if self._consumer is not None:
             consumer, self._consumer = self._consumer, None
             give_up(consumer, autocommit=False, timeout_ms=0)
+
+    @property
+    def _looking_back(self) -> "PartitionReader":
+        """The reader of records before those that this one has given out, over a connection of its own."""
+        if self._earlier is None:
+            self._earlier = PartitionReader(self._options, self._offsets, clock=self._clock, hold_ms=0)
+        return self._earlier
 
     def _check(self, topic: str, partition: int, offset: int) -> None:
         begin = self._offsets.begin(topic, partition)
@@ -288,7 +306,7 @@ class PartitionReader:
                 KafkaConsumer,
                 self._options,
                 **_CONSUMER,
-                fetch_max_wait_ms=_HOLD_MS,
+                fetch_max_wait_ms=self._hold_ms,
                 fetch_max_bytes=_FETCH_BYTES,
                 max_partition_fetch_bytes=_PARTITION_BYTES,
                 max_poll_records=_POLL_RECORDS,

@@ -7,7 +7,6 @@ fingerprint   a keyed digest of the retained counts of a vocabulary and of setti
 
 import hashlib
 import hmac
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -243,8 +242,8 @@ def fingerprint(fit: RetainedCounts, frequency: Sequence[int], settings: Sequenc
     # Pair counts enter as sums over each row, modulo 2^64, times factors that depend on the key and the column's word
     # alone: a sum does not depend on order or positions. Known factors would have small integer combinations that
     # vanish, so they are secret.
-    by_word = [_factors(word, key) for word in fit.names]
-    factors = np.array(by_word, np.uint64)
+    drawn = b"".join(_factors(word, key) for word in fit.names)
+    factors = np.frombuffer(drawn, "<u8").astype(np.uint64)
     sketch = np.zeros((fit.q.n, _SKETCHES), np.uint64)
     _sketch(fit.q.rows, factors.reshape(-1, _SKETCHES), sketch)
     state = hmac.new(key, b"streamtopic model 2\0", hashlib.sha256)
@@ -259,11 +258,9 @@ def fingerprint(fit: RetainedCounts, frequency: Sequence[int], settings: Sequenc
     return state.hexdigest()
 
 
-def _factors(word: str, key: bytes) -> list[int]:
-    """Return the factors of a word: numbers of 64 bits."""
-    data = word.encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(data, digest_size=8 * _SKETCHES, key=key)
-    return list(struct.unpack(f"<{_SKETCHES}Q", digest.digest()))
+def _factors(word: str, key: bytes) -> bytes:
+    """Return the factors of a word: numbers of 64 bits, little-endian."""
+    return hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8 * _SKETCHES, key=key).digest()
 
 
 @kernel

@@ -30,7 +30,6 @@ VERSION = {
     "delta",
     "sigma",
     "certificate",
-    "anchors_verified",
     "seconds",
 }
 

@@ -121,7 +121,7 @@ def test_an_exported_release_is_opened_with_the_public_key_alone(on, kept, tmp_p
     data, proof = file.read_bytes(), file.with_name("m.release.tlog-proof").read_text()
     ledger = Ledger(KeyRing.load(kept / "keys" / "signing.pub", "default"))
     release = ledger.open_release(version, data, proof)
-    assert release.guarantee.epsilon > 0
+    assert release.envelope.epsilon > 0
     assert release.digest == hashlib.sha256(data).hexdigest()
     for changed in ((flipped(data), proof), (data, proof.replace("index ", "index 1"))):
         with pytest.raises(InvalidRelease):

@@ -33,6 +33,7 @@ from streamtopic.signed import (
     line_of,
     open_keys,
     parse_line,
+    request_digest,
 )
 from streamtopic.signed.releases_topic import CHUNK_BYTES, PROOF_BYTES
 from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
@@ -251,7 +252,7 @@ def test_the_records_and_the_proof_on_the_page_verify():
     assert taken == [logged]
     assert logged.line in _lines()
     salt = re.findall(r'salt="(\w+)"', PAGE)[0]
-    assert logged.entry.is_of("r-1", salt)
+    assert logged.entry.request == request_digest("r-1", salt)
     assert logged.entry.is_about("doc-1", salt)
     assert str(key).startswith(re.findall(r"`([^`]+)\.\.\.`", PAGE)[0])
 

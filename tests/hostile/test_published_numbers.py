@@ -19,7 +19,7 @@ from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.privacy.noise import NoisedMatrix, plan_noise
 from streamtopic.service.app import Service, silent
 from streamtopic.service.schedule.modeller import CertifiedModeller, NotVerified
-from streamtopic.service.schedule.payload import Guarded, ReleaseNoise, TaskData, head_ratio
+from streamtopic.service.schedule.payload import Guarded, ReleaseNoise, TaskData, head_ratio, no_sample
 from streamtopic.service.schedule.situation import Base, BaseCapacity
 from streamtopic.service.schedule.version import describe
 from streamtopic.service.verify import gather
@@ -219,7 +219,7 @@ def plain(value):
 
 def published(made, base, kind, version):
     """Return all fields of a version that may not depend on forgotten documents, by name."""
-    plan = made.draw(None, KEY, "m", version, TaskData())
+    plan = made.draw(no_sample, KEY, "m", version, TaskData())
     noise = {field.name: getattr(plan.noise, field.name) for field in dataclasses.fields(plan.noise)}
     facts = describe(made, base, kind=kind, version=version, parent=version - 1, model="m", created=0)
     envelope = {**facts, **noise, "commitment": KEY.commitment("m", version, plan.digest)}

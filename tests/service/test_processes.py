@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from watched_service import Watched
@@ -170,6 +171,20 @@ def test_one_process_does_the_work_of_all(cluster):
         until(lambda: receipts.find(request), "the receipt")
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=PATIENCE) == 0
+
+
+@pytest.mark.parametrize("why", ["counted", "published", "told to end"])
+def test_the_scheduler_waits_no_longer_than_until_something_changes(why):
+    """More is counted, the last version is published, or the process is told to end: none waits for an interval."""
+    offsets = iter([{0: 3}, {0: 3}, {0: 4}] if why == "counted" else [{0: 3}] * 100)
+    scheduler = SimpleNamespace(offsets=lambda: next(offsets))
+    service, stop = SimpleNamespace(scheduler=scheduler, undecided=threading.Event()), threading.Event()
+    timer = threading.Timer(0.05, {"published": service.undecided, "told to end": stop}.get(why, threading.Event()).set)
+    timer.start()
+    start = time.monotonic()
+    processes._await_change(service, {0: 3}, stop, 60.0)
+    assert time.monotonic() - start < 30
+    timer.join()
 
 
 def test_unreachable_components_are_waited_for(tmp_path):

@@ -214,14 +214,17 @@ def test_a_document_that_came_after_the_last_version_waits_for_one_that_was_made
     assert {receipt.version for receipt in world.receipts()} == {3}
 
 
-def test_nothing_has_a_receipt_before_a_version_counts(world):
-    """A version that is staged only may be another one in the end."""
+def test_a_receipt_counts_with_its_version(world):
+    """Both are one page, the receipt after its version: no deletion waits for a further page."""
     world.wait(forget(3))
     assert world.publish() == 0
     world.stage(1, {0: 4})
     done = world.publisher.step()
-    assert (done.versions, done.receipts) == ((1,), 0)
-    assert world.publish() == 1
+    assert (done.versions, done.receipts) == ((1,), 1)
+    entries = world.writer.entries(range(world.writer.ledger.size))
+    kinds = [type(entries[index].entry).__name__ for index in sorted(entries)]
+    assert kinds.index("Envelope") + 1 == kinds.index("Receipt")
+    assert world.publish() == 0
 
 
 @pytest.mark.parametrize("part", ["drop", "append_many"])

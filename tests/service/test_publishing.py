@@ -24,6 +24,7 @@ from streamtopic.service.schedule.payload import (
     labelled_by_task,
     labelled_digest,
     make_payload,
+    no_sample,
     remarks,
 )
 from streamtopic.service.verify.recount import Numbering
@@ -65,7 +66,7 @@ def payload(made, **how):
     """The plan of version 1."""
     fit, source, labelled = made
     data = TaskData(TaskOptions(TASKS, withheld=how.pop("withheld", False)), labelled, **how)
-    return make_payload(fit, source, GUARDED, None, KEY, "news", 1, data)
+    return make_payload(fit, source, GUARDED, no_sample, KEY, "news", 1, data)
 
 
 def test_documents_are_parted_by_task(made):
@@ -79,7 +80,7 @@ def test_documents_are_parted_by_task(made):
 def test_heads_do_not_change_the_topics_they_stand_beside(made):
     """With tasks or without, the model and its noise are the same bytes: a head is computed from them alone."""
     fit, source, _ = made
-    alone, beside = make_payload(fit, source, GUARDED, None, KEY, "news", 1), payload(made)
+    alone, beside = make_payload(fit, source, GUARDED, no_sample, KEY, "news", 1), payload(made)
     assert np.array_equal(alone.payload.A, beside.payload.A)
     assert alone.noise == beside.noise
     assert beside.payload.heads.keys() == TASKS.keys()
@@ -97,7 +98,7 @@ def test_what_is_published_is_what_the_estimator_shows():
     fit = learn(source, options)
     held = csr_array(X[:, np.searchsorted(names, fit.words)])
     sample = WordSets(held.indptr.astype(np.int64), held.indices.astype(np.int64))
-    published = make_payload(fit, source, GUARDED, sample, KEY, "news", 1).payload
+    published = make_payload(fit, source, GUARDED, lambda: sample, KEY, "news", 1).payload
     estimator = AnchorTopics(3, min_df=2, max_df=0.5).fit(X)
     assert [list(words) for words in published.top_words] == estimator.topics(names, top=20)
     first = [words[:10] for words in published.top_words]
@@ -208,7 +209,7 @@ def test_heads_that_may_stop_early_get_more_noise(made):
     fit, source, labelled = made
     tasks = {name: dataclasses.replace(task, tau=1e-6) for name, task in TASKS.items()}
     data = TaskData(TaskOptions(tasks, withheld=True), labelled)
-    loose, exact = make_payload(fit, source, GUARDED, None, KEY, "news", 1, data), payload(made, withheld=True)
+    loose, exact = make_payload(fit, source, GUARDED, no_sample, KEY, "news", 1, data), payload(made, withheld=True)
     for task in TASKS:
         assert loose.facts["heads"][task]["sigma"] > exact.facts["heads"][task]["sigma"]
         assert loose.fitted[task].gap <= 1e-6

@@ -54,7 +54,6 @@ def test_an_opened_release_gives_its_bytes_again(changes):
     data = pack_payload(payload, envelope)
     release = open_release(data, envelope, "the proof beside them")
     assert (release.data(), release.proof) == (data, "the proof beside them")
-    assert release.matched(release).data() == data
 
 
 def test_a_release_that_must_not_be_used_gives_no_bytes():
@@ -147,24 +146,12 @@ def test_assignment_is_optimal(r, seed, whole):
 
 def test_topics_keep_their_numbers():
     """Permuted, slightly changed topics over a changed vocabulary are found again."""
-    payload, envelope = made(n=30, r=5)
-    before = opened(payload, envelope)
+    payload, _ = made(n=30, r=5)
     order = np.array([3, 0, 4, 1, 2])
     words = payload.words[1:]
     A = payload.A[1:, order] + 0.001
     A /= A.sum(axis=0)
     assert np.array_equal(order[list(match_topics(payload.words, payload.A, words, A))], np.arange(5))
-    changed = dataclasses.replace(
-        payload, words=words, A=A, shares=np.arange(5) / 10, top_words=tuple(payload.top_words[i] for i in order)
-    )
-    release = opened(changed, dataclasses.replace(envelope, n=29))
-    matched = release.matched(before)
-    assert matched.top_words == before.top_words
-    assert [topic.words for topic in matched.topics()] == [topic.words for topic in before.topics()]
-    assert pytest.approx(A[:, np.argsort(order)]) == matched.A
-    assert matched.shares[order] == pytest.approx(release.shares)
-    text = " ".join(payload.words[3:9])
-    assert matched.transform([text])[0, order] == pytest.approx(release.transform([text])[0], abs=1e-4)
 
 
 def test_release_answers():
@@ -178,7 +165,6 @@ def test_release_answers():
     assert theta.sum(axis=1) == pytest.approx(np.ones(3))
     assert theta[1:] == pytest.approx(np.full((2, 2), 0.5))
     assert release.transform([]).shape == (0, 2)
-    assert (release.guarantee.epsilon, release.guarantee.sigma) == (1.0, 8.5e-7)
     assert "epsilon 1, delta 1e-06" in str(release.guarantee)
 
 

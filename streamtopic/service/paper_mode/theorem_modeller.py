@@ -37,6 +37,7 @@ from streamtopic.service.schedule.payload import (
     displayed,
     frequencies,
     head_facts,
+    no_sample,
     norm_ratio,
     published_heads,
 )
@@ -49,8 +50,9 @@ from streamtopic.topics.fit import fingerprint
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from streamtopic.counts import Counts, CountSource, WordSets
+    from streamtopic.counts import Counts, CountSource
     from streamtopic.privacy.keystream import NoiseKey
+    from streamtopic.service.schedule.payload import Sample
     from streamtopic.service.schedule.situation import Base
     from streamtopic.signed import Release
     from streamtopic.state import DocumentCounts, StoredBase
@@ -291,7 +293,7 @@ class TheoremModeller:
 def theorem_payload(
     run: Run,
     source: CountSource,
-    sample: WordSets | None,
+    sample: Sample,
     key: NoiseKey,
     model: str,
     version: int,
@@ -445,7 +447,7 @@ class TheoremCheck:
             run = Run.of(statistics, base, self.rule, self.learner)
         except (CannotLearn, StateCorrupt, UsageError) as error:
             return str(error), None
-        plan = theorem_payload(run, counts, None, key, self.model, release.version)
+        plan = theorem_payload(run, counts, no_sample, key, self.model, release.version)
         other = _other_constants(record.get("constants", {}), plan.facts["constants"])
         if other is not None:
             return other, plan

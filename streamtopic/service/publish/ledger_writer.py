@@ -84,6 +84,7 @@ class LedgerWriter:
         self._saved: Draft | None = None
         self._reached: int | None = None
         self._restarts = 0
+        self._newest: dict[int, str] = {}
         self._reader: LedgerReader | None = None
 
     @property
@@ -221,6 +222,7 @@ class LedgerWriter:
             dump, self._reached = head or (b"", None)
             self._additions = Additions()
             self._saved = self._page = None
+            self._newest = {}
             self._restarts = 0
             self._reader = LedgerReader(
                 self._log, self._model, self._keys, dump=dump, offset=self._reached, on_page=self._take_page
@@ -231,6 +233,10 @@ class LedgerWriter:
         """Note where the entries of a page stand, and the hashes of the tiles that it completes."""
         self._page = page
         size = page.before.size
+        # A new version is proved at once, so the lines around it are at hand.
+        tile = size // TILE * TILE
+        self._newest = {index: line for index, line in self._newest.items() if index >= tile}
+        self._newest.update(enumerate(page.lines, start=size))
         partial = self._partial(page)
         for line in page.lines:
             if size % TILE == 0:
@@ -304,7 +310,10 @@ class LedgerWriter:
             )
 
     def _lines_of(self, tile: int) -> dict[int, str]:
-        """Return index to line of the entries of a tile, and of others around it, from the topic."""
+        """Return index to line of the entries of a tile, and of others around it."""
+        begin, end = tile * TILE, min((tile + 1) * TILE, self.ledger.size)
+        if begin in self._newest and end - 1 in self._newest:
+            return self._newest
         place = self._index.place(tile)
         lines = dict[int, str]()
         if place is None:
@@ -313,12 +322,13 @@ class LedgerWriter:
         def take(page: Draft, _: int) -> None:
             lines.update(enumerate(page.lines, start=page.before.size))
 
-        end = min((tile + 1) * TILE, self.ledger.size)
         # It knows nothing of what stands before, and begins with the very page that the index names.
         reader = LedgerReader(self._log, self._model, self._keys, offset=place, on_page=take)
         for _ in reader.read():
             if reader.ledger.size >= end:
                 break
+        if end == self.ledger.size:
+            self._newest = lines
         return lines
 
     def _consistency(self, draft: Draft, old: int, size: int) -> list[bytes]:

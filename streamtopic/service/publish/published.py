@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -76,49 +76,38 @@ def read_earlier(
     return tuple(standing), tuple(sorted(withdrawn))
 
 
-def _version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool) -> dict[str, Any]:
-    """Return a version as `versions --json` shows it.
-
-    anchors_verified: whether an update has the anchors that the remaining documents decide. It is False for a retrain,
-        which chooses its own anchors.
-    """
-    # Only a service with tasks records heads.
-    heads = dict(record.get("heads", {}))
-    unfitted = dict(record.get("unfitted", {}))
-    fields = {
-        "version": version,
-        "kind": record["kind"],
-        "documents": record["documents"],
-        "forgotten": record["forget_set"],
-        "epsilon": record["epsilon"],
-        "delta": record["delta"],
-        "sigma": record["sigma"],
-        **_guarantee(record),
-        "certificate": record["certificate"],
-        "anchors_verified": record["kind"] == "unlearn",
-        "seconds": round(record["seconds"], 4),
-        "reason": record["reason"],
-        "base": record["base"],
-        "capacity": record["capacity"],
-        "cumulative_epsilon": record["cumulative_epsilon"],
-        "heads": heads,
-        "unfitted": unfitted,
-        "withdrawn": withdrawn,
-        "created": record["created"],
-    }
-    return finite(fields)
+_SHOWN = (
+    "kind",
+    "documents",
+    "epsilon",
+    "delta",
+    "sigma",
+    "guarantee",
+    "ratio",
+    "covered",
+    "certificate",
+    "reason",
+    "base",
+    "capacity",
+    "cumulative_epsilon",
+    "created",
+)
+"""Fields of a version's record in Redis that `versions --json` shows under their own names."""
 
 
 def versions_of(state: ModelState) -> list[dict[str, Any]]:
     """Return every version in Redis as `versions --json` shows it, oldest first."""
     releases = state.releases()
     withdrawn = state.withdrawn(releases)
-    return [_version_fields(version, record, withdrawn=version in withdrawn) for version, record in releases]
-
-
-def _guarantee(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the proof that the noise rests on. covered: None where the proof has no conditions."""
-    return {name: record[name] for name in ("guarantee", "ratio", "covered")}
+    found = []
+    for version, record in releases:
+        fields = {name: record[name] for name in _SHOWN}
+        fields |= {"version": version, "withdrawn": version in withdrawn, "forgotten": record["forget_set"]}
+        fields["seconds"] = round(record["seconds"], 4)
+        # Only a service with tasks records heads.
+        fields |= {name: dict(record.get(name, {})) for name in ("heads", "unfitted")}
+        found.append(finite(fields))
+    return found
 
 
 def topics_of(release: Release, top: int) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ from streamtopic.state.residue_ledger import Residue, ResidueState, Stage
 from streamtopic.streams import Message, TopicNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.signed import Entry
@@ -158,7 +158,6 @@ class Publisher:
         requests = SubjectRequests(state.connection, state.model, state.settings.partitions)
         self._subjects = SubjectReceipts(state.model, requests, log, self._names.releases, writer, self._links)
         self._looked_at: dict[int, object] = {}
-        self._sent = -1
 
     def step(self) -> Published:
         """Publish what is due, at most one page of it; return what it was.
@@ -167,14 +166,17 @@ class Publisher:
         always faster, ComponentUnreachable. It may be repeated after each.
         """
         self._destroy_links()
+        sent = 0
         for _ in range(_ATTEMPTS):
             self._writer.catch_up()
             self._writer.complete()
-            self._send_newest()
+            # Also what a killed process could not send: the next `alive` says that it was.
+            sent += self._send()
             size = self._writer.ledger.size
-            # First: a Redis that is set back behind this brings deletions again that the ledger is asked about.
-            served = self._served()
-            page, dropped = self._due(served)
+            versions = self._versions()
+            # First: a Redis that is set back after this brings deletions again that the ledger is asked about.
+            served = self._served(versions)
+            page, dropped = self._due(versions, served)
             # The ledger may have gone on while it was asked: then the page is decided anew.
             if self._writer.ledger.size == size and (not page or self._writer.append(page)):
                 break
@@ -183,20 +185,22 @@ class Publisher:
                 f"cannot append to {self._names.ledger}; another process was faster {_ATTEMPTS} times: run one "
                 "scheduler that leads for each model, and see `streamtopic doctor`"
             )
+        sent += self._send()
         self._settle(page, dropped)
-        records = self._send()
         self._prove_again()
-        done = Published.of(page, records)
-        self._tell(done, page)
-        return done
+        return Published.of(page, sent)
 
-    def _due(self, served: Sequence[_Served]) -> tuple[list[Entry], list[_Served]]:
-        """Return the entries of the next page, and the deletions that are done with once they count."""
-        versions: list[Entry] = [*self._versions()]
+    def _due(self, versions: Sequence[Envelope], served: Sequence[_Served]) -> tuple[list[Entry], list[_Served]]:
+        """Return the entries of the next page, and the deletions that are done with once they count.
+
+        versions: that the ledger lacks.
+        served: deletions that one of these reflects, or one before them.
+        """
         others: list[Entry] = [*self._withdrawals(), *self._subjects.due(self._forgets)]
         erased = self._erased()
         others += [] if erased is None else [erased]
         receipts, dropped = self._receipts(served)
+        # A receipt comes after its version: both are one page, so that no deletion waits for a second one.
         page = [*versions, *others, *receipts]
         # A version is called the newest in the page after its own, once its records are sent: before that, nobody can
         # have it.
@@ -240,17 +244,20 @@ class Publisher:
             logger.warning("the ledger is of a later time than now: set this machine's clock right", extra=extra)
         return alive
 
-    def _served(self) -> list[_Served]:
-        """Return the oldest deletions that a published version reflects, each with the first such version."""
+    def _served(self, versions: Sequence[Envelope]) -> list[_Served]:
+        """Return the oldest deletions that a version reflects, each with the first such version.
+
+        versions: that the ledger lacks, and gets with the next page.
+        """
         marks = {partition: stream.mark() for partition, stream in self._forgets.items()}
         # While a rebuild counts anew, entries may say less than those that it put aside: they wait until it is done.
         waiting = [p for p, stream in self._forgets.items() if marks[p][0] and not stream.incomplete]
         if not waiting:
             return []
-        latest = (self._writer.ledger.newest, self._state.moved())
+        latest = (self._writer.ledger.newest, tuple(one.release for one in versions), self._state.moved())
         # A million deletions may wait for the next version: they are read once, until something changes.
         waiting = [p for p in waiting if self._looked_at.get(p) != (marks[p], latest)]
-        cuts = self._cuts() if waiting else []
+        cuts = self._cuts(versions) if waiting else []
         found = list[_Served]()
         for partition in waiting:
             of_partition = _served(self._forgets[partition], partition, cuts, PAGE - len(found))
@@ -261,8 +268,8 @@ class Publisher:
                 break
         return found
 
-    def _cuts(self) -> Cuts:
-        """Return (version, cut) of the newest versions in the ledger, oldest first."""
+    def _cuts(self, versions: Sequence[Envelope]) -> Cuts:
+        """Return (version, cut) of the newest versions in the ledger and of those that it gets, oldest first."""
         ledger = self._writer.ledger
         cuts = []
         for version, record in self._state.releases(_VERSIONS):
@@ -270,7 +277,7 @@ class Publisher:
             # long ago the ledger does not remember the digest.
             if version <= ledger.newest and ledger.digest(version) in {None, record["digest"]}:
                 cuts.append((version, {int(partition): int(offset) for partition, offset in record["cut"].items()}))
-        return cuts
+        return cuts + [(one.version, dict(one.cut)) for one in versions]
 
     def _receipts(self, served: Sequence[_Served]) -> tuple[list[Receipt], list[_Served]]:
         """Return the receipts that the ledger lacks, and the deletions that have theirs once these count."""
@@ -347,14 +354,9 @@ class Publisher:
         for entry in page:
             if isinstance(entry, Erased):
                 self._residue.complete(entry.ends)
+            elif isinstance(entry, Alive):
+                self._watch.alive(entry.made / 1000)
         self._subjects.settle(page)
-
-    def _send_newest(self) -> None:
-        """Send what is due since the ledger has a newer version, also one that a killed process could not send."""
-        newest = self._writer.ledger.newest
-        if newest != self._sent:
-            self._send()
-            self._sent = newest
 
     def _send(self) -> int:
         """Send the records of the outbox whose version the ledger has, oldest first; return their number."""
@@ -417,19 +419,6 @@ class Publisher:
                 "destroyed %d keys that tied receipts of %s to request ids", count, self._state.model, extra=extra
             )
         self._destroyed_at = now
-
-    def _tell(self, done: Published, page: Iterable[Entry]) -> None:
-        """Tell those who watch what was published."""
-        for entry in page:
-            if isinstance(entry, Alive):
-                self._watch.alive(entry.made / 1000)
-        if done.did_something:
-            logger.debug(
-                "published %d entries of the ledger, %d records",
-                done.entries,
-                done.records,
-                extra={"event": "published"},
-            )
 
     def _now(self) -> int:
         """Return milliseconds since 1970."""

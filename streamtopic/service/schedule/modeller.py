@@ -20,11 +20,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import WordSets
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import gaussian_scale
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.schedule.payload import Guarded, PayloadPlan, TaskData, make_payload
+from streamtopic.service.schedule.payload import Guarded, PayloadPlan, Sample, TaskData, make_payload
 from streamtopic.service.schedule.situation import Base, BaseCapacity, Mode
 from streamtopic.state import CutGone, DocumentCounts
 from streamtopic.state.stored_counts import StoredCounts, SummedCounts
@@ -53,7 +52,7 @@ __all__ = [
 # random chains it was .06 % larger at most.
 _SURELY = 1 / 16
 
-Draw = Callable[[WordSets | None, NoiseKey, str, int, TaskData], PayloadPlan]
+Draw = Callable[[Sample, NoiseKey, str, int, TaskData], PayloadPlan]
 MeasureCapacity = Callable[[DocumentCounts, TopicFit], BaseCapacity]
 
 
@@ -84,7 +83,7 @@ class Made:
     tolerance: the promised distance to the model of a retraining (Frobenius norm of the difference of A).
     certificate: the proven bound on that distance, infinite where the promise rests on another proof.
     seconds: how long it took to make, without the trials of its capacity.
-    draw: adds noise and fills the payload of a version. It takes sampled documents (as in `make_payload`), the noise
+    draw: adds noise and fills the payload of a version. It takes a sample (as in `make_payload`), the noise
         key, the model's name, the version and the data of downstream tasks.
     fit: the learned model; None where a kept base model was moved without learning.
     warm: whether it was carried over from the last model, or from the sums in Redis, so that it is worth a check.

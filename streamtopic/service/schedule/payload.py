@@ -44,6 +44,7 @@ __all__ = [
     "Labelled",
     "PayloadPlan",
     "ReleaseNoise",
+    "Sample",
     "TaskData",
     "TaskOptions",
     "WithheldHeads",
@@ -55,6 +56,7 @@ __all__ = [
     "labelled_by_task",
     "labelled_digest",
     "make_payload",
+    "no_sample",
     "norm_ratio",
     "published_heads",
     "read_labelled",
@@ -377,6 +379,13 @@ def _three_digits(ratio: float) -> float:
     return float(f"{ratio:.3g}")
 
 
+Sample = Callable[[], WordSets | None]
+
+
+def no_sample() -> None:
+    """Return no sample of documents, so that a payload has no NPMI."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PayloadPlan:
     """A payload with its noise.
@@ -403,7 +412,7 @@ def make_payload(
     fit: TopicFit,
     source: CountSource,
     guarded: Guarded,
-    sample: WordSets | None,
+    sample: Sample,
     key: NoiseKey,
     model: str,
     version: int,
@@ -413,7 +422,8 @@ def make_payload(
 
     source: the counts that `fit` was made from.
     guarded: the guarantee that noise is calibrated to.
-    sample: words (positions in `fit.words`) of sampled documents, for NPMI; None leaves NPMI out.
+    sample: returns the words (positions in `fit.words`) of sampled documents, for NPMI; None leaves NPMI out. It is
+        called once all else of a payload with topics is there.
     key: the secret that noise is drawn from.
     model: name of the model.
     version: number of the version.
@@ -540,7 +550,7 @@ def displayed(
     A: npt.NDArray[np.float32],
     words: Sequence[str],
     evidence: WordEvidence,
-    sample: WordSets | None,
+    sample: Sample,
 ) -> tuple[tuple[tuple[str, ...], ...], dict[str, float]]:
     """Return the top words of each topic, as they are shown, and their quality.
 
@@ -554,6 +564,7 @@ def displayed(
     order = top_words(A.astype(np.float64), evidence, TOP_WORDS)
     first = order[:, :COHERENT]
     quality = {"diversity": diversity(first)}
-    if sample is not None and len(sample):
-        quality["npmi"] = npmi(first, sample)
+    documents = sample()
+    if documents is not None and len(documents):
+        quality["npmi"] = npmi(first, documents)
     return named(order, words), quality

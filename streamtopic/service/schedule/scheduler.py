@@ -10,11 +10,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
 from streamtopic.counts import WordSets
-from streamtopic.errors import CannotLearn, StreamtopicError
+from streamtopic.errors import CannotLearn, StateMissing, StreamtopicError
 from streamtopic.monitoring.tracing import enabled, span
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.publish.ledger_writer import LedgerWriter
@@ -40,7 +41,7 @@ from streamtopic.service.schedule.modeller import (
     SelfCheckRule,
     check_update,
 )
-from streamtopic.service.schedule.payload import PayloadPlan, TaskData, TaskOptions, read_labelled, remarks
+from streamtopic.service.schedule.payload import PayloadPlan, TaskData, TaskOptions, no_sample, read_labelled, remarks
 from streamtopic.service.schedule.situation import Base, LogClock, SituationReader, traced_deletions, unserved
 from streamtopic.service.schedule.version import (
     describe,
@@ -260,6 +261,13 @@ class Scheduler:
             self._noted = text
         return step
 
+    def offsets(self) -> dict[int, int]:
+        """Return, by partition, the offset up to which records are counted; {} before every partition was counted."""
+        try:
+            return {partition: meta.next_offset for partition, meta in self.reader.positions().items()}
+        except StateMissing:
+            return {}
+
     @contextmanager
     def leading(self) -> Iterator[Lease | None]:
         """Yield this scheduler's lease, which lasts as long as the block runs; None where another scheduler leads."""
@@ -300,7 +308,7 @@ class Scheduler:
     def _act(self, lease: Lease, decision: Retrain | Unlearn) -> Step:
         """Make and stage a model; withdraw versions where none can be made."""
         # Read before the attempt: a document that comes meanwhile was not part of it.
-        offsets = self._offsets()
+        offsets = self.offsets()
         try:
             with self._watch.busy("learning"):
                 if isinstance(decision, Unlearn):
@@ -502,11 +510,14 @@ class Scheduler:
     def _payload(self, made: Made, version: int) -> PayloadPlan:
         """Read the documents that a payload needs beside its model, and draw its noise."""
         tasks = self.options.tasks
-        # NPMI is a figure of topics, so its sample is not read where topics are withheld.
-        sample = None if tasks.withheld else _sample(made)
         labelled = read_labelled(made.counts, made.words, tasks)
         data = TaskData(tasks, labelled, before=self._heads, cold=not made.warm)
-        return made.draw(sample, self._noise_key, self.options.model, version, data)
+        if tasks.withheld:
+            return made.draw(no_sample, self._noise_key, self.options.model, version, data)
+        # NPMI alone needs the sample, so it is read beside all else.
+        with ThreadPoolExecutor(1, "sample") as beside:
+            sample = beside.submit(_sample, made)
+            return made.draw(sample.result, self._noise_key, self.options.model, version, data)
 
     def _envelope(self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int) -> Envelope:
         """Return the facts of a version, without the digest of its bytes."""
@@ -595,11 +606,7 @@ class Scheduler:
         if self._failed is None:
             return None
         offsets, reason = self._failed
-        return reason if self._offsets() == offsets else None
-
-    def _offsets(self) -> dict[int, int]:
-        """Return, by partition, the offset up to which records are counted."""
-        return {partition: meta.next_offset for partition, meta in self.reader.positions().items()}
+        return reason if self.offsets() == offsets else None
 
 
 def _sample(made: Made) -> WordSets | None:

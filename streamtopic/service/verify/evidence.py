@@ -46,14 +46,11 @@ Update = Callable[[int, int | None], None]
 """Called with the number of records read so far, and their total."""
 
 
-def verify_instance(
-    sources: Sources, update: Update, version: int | None = None, *, exact: bool = False
-) -> tuple[Finding, ...]:
+def verify_instance(sources: Sources, update: Update, version: int | None = None) -> tuple[Finding, ...]:
     """Return every check of an instance: its ledger, its counts and base model, and a version.
 
     update: called with the number of records read so far, and their total.
     version: number of the version; None for the newest.
-    exact: with figures of models before noise, which only the operator may see.
 
     Raises UsageError for a version that was never made, ComponentUnreachable, SettingsError.
     """
@@ -71,15 +68,15 @@ def verify_instance(
         unknown.append(fails("release", str(error), "do not use it; find out who else writes to the releases topic"))
     except UsageError as error:
         unknown.append(not_checked("release", str(error), "verify again once there is a version"))
-    relearned = _relearned(sources, whole, kept, known, update, exact=exact)
+    relearned = _relearned(sources, whole, kept, known, update)
     return (*_findings(sources, whole, known), *unknown, *relearned)
 
 
 def _relearned(
-    sources: Sources, whole: WholeLedger, kept: Kept, known: InLog | None, update: Update, *, exact: bool = False
+    sources: Sources, whole: WholeLedger, kept: Kept, known: InLog | None, update: Update
 ) -> Iterator[Finding]:
     """Yield what is found by counting and learning again."""
-    return Relearning(sources, Recounts(sources, whole, update), exact=exact).findings(kept, known)
+    return Relearning(sources, Recounts(sources, whole, update)).findings(kept, known)
 
 
 def _findings(sources: Sources, whole: WholeLedger, known: InLog | None) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamtopic.counts import SymmetricCounts
 from streamtopic.errors import CannotLearn, SettingsError
-from streamtopic.service.schedule.payload import TaskData, make_payload, published_heads
+from streamtopic.service.schedule.payload import TaskData, make_payload, no_sample, published_heads
 from streamtopic.service.verify.finding import Finding, fails, holds, not_checked
 from streamtopic.signed import receipt_id
 from streamtopic.state import CutGone
@@ -18,8 +18,7 @@ from streamtopic.state.stored_counts import CountsStore, StoredCounts, SummedCou
 from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
+    from collections.abc import Iterator, Mapping
 
     from streamtopic.counts import Cooccurrence, Counts, CountSource
     from streamtopic.privacy.keystream import NoiseKey
@@ -116,13 +115,13 @@ class Relearning:
     A compacted log holds the live documents only, so a model that was learned from others cannot be learned again.
 
     counted: counts documents, each cut once.
-    exact: whether findings have figures of models before noise, which only the operator may see.
+
+    No finding has a figure of a model before noise.
     """
 
-    def __init__(self, sources: Sources, counted: Recounts, *, exact: bool = False) -> None:
+    def __init__(self, sources: Sources, counted: Recounts) -> None:
         self._sources = sources
         self._counted = counted
-        self._exact = exact
 
     def findings(self, kept: Kept, known: InLog | None) -> Iterator[Finding]:
         """Yield the comparisons; those of a version only if there is one. Raises ComponentUnreachable."""
@@ -201,15 +200,8 @@ class Relearning:
             return fails(name, f"version {stored.version}: {problem}", _OTHER_BASE)
         gap = float(np.abs(A - fit.A).max())
         said = "no number is more" if gap <= AGREES else "a number is more"
-        # The gap itself is a figure before noise.
         detail = f"version {stored.version}: {said} than {AGREES:g} from that of one learned from scratch"
-        detail += self._figures(fit, f"largest difference {gap:.3g}, ")
         return holds(name, detail) if gap <= AGREES else fails(name, detail, _OTHER_BASE)
-
-    def _figures(self, fit: TopicFit, before: str = "") -> str:
-        """Return figures before noise for the operator, "" for all others."""
-        bound = fit.certificate.bound
-        return f"; {before}certificate of the one learned from scratch {bound:.3g}" if self._exact else ""
 
     def _version(self, known: InLog) -> Iterator[Finding]:
         """Compare a version as published with one learned cold from the documents at its cut, with the same noise.
@@ -262,9 +254,8 @@ class Relearning:
             return _judged(name, problem, f"{what}: heads", _DO_NOT_USE), plan
         problem, gap = topics_differ(known.release, plan)
         if problem is not None:
-            return fails(name, f"{what}: {problem}{self._figures(fit)}", _DO_NOT_USE), plan
-        detail = f"{what}: largest difference {gap:.3g} from one learned from scratch"
-        return holds(name, detail + self._figures(fit)), plan
+            return fails(name, f"{what}: {problem}", _DO_NOT_USE), plan
+        return holds(name, f"{what}: largest difference {gap:.3g} from one learned from scratch"), plan
 
     def _heads(self, known: InLog) -> Iterator[Finding]:
         """Compare the heads beside a version's topics with heads fitted on the same topics from the log alone."""
@@ -369,7 +360,7 @@ def draw_again(
     if labelled is None and tasks.withheld:
         raise CannotLearn("tasks", "topics are withheld and no document has a label: add labelled documents")
     data = None if labelled is None else TaskData(tasks, labelled)
-    return make_payload(fit, source, sources.guarded, None, key, sources.model, version, data)
+    return make_payload(fit, source, sources.guarded, no_sample, key, sources.model, version, data)
 
 
 def topics_differ(release: Release, plan: PayloadPlan) -> tuple[str | None, float]:
@@ -415,15 +406,11 @@ def _heads_differ(release: Release, labelled: Labelled, options: TaskOptions) ->
     """Return how heads beside published topics differ from heads fitted again on that A, None if they do not."""
     if release.payload.A is None:
         return "topics are withheld, settings say that they are published: verify with --set publish=tasks"
-    sent = release.payload.heads
-    again, _ = published_heads(release.payload.A, release.words, release.anchors, TaskData(options, labelled))
-
-    def apart(task: str) -> str | None:
-        gap = np.linalg.norm(np.asarray(sent[task].w) - np.asarray(again[task].w))
-        # Each fit stops within this distance of the optimum, so two may lie twice that apart.
-        return _apart(float(gap), 2 * options.tasks[task].distance)
-
-    return _first_difference(sent, again, apart)
+    data = TaskData(options, labelled)
+    again, _ = published_heads(release.payload.A, release.words, release.anchors, data)
+    # Each fit stops within this distance of the optimum, so two may lie twice that apart.
+    allowed = {task: 2 * options.tasks[task].distance for task in again}
+    return _first_difference(release.payload.heads, again, allowed)
 
 
 def _withheld_differ(release: Release, plan: PayloadPlan) -> str | None:
@@ -435,47 +422,44 @@ def _withheld_differ(release: Release, plan: PayloadPlan) -> str | None:
         return "topics are published, settings say that they are withheld: verify with --set publish=topics"
     if release.words != plan.payload.words:
         return "a model learned from scratch has other words"
-    sent, again = release.payload.heads, plan.payload.heads
-    facts: Mapping[str, Mapping[str, Any]] = plan.facts["heads"]
-
-    def apart(task: str) -> str | None:
-        one, other = (np.asarray(heads[task].B, np.float64) for heads in (sent, again))
-        # Before noise two may lie the sensitivity apart. Rounding adds a step of the noise's grid, and the single
-        # precision of B.
-        rounding = facts[task]["grid"] + 2.0**-22 * float(np.abs(one).max())
-        return _apart(float(np.abs(one - other).max()), facts[task]["sensitivity"] + rounding)
-
-    return _first_difference(sent, again, apart)
+    allowed = {}
+    for task, head in plan.payload.heads.items():
+        facts, B = plan.facts["heads"][task], np.asarray(head.B)
+        # Before noise two may lie the sensitivity apart. Rounding adds to each number a step of the noise's grid, and
+        # the single precision of B.
+        rounding = facts["grid"] + 2.0**-22 * float(np.abs(B).max())
+        allowed[task] = facts["sensitivity"] + rounding * B.size**0.5
+    return _first_difference(release.payload.heads, plan.payload.heads, allowed)
 
 
-def _first_difference(
-    sent: Mapping[str, Head], again: Mapping[str, Head], apart: Callable[[str], str | None]
-) -> str | None:
+def _first_difference(sent: Mapping[str, Head], again: Mapping[str, Head], allowed: Mapping[str, float]) -> str | None:
     """Return how the first task's heads differ that do, None if all are the same.
 
-    apart: says that the weights of a task differ too much; asked if all else is the same.
+    allowed: task to the greatest distance of weights (Frobenius norm).
     """
     for task in sorted({*sent, *again}):
-        problem = _other(sent.get(task), again.get(task)) or apart(task)
+        one, other = sent.get(task), again.get(task)
+        if one is None or other is None:
+            has, lacks = ("log", "version") if one is None else ("version", "log")
+            problem: str | None = (
+                f"the {has} has one, the {lacks} has none: verify with the tasks that the version was made with, or "
+                "retrain"
+            )
+        else:
+            problem = _apart(one, other, allowed[task])
         if problem is not None:
             return f"head of task {task!r}: {problem}"
     return None
 
 
-def _apart(gap: float, allowed: float) -> str | None:
-    """Return that weights differ too much, None if they do not."""
-    if gap <= allowed:
-        return None
-    return f"weights differ by {gap:.3g}, more than {allowed:.3g}; retrain, if tasks were changed in the settings"
-
-
-def _other(sent: Head | None, again: Head | None) -> str | None:
-    """Return in which of topics, classes and documents two heads differ, None if they are of the same."""
-    if again is None:
-        return "the log gives no such head: verify with the tasks that the version was made with, or retrain"
-    if sent is None:
-        return "the log gives a head, the version has none: retrain, if the task is new in the settings"
+def _apart(sent: Head, again: Head, allowed: float) -> str | None:
+    """Return how two heads of a task differ, None if they do not."""
     for name in ("topics", "classes", "documents"):
         if getattr(sent, name) != getattr(again, name):
             return f"other {name} from the log"
-    return None
+    one, other = (np.asarray(head.B if head.w is None else head.w, np.float64) for head in (sent, again))
+    gap = float(np.linalg.norm(one - other)) if one.shape == other.shape else np.inf
+    # In this form a NaN is refused too.
+    if gap <= allowed:
+        return None
+    return f"weights differ by {gap:.3g}, more than {allowed:.3g}; retrain, if tasks were changed in the settings"

@@ -13,13 +13,13 @@ from streamtopic.streams import KafkaLog
 from streamtopic.streams.opening import open_membership
 from waiting import PATIENCE
 
-ROLES = ("producer", "ingest", "schedule", "dashboard", "subscriber", "operator", "stranger")
+ROLES = ("producer", "ingest", "schedule", "serve", "subscriber", "operator", "stranger")
 TOPICS = ("news.documents", "news.releases", "news.ledger", "news.rejected", "other.documents")
 # What each may do; everything else is tried too, and must be refused.
 READS = {
     "ingest": {"news.documents", "news.rejected"},
     "schedule": {"news.documents", "news.releases", "news.ledger"},
-    "dashboard": {"news.releases", "news.ledger", "news.rejected"},
+    "serve": {"news.releases", "news.ledger", "news.rejected"},
     "subscriber": {"news.releases", "news.ledger"},
     "operator": set(TOPICS[:4]),
 }

@@ -150,7 +150,7 @@ def text(result: Result) -> str:
 
 def picture(found: dict[str, dict[str, float]], options: Mapping[str, Option]) -> str:  # noqa: ARG001  this benchmark has no options
     """Draw stages as bars, which are full up to their bounds."""
-    from streamtopic.report.charts import Bar, Bars, bars
+    from streamtopic.pages.charts import Bar, Bars, bars
 
     groups = []
     for case, values in found.items():
@@ -169,7 +169,7 @@ def picture(found: dict[str, dict[str, float]], options: Mapping[str, Option]) -
     said = (
         "Processor milliseconds of each stage on one thread; the full part of a bar is what this machine's memory or "
     )
-    return bars("Stages of a retrain and of an update", f"{said}arithmetic allows at best.", groups)
+    return bars("Stages of a retrain and of an update", f"{said}arithmetic allows at best.", groups).svg()
 
 
 CASES = {f"{learner}-{size}": partial(_case, learner, size) for size in SIZES for learner in ("default", "paper")}

@@ -161,6 +161,9 @@ def _table(name: str, documents: int, found: Suggestion) -> str:
         lines.append("\nthe same number under other thresholds")
         lines.append(table(["max_df", "anchor_min_df", *head[1:5]], rows))
     lines += [f"  {one.topics} topics: {one.reason}" for one in found.candidates if one.reason]
+    if found.recommended is not None:
+        lines.append(f"\nthe {found.recommended.topics} topics")
+        lines += [f"  {k}: {' '.join(words)}" for k, words in enumerate(found.recommended.top_words)]
     lines.append(f"\nrecommended: {found.reason}")
     return "\n".join(lines)
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Concern", "concerns"]
 
-_NEARLY = 0.8
 # Seconds: an entry takes its way, and clocks differ.
 _GRACE = 60.0
 
@@ -43,7 +42,7 @@ def _urgent(said: str, remedy: str) -> Concern:
 
 def concerns(facts: ServiceFacts) -> list[Concern]:
     """Return what a person must act on, the urgent first."""
-    found = [*_parts(facts), *_progress(facts), *_checks(facts.status), *_ledger(facts), *_budgets(facts.status)]
+    found = [*_parts(facts), *_progress(facts), *_checks(facts.status), *_ledger(facts)]
     return sorted(found, key=lambda one: not one.urgent)
 
 
@@ -117,19 +116,4 @@ def _ledger(facts: ServiceFacts) -> Iterator[Concern]:
         yield _urgent(
             f"The ledger's next word on the newest version is {duration(late)} late.",
             "Look whether `streamtopic schedule` runs; subscribers notice it too.",
-        )
-
-
-def _budgets(status: Mapping[str, Any]) -> Iterator[Concern]:
-    spent = status["cumulative_epsilon"]
-    if spent is None or spent > _NEARLY * status["epsilon_budget"]:
-        yield Concern(
-            "Most of the budget of ε is spent since the base model.",
-            "Nothing to do: the release that would exceed it is a retrain, which takes longer.",
-        )
-    capacity = status["capacity"]
-    if capacity and status["forget_set"] > _NEARLY * capacity:
-        yield Concern(
-            "Most of the deletion capacity of the base model is used.",
-            "Nothing to do: beyond it deletions make a retrain. `streamtopic capacity` shows the rule.",
         )

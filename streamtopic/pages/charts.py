@@ -1,4 +1,4 @@
-"""Charts: points and curves, bars, small lines. `templates/picture.svg` writes their marks, for light and dark."""
+"""Charts: points and curves, small lines. `templates/picture.svg` writes their marks, for light and dark."""
 
 import math
 from base64 import b64encode
@@ -10,13 +10,10 @@ from streamtopic.pages.rendering import render
 
 __all__ = [
     "Axis",
-    "Bar",
-    "Bars",
     "ChartPanel",
     "Curve",
     "Mark",
     "Picture",
-    "bars",
     "box",
     "circle",
     "label",
@@ -283,73 +280,6 @@ def _names(wanted: Sequence[tuple[float, float, str]], right: float) -> Iterator
                 level = height + _LINE
         taken.append((start, start + wide, level))
         yield label(start, level + 4, name, "small clear")
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A value that is not negative.
-
-    part: the part of the value whose bar is filled; None for all of it.
-    note: text to the right of the bar.
-    """
-
-    name: str
-    value: float
-    part: float | None = None
-    note: str = ""
-    look: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """Bars under one title, on one scale from 0; unit: name of the scale."""
-
-    title: str
-    unit: str
-    bars: Sequence[Bar]
-
-
-_ROW, _THICK, _ABOVE, _TITLE, _FOOT = 20.0, 13.0, 30.0, 34.0, 34.0
-
-
-def bars(title: str, said: str, groups: Sequence[Bars], *, names: float = 150.0, width: float = 420.0) -> Picture:
-    """Return groups of bars one below the other.
-
-    said: the content of the picture in words.
-    names: room for names to the left of the bars, in pixels.
-    width: of the longest bar, in pixels.
-    """
-    marks: list[Mark] = []
-    top = _ABOVE
-    for group in groups:
-        scale_marks = ticks(0.0, max((bar.value for bar in group.bars), default=1.0))
-        scale = width / scale_marks[-1]
-        first, bottom = top + _TITLE - 14, top + _TITLE - 14 + _ROW * len(group.bars)
-        marks += [label(16, top, group.title, "strong"), label(names + width + 24, bottom + 15, group.unit)]
-        for mark in scale_marks:
-            place = names + scale * mark
-            marks += [
-                stroke([(place, first), (place, bottom)]),
-                label(place, bottom + 15, f"{mark:g}", anchor="middle"),
-            ]
-        marks += chain.from_iterable(_bar(bar, names, first + _ROW * k, scale) for k, bar in enumerate(group.bars))
-        top += _TITLE + _ROW * len(group.bars) + _FOOT
-    return Picture("chart", title, said, names + width + 190, top, marks)
-
-
-def _bar(bar: Bar, left: float, top: float, scale: float) -> Iterator[Mark]:
-    """Yield a bar with its name and note; scale: pixels of 1."""
-    full = _LOOKS[bar.look % len(_LOOKS)]
-    level, length = top + _ROW / 2 + 4, scale * max(bar.value, 0.0)
-    told = f"{bar.name}: {bar.value:.4g}{', ' if bar.note else ''}{bar.note}"
-    yield label(left - 8, level, bar.name, "small", "end")
-    # Half a pixel at least, so that a pointer finds a bar of nearly 0 too.
-    upper = top + (_ROW - _THICK) / 2
-    yield box(left, upper, max(length, 0.5), _THICK, full if bar.part is None else f"{full} faint", told)
-    if bar.part is not None:
-        yield box(left, upper, min(scale * max(bar.part, 0.0), length), _THICK, full)
-    if bar.note:
-        yield label(left + length + 8, level, bar.note)
 
 
 def small_line(

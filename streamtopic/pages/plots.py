@@ -1,6 +1,5 @@
 """Figures of a model, for notebooks and for pages: `from streamtopic import plots`.
 
-    topics          top words of each topic, as bars
     topic_map       topics near each other if they use the same words
     correlations    which topics meet in documents
     shares          shares of topics over versions
@@ -15,20 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import UsageError
 from streamtopic.pages.charts import (
-    Bar,
-    Bars,
     ChartPanel,
     Curve,
     Mark,
     Picture,
-    bars,
     box,
     circle,
     label,
     scatter,
     stroke,
 )
-from streamtopic.pages.model_view import cards_of, history_of, map_of, related_of, view_of
+from streamtopic.pages.model_view import history_of, map_of, related_of, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,34 +32,20 @@ if TYPE_CHECKING:
     from streamtopic.signed import Release
     from streamtopic.topics.estimator import AnchorTopics
 
-__all__ = ["correlations", "draw_correlations", "draw_map", "shares", "topic_map", "topics"]
+__all__ = ["correlations", "draw_correlations", "draw_map", "shares", "topic_map"]
 
 _CELL, _LEFT, _TOP, _LONGEST = 20.0, 170.0, 30.0, 25
-
-
-def topics(
-    model: Release | AnchorTopics, *, most: int = 20, top: int = 10, feature_names: Sequence[str] | None = None
-) -> Picture:
-    """Return the top words of the largest topics, bars of p(w|t).
-
-    most: number of topics.
-    top: words of a topic, at most 10.
-    feature_names: words of an AnchorTopics' columns.
-
-    Raises UsageError for a value that is not a model, InvalidRelease for a release that is withdrawn or withholds its
-    topics.
-    """
-    groups = []
-    for card in cards_of(view_of(model, feature_names))[: _amount(most)]:
-        words = [Bar(one["word"], one["in_topic"]) for one in card["words"][: _amount(top)]]
-        groups.append(Bars(f"Topic {card['topic']} ({card['share']:.1%})", "p(w|t)", words))
-    return bars("Topics", "top words of the largest topics", groups)
 
 
 def topic_map(model: Release | AnchorTopics, *, feature_names: Sequence[str] | None = None) -> Picture:
     """Return a map of the 100 largest topics by the distances between their words, areas by share.
 
-    The 40 largest topics have a name of two words. Parameters and errors are as in `topics`.
+    The 40 largest topics have a name of two words.
+
+    feature_names: words of an AnchorTopics' columns.
+
+    Raises UsageError for a value that is not a model, InvalidRelease for a release that is withdrawn or withholds its
+    topics.
     """
     return draw_map(map_of(view_of(model, feature_names)))
 
@@ -71,7 +53,7 @@ def topic_map(model: Release | AnchorTopics, *, feature_names: Sequence[str] | N
 def correlations(model: Release | AnchorTopics, *, feature_names: Sequence[str] | None = None) -> Picture:
     """Return the correlations between the topics of two words of one document, of the 40 largest topics.
 
-    Topics that meet in documents are neighbours. Parameters and errors are as in `topics`.
+    Topics that meet in documents are neighbours. Parameters and errors are as in `topic_map`.
     """
     return draw_correlations(related_of(view_of(model, feature_names)))
 
@@ -84,8 +66,8 @@ def shares(releases: Sequence[Release], *, most: int = 10) -> Picture:
 
     Raises UsageError for an empty list, InvalidRelease where a release is withdrawn or the last withholds its topics.
     """
-    if not releases:
-        raise UsageError("there is no release to show: give the versions that a subscriber received")
+    if not releases or most < 1:
+        raise UsageError("there is nothing to show: give the versions that a subscriber received, and at least 1 topic")
     for release in releases:
         # Raises for a withdrawn release: a picture of changes would show forgotten words.
         if release.payload.A is not None:
@@ -93,7 +75,7 @@ def shares(releases: Sequence[Release], *, most: int = 10) -> Picture:
     view, found = view_of(releases[-1]), history_of(releases)
     versions = [step["version"] for step in found["steps"]]
     curves = []
-    for place, topic in enumerate(view.order[: _amount(most)]):
+    for place, topic in enumerate(view.order[:most]):
         points = list(zip(versions, found["paths"][topic]["shares"], strict=True))
         curves.append(Curve(f"{topic}  {view.name(topic)}", points, place % 3, joined=True))
     panel = ChartPanel("Shares of topics", "version", "share of all words", curves, whole=True, from_zero=True)
@@ -149,10 +131,3 @@ def draw_correlations(numbers: Mapping[str, Any]) -> Picture:
     return Picture(
         "heat", "Correlations between topics", "the table has all values", _LEFT + side + 8, _TOP + side + 8, marks
     )
-
-
-def _amount(number: int) -> int:
-    """Return an amount. Raises UsageError for one below 1."""
-    if number < 1:
-        raise UsageError(f"{number} is no amount to show: use at least 1")
-    return number

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from markupsafe import Markup
 
 from streamtopic.pages.charts import ChartPanel, Curve, Picture, scatter, small_line
@@ -20,7 +19,6 @@ from streamtopic.pages.plots import draw_correlations, draw_map
 from streamtopic.pages.rendering import render
 from streamtopic.service.publish.published import heads_of, read_earlier
 from streamtopic.service.verify import gather
-from streamtopic.topics.over_time import FLOOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from streamtopic.signed import Release
     from streamtopic.topics.over_time import SliceReport
 
-__all__ = ["DATA", "picture_facts", "slice_facts", "spending_chart", "version_facts", "version_page"]
+__all__ = ["DATA", "chart_to_limit", "picture_facts", "spending_chart", "version_facts", "version_page"]
 
 Json = dict[str, Any]
 
@@ -56,7 +54,7 @@ _SECTIONS = {
     "limits": "What is not promised",
     "repeat": "How to repeat each check",
 }
-_WORDS_OF_CLASS, _WORDS_OF_SLICE, _LARGEST = 10, 6, 5
+_WORDS_OF_CLASS = 10
 
 
 def version_facts(
@@ -88,7 +86,7 @@ def version_facts(
         "tasks": evidence["tasks"] | {"words": words},
         "pictures": picture_facts(release, standing),
         "left_out": list(withdrawn),
-        "slices": None if slices is None else slice_facts(slices),
+        "slices": None if slices is None else slices.as_json(),
     }
 
 
@@ -102,32 +100,6 @@ def picture_facts(release: Release, earlier: Sequence[Release]) -> Json | None:
     view = view_of(release)
     history = history_of([*earlier, release])
     return {"cards": cards_of(view), "map": map_of(view), "related": related_of(view), "history": history}
-
-
-def slice_facts(slices: SliceReport) -> Json:
-    """Return the figures of slices. topics: over periods, the largest first. rows: of slices with classes."""
-    found = slices.found
-    topics, rows = [], []
-    if slices.task is None and len(found):
-        for topic in np.argsort(-(found.tokens @ found.shares), kind="stable").tolist():
-            peak = int(np.argmax(found.shares[:, topic]))
-            course = {
-                "topic": topic,
-                "shares": found.shares[:, topic].tolist(),
-                "told": [f"{time}: {slices.share(row, topic)}" for row, time in enumerate(found.times)],
-                "band": np.stack([found.low[:, topic], found.high[:, topic]], axis=1).tolist(),
-                "peak": found.times[peak],
-                "last": slices.share(len(found) - 1, topic),
-                "words": slices.words(peak, topic)[:_WORDS_OF_SLICE],
-            }
-            topics.append(course)
-    for row in range(len(found)) if slices.task is not None else ():
-        largest = np.argsort(-found.shares[row], kind="stable")[:_LARGEST].tolist()
-        parts = [(topic, slices.share(row, topic), slices.words(row, topic)[:_WORDS_OF_SLICE]) for topic in largest]
-        shown = [{"topic": topic, "share": share, "words": words} for topic, share, words in parts]
-        rows.append({"name": found.names[row], "documents": int(found.documents[row]), "topics": shown})
-    about = {"unit": slices.unit, "task": slices.task, "floor": FLOOR, "topics": topics, "rows": rows}
-    return about | {"hidden": found.hidden, "outside": found.outside}
 
 
 def version_page(facts: Json, service: Mapping[str, object] | None = None) -> str:
@@ -156,7 +128,7 @@ def version_page(facts: Json, service: Mapping[str, object] | None = None) -> st
         map=draw_map(pictures["map"]) if pictures else None,
         heat=draw_correlations(pictures["related"]) if pictures else None,
         paths=_paths(pictures["history"]) if pictures else [],
-        courses=_courses(slices) if slices else [],
+        courses=_courses(slices) if slices and not slices["by"] else [],
         spending=spending_chart(spending["versions"], spending["budget"]),
         service=service,
         data=None if service else _embedded(facts),
@@ -173,13 +145,18 @@ def _paths(history: Json) -> list[tuple[Json, Picture]]:
 
 
 def _courses(slices: Json) -> list[tuple[Json, Picture]]:
-    """Return the course of each topic over periods, with its line and the band of its intervals."""
-    highest = max((max(high for _, high in one["band"]) for one in slices["topics"]), default=0.0)
+    """Return the course of each topic over periods: its figures at its peak, its line and the band of its intervals."""
     courses = []
-    for one in slices["topics"]:
-        title = f"share of topic {one['topic']} by {slices['unit']}"
-        courses.append((one, small_line(title, one["shares"], highest, one["band"], one["told"])))
-    return courses
+    # One scale for all lines, so that they can be compared.
+    highest = max((topic["high"] for one in slices["slices"] for topic in one["topics"]), default=0.0)
+    for topics in zip(*(one["topics"] for one in slices["slices"]), strict=True):
+        number, shares = topics[0]["topic"], [topic["share"] for topic in topics]
+        band = [(topic["low"], topic["high"]) for topic in topics]
+        told = [f"{one['time']}: {share:.1%}" for one, share in zip(slices["slices"], shares, strict=True)]
+        peak = shares.index(max(shares))
+        line = small_line(f"share of topic {number} by {slices['unit']}", shares, highest, band, told)
+        courses.append((topics[peak] | {"last": topics[-1], "time": slices["slices"][peak]["time"]}, line))
+    return sorted(courses, key=lambda course: -course[0]["share"])
 
 
 def spending_chart(versions: Sequence[Mapping[str, Any]], budget: float) -> Picture | None:
@@ -189,14 +166,20 @@ def spending_chart(versions: Sequence[Mapping[str, Any]], budget: float) -> Pict
     budget: greatest cumulative epsilon.
     """
     points = [(one["version"], one["cumulative_epsilon"]) for one in versions if one["cumulative_epsilon"] is not None]
+    return chart_to_limit("spending", "Cumulative unlearning epsilon", points, budget, "budget")
+
+
+def chart_to_limit(
+    name: str, title: str, points: Sequence[tuple[float, float]], limit: float, limit_name: str
+) -> Picture | None:
+    """Return values over versions below a limit; None without any. points: number of the version and value."""
     if not points:
         return None
-    (first, least), (last, most) = points[0], points[-1]
-    said = f"{least:.3g} at version {first} to {most:.3g} at version {last}, of a budget of {budget:g}"
-    limit = Curve("budget", [(versions[0]["version"], budget), (versions[-1]["version"], budget)], dashed=True)
-    curves = [Curve("spent", points, joined=True), limit]
-    panel = ChartPanel("Cumulative unlearning epsilon", "version", "epsilon", curves, whole=True, from_zero=True)
-    return scatter(panel.title, said, [panel], name="spending", height=140, beside=70)
+    (first, begin), (last, end) = points[0], points[-1]
+    said = f"{begin:.3g} at version {first} to {end:.3g} at version {last}, of a {limit_name} of {limit:g}"
+    curves = [Curve("", points, joined=True), Curve(limit_name, [(first, limit), (last, limit)], dashed=True)]
+    panel = ChartPanel(title, "version", "", curves, whole=True, from_zero=True)
+    return scatter(title, said, [panel], name=name, height=140, beside=70)
 
 
 def _embedded(facts: Json) -> Markup:

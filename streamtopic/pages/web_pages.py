@@ -25,13 +25,12 @@ from streamtopic.errors import (
     UsageError,
 )
 from streamtopic.pages.attention import concerns
-from streamtopic.pages.charts import ChartPanel, Curve, Picture, scatter
 from streamtopic.pages.gate import Access, Gate
 from streamtopic.pages.rendering import render
 from streamtopic.pages.requests_api import request_routes
 from streamtopic.pages.service_facts import MOST_REFUSED, read_refused, read_service
 from streamtopic.pages.service_view import ModelGauges
-from streamtopic.pages.version_page import spending_chart, version_facts, version_page
+from streamtopic.pages.version_page import chart_to_limit, spending_chart, version_facts, version_page
 from streamtopic.security.concealing import conceal
 from streamtopic.state.residue_ledger import Stage
 
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from streamtopic.pages.charts import Picture
     from streamtopic.pages.service_view import ServiceView
 
 __all__ = ["PAGES", "web_pages"]
@@ -117,7 +117,8 @@ class _Pages:
     def _versions(self, request: Request) -> Response:
         answer = self._view.read("service", read_service)
         versions = answer.value.versions
-        charts = [_capacity_chart(versions), spending_chart(versions[-_MOST_VERSIONS:], self._budget)]
+        budget = self._view.settings.epsilon_budget
+        charts = [_capacity_chart(versions), spending_chart(versions[-_MOST_VERSIONS:], budget)]
         values = {"versions": versions, "charts": [chart for chart in charts if chart is not None]}
         return self._shown(request, "versions.html", values, answer.at)
 
@@ -154,10 +155,6 @@ class _Pages:
         return Response(text, media_type="text/plain; version=0.0.4")
 
     # What pages share
-
-    @property
-    def _budget(self) -> float:
-        return self._view.settings.epsilon_budget
 
     def _in_thread(self, answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -221,13 +218,6 @@ async def _nobody_waits(_request: Request, _error: Exception) -> Response:
 
 
 def _capacity_chart(versions: Sequence[Mapping[str, Any]]) -> Picture | None:
-    """Return the share of the deletion capacity that each version had used, in percent; None without any."""
-    bounded = [one for one in versions[-_MOST_VERSIONS:] if one["capacity"]]
-    if not bounded:
-        return None
-    points = [(one["version"], 100.0 * one["forgotten"] / one["capacity"]) for one in bounded]
-    limit = Curve("all", [(points[0][0], 100.0), (points[-1][0], 100.0)], dashed=True)
-    curves = [Curve("used", points, joined=True), limit]
-    panel = ChartPanel("Deletion capacity", "version", "used, %", curves, whole=True, from_zero=True)
-    said = "Share of the deletion capacity of its base that each version had used."
-    return scatter(panel.title, said, [panel], name="capacity", height=140, beside=70)
+    """Return the share of the deletion capacity of its base that each version had used; None without any."""
+    points = [(one["version"], 100.0 * one["forgotten"] / one["capacity"]) for one in versions if one["capacity"]]
+    return chart_to_limit("capacity", "Deletion capacity used, %", points[-_MOST_VERSIONS:], 100.0, "capacity")

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from streamtopic.pages.charts import Axis, Bar, Bars, ChartPanel, Curve, bars, scatter, small_line, ticks
+from streamtopic.pages.charts import Axis, ChartPanel, Curve, scatter, small_line, ticks
 
 
 def _classes(root, name):
@@ -64,31 +64,16 @@ def test_names_of_points_in_one_place_are_apart(read_picture):
 
 
 def test_nothing_to_draw_is_an_empty_field(read_picture):
-    """No curve, no point and no bar make a picture without marks."""
+    """No curve and no point make a picture without marks."""
     for panels in ([ChartPanel("p", "x", "y", [])], [ChartPanel("p", "x", "y", [Curve("c", [])], True, True)]):
         assert not _classes(read_picture(scatter("t", "d", panels).svg()), "mark")
-    read_picture(bars("t", "d", [Bars("b", "s", [])]).svg())
-
-
-def test_bars_are_as_long_as_their_values(read_picture):
-    """Lengths are in proportion within a group; a part is drawn full over the faint whole, never beyond it."""
-    group = Bars("retrain", "seconds", [Bar("a", 2.0, 1.0, "2 x"), Bar("b", 1.0), Bar("c", 0.5, 0.7, look=1)])
-    root = read_picture(bars("t", "d", [group]).svg())
-    wide = [float(e.get("width")) for e in root.iter() if e.tag.endswith("rect") and e.get("class") != "paper"]
-    whole, part, second, third, capped = wide
-    assert [part / whole, second / whole, third / whole, capped / third] == pytest.approx([0.5, 0.5, 0.25, 1], abs=1e-3)
-    assert "2 x" in [element.text for element in root.iter()]
 
 
 def test_charts_follow_light_and_dark():
     """Colours are the style's variables, so nothing is fixed that a dark screen would hide."""
-    for drawn in (
-        scatter("t", "d", [ChartPanel("p", "x", "y", [Curve("c", [(1, 1)])])]),
-        bars("t", "d", [Bars("b", "s", [])]),
-    ):
-        assert re.search(r"prefers-color-scheme:\s*dark", drawn.svg())
-        assert not re.search(r'(fill|stroke)="', drawn.svg())
-        assert drawn._repr_html_().rstrip().endswith('">')
+    drawn = scatter("t", "d", [ChartPanel("p", "x", "y", [Curve("c", [(1, 1)])])]).svg()
+    assert re.search(r"prefers-color-scheme:\s*dark", drawn)
+    assert not re.search(r'(fill|stroke)="', drawn)
 
 
 @pytest.mark.parametrize(

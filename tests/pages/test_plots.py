@@ -19,7 +19,7 @@ def test_each_figure_has_the_words(make_release, read_picture, r):
     """Any release with topics can be drawn, and its words are in the figure."""
     release = make_release(r=r, n=60)
     other = make_release(r=r, n=60, version=2, seed=1)
-    for figure in (plots.topics(release), plots.topic_map(release), plots.correlations(release)):
+    for figure in (plots.topic_map(release), plots.correlations(release)):
         said = "".join(read_picture(figure.svg()).itertext())
         assert release.top_words[0][0] in said
     said = "".join(read_picture(plots.shares([release, other]).svg()).itertext())
@@ -48,7 +48,6 @@ def test_an_estimator_can_be_drawn():
     X = np.array([rng.multinomial(40, theta @ topics) for theta in rng.dirichlet(np.full(3, 0.2), 200)])
     model = AnchorTopics(3, min_df=1, max_df=1.0).fit(X)
     names = [f"word{k}" for k in range(60)]
-    assert ">word" in plots.topics(model, most=2, top=3, feature_names=names).svg()
     assert "word" in unescape(plots.topic_map(model, feature_names=names).svg())
 
 
@@ -56,15 +55,15 @@ def test_what_must_not_be_drawn_is_refused(make_release):
     """Withdrawn releases, none at all, and amounts below one are errors."""
     release = make_release()
     gone = dataclasses.replace(release, is_withdrawn=lambda _: True)
-    for draw in (plots.topics, plots.topic_map, plots.correlations):
+    for draw in (plots.topic_map, plots.correlations):
         with pytest.raises(InvalidRelease, match="withdrawn"):
             draw(gone)
     with pytest.raises(InvalidRelease, match="withdrawn"):
         plots.shares([gone, make_release(version=2)])
-    with pytest.raises(UsageError, match="no release"):
+    with pytest.raises(UsageError, match="nothing to show"):
         plots.shares([])
     with pytest.raises(UsageError, match="at least 1"):
-        plots.topics(release, most=0)
+        plots.shares([release], most=0)
 
 
 def test_the_package_alone_loads_no_page():

@@ -27,7 +27,7 @@ def test_a_page_shows_the_whole_model(facts_of, make_release, read_picture):
         assert f"Topic {topic.topic}" in said
         assert f"{topic.share:.1%}" in said
         assert all(word in said for word in topic.words)
-    large = re.findall(r'<svg viewBox="[^"]*" role="(?:group|img)" aria-labelledby.*?</svg>', page, re.DOTALL)
+    large = re.findall(r"<svg[^>]*aria-labelledby.*?</svg>", page, re.DOTALL)
     assert len(large) == 3  # and what was spent of the budget
     for picture in large:
         read_picture(picture)
@@ -128,19 +128,16 @@ def test_a_public_page_has_no_figure_from_before_the_noise(prepared, facts_of):
 
 def test_slices_are_drawn_with_their_bands(facts_of):
     """Courses over periods have a line, a band and the warning that they are exact; classes have rows."""
-    about = {"floor": 5, "hidden": 1, "outside": 2}
-    course = {
-        "topic": 0,
-        "shares": [0.2, 0.4],
-        "band": [[0.1, 0.3], [0.2, 0.5]],
-        "peak": "2026-02",
-        "last": "40 %",
-        "told": [],
-    }
-    over = about | {"unit": "month", "task": None, "topics": [course | {"words": ["<b>"]}], "rows": []}
+    about = {"version": 2, "floor": 5, "hidden": {"slices": 1, "documents": 3}, "outside": 2}
+
+    def piece(share):
+        topic = {"topic": 0, "share": share, "error": 0.1, "low": share / 2, "high": 2 * share, "words": ["<b>"]}
+        return {"time": "2026-02", "class": "arts", "documents": 9, "tokens": 90, "topics": [topic]}
+
+    over = about | {"unit": "month", "by": None, "slices": [piece(0.2), piece(0.4)]}
     page = version_page(facts_of(slices=over))
     assert "These figures are exact and have no noise" in text_of(page)
     assert 'class="mark faint"' in page
-    row = {"name": "arts", "documents": 9, "topics": [{"topic": 1, "share": "3 %", "words": ["w"]}]}
-    classes = about | {"unit": None, "task": "section", "topics": [], "rows": [row]}
-    assert "arts" in text_of(version_page(facts_of(slices=classes)))
+    assert "<title>2026-02: 20.0%</title>" in page
+    classes = about | {"unit": None, "by": "section", "slices": [piece(0.2)]}
+    assert "2026-02, arts" in text_of(version_page(facts_of(slices=classes)))

@@ -18,7 +18,6 @@ from streamtopic.service.watching import Watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
-    from contextlib import AbstractContextManager
 
     from streamtopic.settings import Settings
 
@@ -47,27 +46,17 @@ class Answer(Generic[T]):
 class ServiceView:
     """Opens the service when something is read, and keeps what was read for a short time. Safe with several threads.
 
-    opening: opens the service; None for the service of the settings.
-    clock: seconds since 1970.
     ticks: seconds that only grow.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        opening: Callable[[], AbstractContextManager[Service]] | None = None,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, settings: Settings, *, ticks: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
-        self._opening = opening or (lambda: Service(settings, clock=clock))
-        self._clock = clock
         self._ticks = ticks
         self._mutex = threading.Lock()
         self._stack = ExitStack()
         self._service: Service | None = None
         self._answers: dict[Hashable, tuple[float, Answer[Any]]] = {}
+        self._apart: ServiceView | None = None
 
     def read(self, name: Hashable, work: Callable[[Service], T], seconds: float = 2.0) -> Answer[T]:
         """Return what `work` finds, or what it found up to `seconds` ago under this name.
@@ -79,7 +68,7 @@ class ServiceView:
             if kept is not None and self._ticks() < kept[0]:
                 return kept[1]
             with self._opened() as service:
-                answer = Answer(work(service), self._clock())
+                answer = Answer(work(service), time.time())
                 lasts = max(seconds, _RESTING if service.leads else 0.0)
             self._answers.pop(name, None)
             self._answers[name] = self._ticks() + lasts, answer
@@ -88,8 +77,18 @@ class ServiceView:
                 del self._answers[next(iter(self._answers))]
             return answer
 
+    def apart(self) -> ServiceView:
+        """Return a view with a reader of its own, for what takes long. A folder has one process, so it has this one."""
+        if self.settings.dir is not None:
+            return self
+        if self._apart is None:
+            self._apart = ServiceView(self.settings, ticks=self._ticks)
+        return self._apart
+
     def close(self) -> None:
         """Close the service, where it is open."""
+        if self._apart is not None:
+            self._apart.close()
         with self._turn():
             self._give_up()
 
@@ -109,7 +108,7 @@ class ServiceView:
     @contextmanager
     def _opened(self) -> Iterator[Service]:
         if self._service is None:
-            self._service = self._stack.enter_context(self._opening())
+            self._service = self._stack.enter_context(Service(self.settings))
         try:
             yield self._service
         except BaseException:

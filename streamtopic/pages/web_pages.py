@@ -6,6 +6,7 @@ Pages only show. People act by the command line, programs by `requests_api`.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,8 @@ class _Pages:
 
     def __init__(self, view: ServiceView) -> None:
         self._view = view
+        # The page of a version reads the whole ledger, and nobody else must wait for that.
+        self._slow = view.apart()
         self._gauges = ModelGauges()
 
     def application(self) -> Starlette:
@@ -128,8 +131,8 @@ class _Pages:
         # A page that was made before a withdrawal must not be shown after it.
         if version not in known or known[version]["withdrawn"]:
             raise UsageError("there is no such version that stands: choose one on the page of versions")
-        work = lambda service: version_facts(service, version)  # noqa: E731 - its name is that of the answer
-        answer = self._view.read(("version", version, len(known)), work, _VERSION_SECONDS)
+        work = partial(version_facts, version=version)
+        answer = self._slow.read(("version", version, len(known)), work, _VERSION_SECONDS)
         frame = self._frame(request, answer.at) | {"path": "/versions", "at": None}
         return HTMLResponse(version_page(answer.value, frame))
 

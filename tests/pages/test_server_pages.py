@@ -198,4 +198,7 @@ def test_many_browsers_cost_one_read(prepared):
     assert [view.read("name", read).value for _ in range(3)] == [1, 1, 1]
     now[0] += 3600
     assert view.read("name", read).value == 2
+    # A folder has one process; elsewhere what takes long holds up nobody.
+    assert view.apart() is view
+    assert ServiceView(Settings(kafka="kafka:9092")).apart() is not view
     view.close()

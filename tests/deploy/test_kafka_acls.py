@@ -6,7 +6,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic
 from kafka.errors import AuthorizationError
-from kafka.structs import TopicPartition
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streamtopic.errors import SettingsError, StreamtopicError
 from streamtopic.streams import KafkaLog
@@ -81,11 +81,15 @@ def test_who_may_join_the_group(broker, role):
     consumer = KafkaConsumer(**_client(broker, role), group_id="streamtopic-news", enable_auto_commit=False)
     with contextlib.closing(consumer):
         place = TopicPartition("news.documents", 0)
-        if role in GROUPS:
+        if role in GROUPS | {"serve"}:
             consumer.committed(place)
         else:
             with pytest.raises(AuthorizationError):
                 consumer.committed(place)
+        if role == "serve":
+            # It sees who counts, and moves nothing.
+            with pytest.raises(AuthorizationError):
+                consumer.commit({place: OffsetAndMetadata(1, "", -1)})
     if role == "ingest":
         with KafkaLog(_options(broker, role)) as log:
             membership = open_membership(log, "news.documents", "streamtopic-news", 6_000)

@@ -84,7 +84,7 @@ def test_a_document_comes_and_goes(start, deployed_kafka, secrets, tmp_path):
         (receipt,) = until(lambda: receipts.find(request), "receipt")
         assert receipt.found
         assert receipt.version > first.version
-        _read_pages(until(lambda: _address(tmp_path), "address of the server"))
+        _read_pages(until(lambda: _address(tmp_path), "address of the server"), receipt.version)
         assert start("doctor", "operator").wait(PATIENCE) == 0, _shown(tmp_path, "doctor")
         assert start("verify", "operator").wait(PATIENCE) == 0, _said(tmp_path, "verify")
         # On a busy machine a second process may still load, while the first one does all the work.
@@ -105,13 +105,15 @@ def _address(folder):
     return (re.findall(r'"address": "([^"]+)"', said) or [None])[0]
 
 
-def _read_pages(address):
-    """Every page can be read with the rights of the role."""
-    for page in ("", "deletions", "versions", "versions/1", "rejected"):
+def _read_pages(address, version):
+    """Every page can be read with the rights of the role, and the overview sees who works."""
+    for page in ("", "deletions", "versions", f"versions/{version}", "rejected"):
         with urlopen(f"{address}{page}", timeout=PATIENCE) as answer:  # noqa: S310  the server of this test
             text = answer.read().decode()
         assert "<h1" in text
         assert "refuses this user" not in text, page
+        assert "cannot be seen" not in text, page
+        assert "No scheduler leads" not in text
 
 
 def _said(folder, name):

@@ -78,11 +78,11 @@ def _ask(program: list[str], data: Path) -> None:
         _await(lambda: json.loads(_output([*program, "versions", "--json"]))["versions"], "version")
         _run([*program, "doctor"])
         port = _free_port()
-        with _background([*program, "dashboard", "--port", str(port)]):
+        with _background([*program, "serve", "--port", str(port)]):
             place = f"http://127.0.0.1:{port}"
-            _await(lambda: _page(f"{place}/"), "page of the dashboard")
+            _await(lambda: _page(f"{place}/"), "page of the server")
             pages = set(re.findall(r'href="(/[a-z]+)"', _page(f"{place}/")))
-            assert {"/versions", "/topics", "/health"} <= pages
+            assert {"/versions", "/deletions", "/rejected"} <= pages
             assert all("<h1" in _page(f"{place}{page}") for page in sorted(pages))
 
 

@@ -36,9 +36,11 @@ rule --allow-principal User:schedule --operation Read --operation Write --operat
 rule --allow-principal User:schedule --operation DescribeConfigs --topic "$releases" --topic "$ledger"
 
 # Shows versions, the ledger and where records were refused; it cannot read a document, so the operator tries those again.
-rule --allow-principal User:dashboard --operation Read --operation Describe \
+rule --allow-principal User:serve --operation Read --operation Describe \
   --topic "$releases" --topic "$ledger" --topic "$rejected"
-rule --allow-principal User:dashboard --operation Describe --topic "$documents"
+rule --allow-principal User:serve --operation Describe --topic "$documents"
+# It says whether somebody counts the partitions; without the right to read, it cannot join the group.
+rule --allow-principal User:serve --operation Describe --group "$group"
 
 for user in ${SUBSCRIBERS:-User:subscriber}; do
   rule --allow-principal "$user" --operation Read --operation Describe --topic "$releases" --topic "$ledger"

@@ -10,7 +10,7 @@ lock() {
 }
 
 # Packages of the container, those that build it, and, with the same versions of the first, those of CI.
-lock pyproject.toml --extra dashboard -o deploy/requirements.lock
+lock pyproject.toml --extra serve -o deploy/requirements.lock
 lock deploy/build.in -o deploy/build.lock
 lock pyproject.toml --extra bench --extra demo --extra test --extra dev --extra docs -c deploy/requirements.lock \
     -o deploy/ci.lock

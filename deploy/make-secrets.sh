@@ -5,7 +5,6 @@
 # LEDGER: name of the model's ledger, such as example.org/news (default: streamtopic/MODEL); it must end in the model's.
 # CA_FILE: where processes find the authority's certificate (default: /ca.pem). KAFKA_HOSTS: names of Kafka in its
 # certificate (default: kafka). Before the certificates end, after 825 days: `streamtopic keys tls` with the same --server.
-# DASHBOARD_ACTS=1: let the dashboard approve and cancel requests for deletions.
 # SUPPRESSION=1: make suppression.key too, for models where what was forgotten is refused when it is sent again.
 # STREAMTOPIC: how to run the program, for instance "docker run --rm -u $(id -u) -v $PWD:/here -w /here streamtopic:local".
 set -eu
@@ -19,12 +18,8 @@ case $model in
 esac
 # Redis 6.2 does not know keys that a user may only read.
 [ "${REDIS_VERSION:-7}" = 6 ] && readable='~' || readable='%R~'
-# Nor does it know rights for some keys alone, so there people decide with `streamtopic deletions`.
-case ${DASHBOARD_ACTS:-0}${REDIS_VERSION:-7} in
-  16) echo "make-secrets.sh: DASHBOARD_ACTS=1 takes Redis 7 or Valkey" >&2; exit 2 ;;
-  1*) bracketed= ;;
-  *) bracketed='s/ ([^)]*)//' ;;
-esac
+# Nor does it know rights for some keys alone, so there requests are sent with `streamtopic delete`, and not to `serve`.
+[ "${REDIS_VERSION:-7}" = 6 ] && bracketed='s/ ([^)]*)//' || bracketed=
 
 if [ -e "$folder" ]; then
   echo "make-secrets.sh: $folder is there already: subscribers would refuse new keys; name another folder for a new deployment" >&2
@@ -43,12 +38,12 @@ if [ "${SUPPRESSION:-0}" = 1 ]; then
 fi
 
 # Passwords at Kafka, for kafka-users.sh.
-for user in producer ingest schedule dashboard subscriber operator; do
+for user in producer ingest schedule serve subscriber operator; do
   od -An -N24 -tx1 /dev/urandom | tr -d ' \n' >"$folder/$user.kafka"
 done
 
-# What a person types to open the dashboard.
-od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$folder/dashboard.token"
+# What opens the pages of `serve`, and lets programs send requests for deletions.
+od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$folder/serve.token"
 
 # Redis takes neither comments nor continued lines in a file of users.
 awk '/^#/ || /^$/ { next } /^user/ { if (line) print line; line = $0; next } { sub(/^ +/, " "); line = line $0 }

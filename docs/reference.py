@@ -104,7 +104,7 @@ def chart_schema() -> str:
         "image": _closed(dict.fromkeys(("repository", "tag", "digest", "pullPolicy"), text) | {"pullSecrets": listed}),
         "publicKey": text,
         "settings": pod["settings"],
-        "parts": _closed(dict.fromkeys(PARTS, part) | {"dashboard": _closed(part["properties"] | {"names": listed})}),
+        "parts": _closed(dict.fromkeys(PARTS, part) | {"serve": _closed(part["properties"] | {"names": listed})}),
         "init": _closed(pod),
         "suppression": {"type": "boolean"},
         "serviceMonitor": _closed({"enabled": {"type": "boolean"}, "interval": text, "labels": anything}),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streamtopic.report import plots
+    from streamtopic.pages import plots
     from streamtopic.synthetic import SyntheticTopics
     from streamtopic.text_counts import TextCounts
     from streamtopic.text_topics import TextTopics
@@ -60,7 +60,7 @@ _load, _listed = lazily(
 
 def __getattr__(name: str) -> object:
     if name == "plots":
-        return import_module("streamtopic.report.plots")
+        return import_module("streamtopic.pages.plots")
     if name == "__version__":
         from importlib.metadata import version
 

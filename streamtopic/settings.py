@@ -245,11 +245,11 @@ class Settings(BaseSettings):
         description="Where a process of the service answers `/metrics`, `/livez`, `/readyz` and `/status`, as "
         "`[HOST:]PORT`; without a host only this machine can ask. Unset: nowhere.",
     )
-    dashboard_token: SecretStr | None = Field(
+    serve_token: SecretStr | None = Field(
         None,
         min_length=16,
-        description="Secret of 16 characters or more that opens the pages of `streamtopic dashboard`, and guards what "
-        "can be done there. Unset: this machine reads without it, and no other may.",
+        description="Secret of 16 characters or more that `streamtopic serve` asks for. Unset: this machine alone "
+        "reads its pages, and it takes no request for a deletion.",
     )
     hold_seconds: float = Field(
         0.0,

@@ -530,7 +530,7 @@ def _read_policy(data: bytes) -> None:
 
 
 def _read_report(data: bytes) -> None:
-    from streamtopic.report.version_report import read_report
+    from streamtopic.pages.report_file import read_report
     from streamtopic.service.verify import as_json
 
     with tempfile.NamedTemporaryFile(suffix=".json") as file:

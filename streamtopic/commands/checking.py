@@ -210,9 +210,9 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 
 
 def _write_report(args: argparse.Namespace) -> int:
-    from streamtopic.report.version_report import report_page
+    from streamtopic.pages.version_page import version_facts, version_page
     from streamtopic.service.app import Service
-    from streamtopic.service.verify import gather, read_audit
+    from streamtopic.service.verify import read_audit
 
     if args.to is None or args.to.suffix not in {".html", ".json"}:
         raise UsageError("where to? give --to FILE, a name that ends in .html or .json")
@@ -222,9 +222,9 @@ def _write_report(args: argparse.Namespace) -> int:
         # Fixed now: a version that is published while this one is verified must not take its place.
         number = args.number if args.number is not None else service.release(None).version
         with progress("verifying", "records", quiet=args.json or not args.verify) as update:
-            evidence = gather(service.sources, number, update if args.verify else None, audited)
+            evidence = version_facts(service, number, update=update if args.verify else None, audited=audited)
     if args.to.suffix == ".html":
-        written = report_page(evidence)
+        written = version_page(evidence)
     else:
         # Programs of others read this file, and JSON has no infinity: one that slipped through must not be written.
         written = json.dumps(evidence, indent=1, allow_nan=False) + "\n"
@@ -247,7 +247,7 @@ def _tell_report(args: argparse.Namespace, evidence: dict[str, Any]) -> None:
 
 
 def _check_report(args: argparse.Namespace) -> int:
-    from streamtopic.report.version_report import read_report
+    from streamtopic.pages.report_file import read_report
     from streamtopic.service.verify import as_json, passed
 
     if args.to is not None or args.number is not None or args.verify or args.audit is not None:

@@ -347,13 +347,12 @@ def _forget(
 
 def _page(service: Service) -> str:
     """Write the report of the newest version to a file that stays, and return its path."""
-    from streamtopic.report.version_report import report_page
-    from streamtopic.service.verify import gather
+    from streamtopic.pages.version_page import version_facts, version_page
 
-    evidence = gather(service.sources, service.release(None).version)
+    facts = version_facts(service, service.release(None).version)
     file, path = tempfile.mkstemp(prefix="streamtopic-demo-", suffix=".html")
     with os.fdopen(file, "w", encoding="utf-8") as out:
-        out.write(report_page(evidence))
+        out.write(version_page(facts))
     return path
 
 

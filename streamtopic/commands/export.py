@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,25 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.service.app import Service
     from streamtopic.signed import Release
-    from streamtopic.topics.over_time import SliceReport
 
 __all__ = ["register", "run"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Before:
-    """What a file shows beside the version: earlier versions, and figures of the documents that were asked for.
-
-    standing: the newest of those that still stand, oldest first.
-    withdrawn: numbers of those that were withdrawn.
-    slices: topics of the documents over time or by class.
-    """
-
-    standing: tuple[Release, ...] = ()
-    withdrawn: tuple[int, ...] = ()
-    slices: SliceReport | None = None
 
 
 def register(subparsers: Subparsers) -> None:
@@ -49,7 +32,7 @@ def register(subparsers: Subparsers) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="a name that ends in .npz, .json, .html (pictures) or .release (as published, and a file with its proof)",
+        help="a name that ends in .npz, .json, .html (a page) or .release (as published, and a file with its proof)",
     )
     add_slices(parser)
 
@@ -58,24 +41,28 @@ def run(args: argparse.Namespace) -> int:
     """Write the verified release, noised as published."""
     from streamtopic.service.app import Service
 
-    write = _WRITERS.get(args.to.suffix)
-    if write is None:
+    page = args.to.suffix == ".html"
+    if not page and args.to.suffix not in _WRITERS:
         raise UsageError(f"cannot write {args.to.name}: end the name in .npz, .json, .html or .release")
     settings = instance_settings(args)
     unit = slice_unit(args.over, settings)
-    page = args.to.suffix == ".html"
     if (unit or args.by) and not page:
         raise UsageError(
             f"a {args.to.suffix} file holds no slices: write a page (.html), or use `streamtopic topics --over --json`"
         )
+    written = ""
     with Service(settings) as service:
         release = service.release(args.number)
-        slices = service.slices(args.number, unit, args.by) if unit or args.by else None
-        # The other formats hold one version: only for a page is the whole topic read.
-        before = _before(service, release) if page else _Before()
-        before = replace(before, slices=slices)
+        if page:
+            from streamtopic.pages.version_page import version_facts, version_page
+
+            slices = service.slices(args.number, unit, args.by) if unit or args.by else None
+            written = version_page(version_facts(service, release.version, slices=slices, public=True))
     with file_errors("write", args.to):
-        write(release, args.to, before)
+        if page:
+            args.to.write_text(written, encoding="utf-8")
+        else:
+            _WRITERS[args.to.suffix](release, args.to)
     topics = 0 if release.payload.A is None else release.envelope.r
     report = {
         "version": release.version,
@@ -97,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _npz(release: Release, path: Path, _: _Before) -> None:
+def _npz(release: Release, path: Path) -> None:
     import numpy as np
 
     arrays: dict[str, Any] = {"words": np.array(release.words)}
@@ -116,7 +103,7 @@ def _npz(release: Release, path: Path, _: _Before) -> None:
     np.savez_compressed(path, **arrays)
 
 
-def _json(release: Release, path: Path, _: _Before) -> None:
+def _json(release: Release, path: Path) -> None:
     found: dict[str, Any] = {"version": release.version, "words": list(release.words)}
     if release.payload.A is not None:
         found |= {
@@ -142,29 +129,13 @@ def _head(release: Release, task: str) -> dict[str, Any]:
     return found if head.w is None else found | {"w": head.w.tolist()}
 
 
-def _before(service: Service, release: Release) -> _Before:
-    """Return the versions before a release."""
-    from streamtopic.service.publish.published import read_earlier
-
-    standing, withdrawn = read_earlier(service.log, service.state, service.keys, release.version)
-    return _Before(standing, withdrawn)
-
-
-def _html(release: Release, path: Path, before: _Before) -> None:
-    from streamtopic.report.model_page import model_page
-
-    page = model_page(release, before.standing, before.withdrawn, before.slices)
-    path.write_text(page, encoding="utf-8")
-
-
-def _release(release: Release, path: Path, _: _Before) -> None:
+def _release(release: Release, path: Path) -> None:
     path.write_bytes(release.data())
     path.with_name(f"{path.name}.tlog-proof").write_text(release.proof, encoding="utf-8")
 
 
-_WRITERS: dict[str, Callable[[Release, Path, _Before], None]] = {
+_WRITERS: dict[str, Callable[[Release, Path], None]] = {
     ".npz": _npz,
     ".json": _json,
-    ".html": _html,
     ".release": _release,
 }

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamtopic.commands.common_arguments import (
     command,
-    file_errors,
     instance_settings,
     read_corpus,
     settings_of,
     uses_instance,
 )
-from streamtopic.console import progress, say, say_json, show, table
+from streamtopic.console import progress, say_json, show, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,7 +71,6 @@ def register(subparsers: Subparsers) -> None:
         "--thresholds", action="store_true", help="try half and twice of max_df and anchor_min_df as well"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which forget sets are drawn (default: 0)")
-    parser.add_argument("--to", type=Path, metavar="FILE", help="write it to a name that ends in .svg, .html or .json")
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -91,9 +88,6 @@ def run(args: argparse.Namespace) -> int:
     from streamtopic.service.assembly import learner_options
     from streamtopic.topics.how_many_topics import TOPICS, TrialPlan, suggest_topics
 
-    # Checked now, not after the minutes that dozens of models take.
-    if args.to is not None and args.to.suffix not in {".svg", ".html", ".json"}:
-        raise UsageError(f"cannot write {args.to.name}: end the name in .svg, .html or .json")
     if args.seed < 0:
         raise UsageError(f"--seed is {args.seed}: use a whole number from 0")
     plan = TrialPlan(args.trials, variants=args.thresholds)
@@ -113,15 +107,10 @@ def run(args: argparse.Namespace) -> int:
                 plan=plan,
                 progress=update,
             )
-    fields = {"source": material.name, "documents": total, **found.as_json()}
-    if args.to is not None:
-        _write(args.to, found, fields)
     if args.json:
-        say_json(fields)
+        say_json({"source": material.name, "documents": total, **found.as_json()})
     else:
         show(_table(material.name, total, found))
-        if args.to is not None:
-            say(f"written to {args.to}")
     return 0 if found.recommended is not None else 1
 
 
@@ -161,19 +150,6 @@ def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> _Material:
     return _Material(corpus.name, Counts(words, count(batch, len(words), options.weighting)), batch)
 
 
-def _write(path: Path, found: Suggestion, fields: dict[str, Any]) -> None:
-    from streamtopic.report.suggestion_page import suggestion_page, suggestion_picture
-
-    if path.suffix == ".svg":
-        content = suggestion_picture(found) + "\n"
-    elif path.suffix == ".html":
-        content = suggestion_page(found, fields["source"], fields["documents"])
-    else:
-        content = json.dumps(fields)
-    with file_errors("write", path):
-        path.write_text(content, encoding="utf-8")
-
-
 def _table(name: str, documents: int, found: Suggestion) -> str:
     head = ["topics", "words", "coherence", "diversity", "score", "words last", "anchors stay", "smallest"]
     lines = [f"{documents} documents, {name}\n", table(head, _rows(found.candidates, found.recommended))]
@@ -185,6 +161,9 @@ def _table(name: str, documents: int, found: Suggestion) -> str:
         lines.append("\nthe same number under other thresholds")
         lines.append(table(["max_df", "anchor_min_df", *head[1:5]], rows))
     lines += [f"  {one.topics} topics: {one.reason}" for one in found.candidates if one.reason]
+    if found.recommended is not None:
+        lines.append(f"\nthe {found.recommended.topics} topics")
+        lines += [f"  {k}: {' '.join(words)}" for k, words in enumerate(found.recommended.top_words)]
     lines.append(f"\nrecommended: {found.reason}")
     return "\n".join(lines)
 

@@ -42,7 +42,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
     {
         # Told by the roles as they work, on standard output.
         "metrics": Event("The process answers at this address."),
-        "dashboard": Event("The dashboard answers at this address."),
+        "serve": Event("The HTTP server answers at this address."),
         "partitions": Event("The process counts these partitions from now on."),
         "counted": Event("Records were counted, by outcome."),
         "staged": Event("A version was staged, for this reason, in so many seconds by stage."),
@@ -80,12 +80,9 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "files_closed": Event("Files of an instance were open to other users of the machine, and are closed now."),
         "requests_paused": Event("The brake paused requests for deletions; they wait for approval."),
         "requests_lost": Event("Requests for deletions had lost the ids of their documents, and were cancelled."),
-        "dashboard_login": Event("A visit to the dashboard was opened with the token."),
-        "dashboard_refused": Event("The dashboard refused a wrong token, or an act without a visit."),
-        "dashboard_retried": Event("Refused records were sent again from the dashboard, by outcome."),
-        "dashboard_approved": Event("Requests for deletions were approved from the dashboard, by number."),
-        "dashboard_cancelled": Event("A request for deletions was cancelled from the dashboard."),
-        "dashboard_failed": Event("A page of the dashboard failed unexpectedly."),
+        "serve_refused": Event("The HTTP server refused a wrong token."),
+        "serve_requested": Event("The HTTP server took a request for a deletion in."),
+        "serve_failed": Event("A page of the HTTP server failed unexpectedly."),
         "compiling": Event("Code is compiled for this machine, once; the library alone says so."),
         "kafka_retried": Event("A call to Kafka failed and is tried again."),
     }

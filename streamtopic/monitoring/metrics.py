@@ -77,7 +77,7 @@ def _seconds(name: str, text: str, buckets: tuple[float, ...], **labels: Values)
     return Family(f"{PREFIX}{name}", "histogram", text, "seconds", MappingProxyType(dict(labels)), buckets)
 
 
-ROLES = ("run", "ingest", "schedule")
+ROLES = ("run", "ingest", "schedule", "serve")
 OUTCOMES = (
     "added",
     "replaced",

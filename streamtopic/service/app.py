@@ -545,7 +545,7 @@ class Service(Parts):
     def sources(self) -> Sources:
         """All that `verify` and `gather` read, as it is now."""
         settings = self.settings
-        # A dashboard has no noise key, and may make all checks that do not need it.
+        # The server of pages has no noise key, and may make all checks that do not need it.
         key: NoiseKey | SettingsError
         try:
             key = self.noise_key

@@ -125,7 +125,7 @@ class Looks:
         self._log = service.log
         self._state: ModelState | None = None
         # An ingest process may not read the model.
-        if watching.role in {"run", "schedule"}:
+        if watching.role != "ingest":
             self._state = ModelState(service.connect(), service.settings.model, service.fixed)
 
     def look(self) -> None:
@@ -223,9 +223,9 @@ class Looks:
         used = state.connection.information().get("used_memory")
         self._metrics.show(catalogue.STATE_BYTES, used, kind="redis")
         partitions = map(ModelKeys(state.model).partition, range(state.settings.partitions))
-        about = CountsStore(state.connection, state.model).about()
-        self._metrics.show(catalogue.STATE_BYTES, 0 if about is None else about.size, kind="counts")
         try:
+            about = CountsStore(state.connection, state.model).about()
+            self._metrics.show(catalogue.STATE_BYTES, 0 if about is None else about.size, kind="counts")
             sizes = [measure(state.connection, keys) for keys in partitions]
         except (SettingsError, StateError):
             # A user of Redis that may not ask for the size of a key: the server's own figure has to do.

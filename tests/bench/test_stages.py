@@ -111,7 +111,7 @@ def test_work_is_counted_from_the_arrays():
 
 @pytest.mark.parametrize("kind", ["default", "paper"])
 def test_a_case_profiles_retrains_updates_and_the_pass_of_r(kind, monkeypatch):
-    """Shares of each part sum to about all of it; table and picture name the stages."""
+    """Shares of each part sum to about all of it; the table names the stages."""
     monkeypatch.setattr(case, "SIZES", {"5000": (1_500, 200, 4, 40)})
     monkeypatch.setattr(case, "FORGOTTEN", 1)
     monkeypatch.setattr(case, "REPEATS", 2)
@@ -125,7 +125,6 @@ def test_a_case_profiles_retrains_updates_and_the_pass_of_r(kind, monkeypatch):
     shown = case.text(Result("stages", "this machine", [CaseResult(f"{kind}-5000", figures, 10**6)], [], {}))
     assert "retrain, product 1" in shown
     assert "thin flops" in shown
-    assert "of its bound" in case.picture({f"{kind}-5000": values}, {})
 
 
 def test_no_verified_update_is_no_profile():

@@ -74,7 +74,7 @@ def test_wrong_usage_ends_with_status_2(arguments, capsys):
         (["export", "0", "--to", "model.npz", "--dir", "."], "'0' is not a whole number from 1"),
         (["unlearn", "--wait", "-1", "--dir", "."], "'-1' is not a number of seconds from 0"),
         (["run", "--interval", "nan", "--dir", "."], "'nan' is not a number of seconds from 0"),
-        (["dashboard", "--port", "70000", "--dir", "."], "from 0 to 65535"),
+        (["serve", "--port", "70000", "--dir", "."], "from 0 to 65535"),
         (["demo", "--set", "epsilon=-1"], "`epsilon` (command line)"),
         (["demo", "--set", "=3"], "NAME=VALUE"),
         (["bench", "ingest-million", "--largest", "-3"], "whole number from"),
@@ -91,7 +91,7 @@ def test_errors_are_one_line_that_names_the_thing(arguments, named, capsys):
     assert named in shown
 
 
-@pytest.mark.parametrize("command", ["status", "doctor", "versions", "verify", "dashboard"])
+@pytest.mark.parametrize("command", ["status", "doctor", "versions", "verify", "serve"])
 def test_a_folder_of_something_else_does_not_become_an_instance(tmp_path, capsys, command):
     """Whoever looks into a folder without an instance is told so. Its files and its mode stay as they are."""
     tmp_path.chmod(0o755)

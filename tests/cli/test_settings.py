@@ -58,7 +58,7 @@ def test_the_variable_for_the_directory_counts_as_well(tmp_path, monkeypatch):
         ('model = "a b"', ["model", "letters, digits"]),
         ('kafka = "kafka"', ["kafka", "host:port"]),
         ('metrics_address = "here"', ["metrics_address", "`9464`"]),
-        ('dashboard_token = "short"', ["dashboard_token", "16 characters or more"]),
+        ('serve_token = "short"', ["serve_token", "16 characters or more"]),
         ("topics = [", ["streamtopic.toml", "not valid TOML"]),
         ("tolerance = 1e-12", ["tolerance", "0.000000001"]),
     ],

@@ -43,14 +43,14 @@ def test_a_part_that_is_told_to_leave_before_it_works_leaves_with_status_0(part,
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
-def test_the_dashboards_server_leaves_when_it_is_told_so_before_it_serves():
+def test_the_http_server_leaves_when_it_is_told_so_before_it_serves():
     """A signal between the opening of its port and the first request is not lost."""
     code = """
 import os, signal
-from streamtopic.dashboard.dashboard_server import dashboard_server, leave_quietly, listening
+from streamtopic.pages.http_server import http_server, leave_quietly, listening
 async def pages(scope, receive, send): ...
 with listening("127.0.0.1", 0) as listener:
-    server = dashboard_server(pages, listener)
+    server = http_server(pages, listener)
     leave_quietly(server)
     os.kill(os.getpid(), signal.SIGTERM)
     server.run(sockets=[listener])

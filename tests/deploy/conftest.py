@@ -70,8 +70,6 @@ def secrets(request, tmp_path_factory):
     variables = {"MODEL": getattr(request.module, "MODEL_NAME", "default"), "REDIS_VERSION": _version(executable)}
     variables |= getattr(request.module, "ASKED", {})
     made = make_secrets(folder / "secrets", f"127.0.0.1:{port}", **variables)
-    if variables["REDIS_VERSION"] != "6":
-        _let_dashboard_act(made, variables["MODEL"])
     words = SERVICES["redis"]["command"]
     options = dict(zip(words[1::2], words[2::2], strict=True))
     own = str(made / "redis.pem")
@@ -92,16 +90,6 @@ def secrets(request, tmp_path_factory):
     finally:
         server.kill()
         server.wait()
-
-
-def _let_dashboard_act(made, model):
-    """Add a user `acting`: the dashboard's, with the part that make-secrets.sh keeps for DASHBOARD_ACTS=1."""
-    users = made / "redis-users.acl"
-    (line,) = (line for line in users.read_text().splitlines() if line.startswith("user dashboard "))
-    (rights,) = re.findall(r"^ +(\([^)]*\))$", (DEPLOY / "redis-users.acl").read_text(), re.MULTILINE)
-    acting = line.replace("user dashboard", "user acting") + " " + rights.replace("{st:MODEL", f"{{st:{model}")
-    users.write_text(f"{users.read_text()}{acting}\n")
-    (made / "acting.url").write_text((made / "dashboard.url").read_text().replace("//dashboard:", "//acting:"))
 
 
 def _redis_server():

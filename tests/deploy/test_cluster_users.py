@@ -12,7 +12,7 @@ READS = {
     "operator": (f"{PARTITION}:meta", f"{MODEL}:settings"),
     "ingest": (f"{PARTITION}:meta", f"{MODEL}:settings"),
     "schedule": (f"{PARTITION}:meta", f"{MODEL}:ledger:head"),
-    "dashboard": (f"{PARTITION}:meta", f"{MODEL}:settings"),
+    "serve": (f"{PARTITION}:meta", f"{MODEL}:settings"),
 }
 
 

@@ -38,10 +38,10 @@ def made(tmp_path_factory):
 
 def test_every_part_of_the_service_runs():
     """Kafka, Redis, init and the parts; two of those that can share or stand by."""
-    assert set(OURS) == {"init", "ingest", "schedule", "dashboard", "operator"}
+    assert set(OURS) == {"init", "ingest", "schedule", "serve", "operator"}
     assert sorted(THEIRS) == ["kafka", "kafka-tls", "kafka-users", "redis", "redis-tls"]
     assert {name: service.get("deploy", {}).get("replicas", 1) for name, service in OURS.items()} == {
-        "init": 1, "ingest": 2, "schedule": 2, "dashboard": 1, "operator": 1,
+        "init": 1, "ingest": 2, "schedule": 2, "serve": 1, "operator": 1,
     }  # fmt: skip
 
 
@@ -61,12 +61,12 @@ def test_parts_are_watched_where_compose_asks_them(name):
     assert "ports" not in OURS[name]
 
 
-def test_the_dashboard_is_for_this_machine_and_asked_where_it_answers():
+def test_the_server_is_for_this_machine_and_asked_where_it_answers():
     """Its port is published on the loopback alone, and its health check asks a page that takes no token."""
-    service = OURS["dashboard"]
+    service = OURS["serve"]
     args = build_parser().parse_args(service["command"])
     assert service["ports"] == [f"127.0.0.1:{args.port}:{args.port}"]
-    assert f"http://127.0.0.1:{args.port}/login" in service["healthcheck"]["test"][-1]
+    assert f"http://127.0.0.1:{args.port}/livez" in service["healthcheck"]["test"][-1]
 
 
 def test_kafka_lets_nobody_in_without_a_password():
@@ -137,7 +137,7 @@ def test_the_example_settings_load(monkeypatch, tmp_path):
     [
         ("ingest", set()),
         ("schedule", {"signing_key", "noise_key", "receipt_key"}),
-        ("dashboard", {"dashboard_token"}),
+        ("serve", {"serve_token"}),
     ],
 )
 def test_each_part_gets_the_keys_that_it_needs_and_no_other(name, needed):

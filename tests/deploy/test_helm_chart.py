@@ -14,7 +14,7 @@ from streamtopic.settings import Settings
 CHART = Path(__file__).parents[2] / "deploy" / "helm"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
 WATCHED = ["ingest", "schedule"]
-PARTS = [*WATCHED, "dashboard"]
+PARTS = [*WATCHED, "serve"]
 CHOSEN = [
     "image.repository=registry.example/streamtopic",
     "publicKey=a key",
@@ -135,11 +135,11 @@ def test_only_who_counts_has_the_key_of_suppressions(objects):
 
 @needs_helm
 def test_probes_ask_the_endpoint_that_the_part_opens(objects):
-    """/livez and /readyz at the port of metrics_address; init and the dashboard have no such endpoint."""
+    """/livez and /readyz at the port of metrics_address; init has none, and serve answers at its own port."""
     for name, pod in pods(objects).items():
         (container,) = pod["containers"]
         if name not in WATCHED:
-            assert not {"livenessProbe", "startupProbe"} & container.keys()
+            assert ("livenessProbe" in container) == (name == "serve")
             continue
         (port,) = container["ports"]
         given = {entry["name"]: entry["value"] for entry in container["env"]}
@@ -222,17 +222,18 @@ def test_a_wrong_value_is_refused_before_anything_is_made(value, place, fault):
 
 
 @needs_helm
-def test_the_pages_of_the_dashboard_are_reached_by_a_service():
+def test_the_pages_are_reached_by_a_service():
     """The port of the container is the one that the command opens, and browsers may use the names that are given."""
-    status, made, error = helm("parts.dashboard.names={topics.example,other.example}")
+    status, made, error = helm("parts.serve.names={topics.example,other.example}")
     assert status == 0, error
     found = {(thing["kind"], thing["metadata"]["name"]): thing for thing in made}
-    service, pod = found["Service", "news-dashboard"]["spec"], pods(found)["dashboard"]["containers"][0]
+    service, pod = found["Service", "news-serve"]["spec"], pods(found)["serve"]["containers"][0]
     args = build_parser().parse_args(pod["args"])
     assert (args.host, args.name) == ("0.0.0.0", ["topics.example", "other.example"])  # noqa: S104  inside of a pod
     assert pod["ports"] == [{"name": service["ports"][0]["targetPort"], "containerPort": args.port}]
-    assert pod["readinessProbe"]["httpGet"] == {"path": "/login", "port": service["ports"][0]["targetPort"]}
-    labels = found["Deployment", "news-dashboard"]["spec"]["template"]["metadata"]["labels"]
+    asked = [pod[probe]["httpGet"] for probe in ("livenessProbe", "readinessProbe")]
+    assert asked == [{"path": path, "port": service["ports"][0]["targetPort"]} for path in ("/livez", "/readyz")]
+    labels = found["Deployment", "news-serve"]["spec"]["template"]["metadata"]["labels"]
     assert service["selector"].items() <= labels.items()
 
 

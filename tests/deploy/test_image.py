@@ -57,7 +57,7 @@ def test_every_package_is_pinned_with_its_hashes(name):
 
 @pytest.mark.parametrize(
     ("name", "extras"),
-    [("requirements.lock", ["dashboard"]), ("ci.lock", ["bench", "demo", "kafka-local", "test", "dev", "docs"])],
+    [("requirements.lock", ["serve"]), ("ci.lock", ["bench", "demo", "kafka-local", "test", "dev", "docs"])],
 )
 def test_the_lock_fits_what_the_project_asks_for(name, extras):
     """Each dependency is locked, at a version that pyproject.toml allows; `sh deploy/lock.sh` makes it so."""

@@ -6,20 +6,20 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic
 from kafka.errors import AuthorizationError
-from kafka.structs import TopicPartition
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streamtopic.errors import SettingsError, StreamtopicError
 from streamtopic.streams import KafkaLog
 from streamtopic.streams.opening import open_membership
 from waiting import PATIENCE
 
-ROLES = ("producer", "ingest", "schedule", "dashboard", "subscriber", "operator", "stranger")
+ROLES = ("producer", "ingest", "schedule", "serve", "subscriber", "operator", "stranger")
 TOPICS = ("news.documents", "news.releases", "news.ledger", "news.rejected", "other.documents")
 # What each may do; everything else is tried too, and must be refused.
 READS = {
     "ingest": {"news.documents", "news.rejected"},
     "schedule": {"news.documents", "news.releases", "news.ledger"},
-    "dashboard": {"news.releases", "news.ledger", "news.rejected"},
+    "serve": {"news.releases", "news.ledger", "news.rejected"},
     "subscriber": {"news.releases", "news.ledger"},
     "operator": set(TOPICS[:4]),
 }
@@ -81,11 +81,15 @@ def test_who_may_join_the_group(broker, role):
     consumer = KafkaConsumer(**_client(broker, role), group_id="streamtopic-news", enable_auto_commit=False)
     with contextlib.closing(consumer):
         place = TopicPartition("news.documents", 0)
-        if role in GROUPS:
+        if role in GROUPS | {"serve"}:
             consumer.committed(place)
         else:
             with pytest.raises(AuthorizationError):
                 consumer.committed(place)
+        if role == "serve":
+            # It sees who counts, and moves nothing.
+            with pytest.raises(AuthorizationError):
+                consumer.commit({place: OffsetAndMetadata(1, "", -1)})
     if role == "ingest":
         with KafkaLog(_options(broker, role)) as log:
             membership = open_membership(log, "news.documents", "streamtopic-news", 6_000)

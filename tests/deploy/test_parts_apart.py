@@ -71,7 +71,7 @@ def test_a_document_comes_and_goes(start, deployed_kafka, secrets, tmp_path):
     writes, reads = deployed_kafka.options("producer"), deployed_kafka.options("subscriber")
     with ExitStack() as stack:
         parts = [start(name, name) for name in PARTS]
-        parts.append(start("dashboard", "dashboard", "--port", "0"))
+        parts.append(start("serve", "serve", "--port", "0"))
         for part in parts:
             stack.callback(part.wait)
             stack.callback(part.kill)
@@ -84,7 +84,7 @@ def test_a_document_comes_and_goes(start, deployed_kafka, secrets, tmp_path):
         (receipt,) = until(lambda: receipts.find(request), "receipt")
         assert receipt.found
         assert receipt.version > first.version
-        _read_pages(until(lambda: _address(tmp_path), "address of the dashboard"))
+        _read_pages(until(lambda: _address(tmp_path), "address of the server"), receipt.version)
         assert start("doctor", "operator").wait(PATIENCE) == 0, _shown(tmp_path, "doctor")
         assert start("verify", "operator").wait(PATIENCE) == 0, _said(tmp_path, "verify")
         # On a busy machine a second process may still load, while the first one does all the work.
@@ -100,18 +100,20 @@ def test_a_document_comes_and_goes(start, deployed_kafka, secrets, tmp_path):
 
 
 def _address(folder):
-    """Where the dashboard answers, once it has said so."""
-    said = "".join(log.read_text() for log in folder.glob("dashboard-*.log"))
+    """Where the server answers, once it has said so."""
+    said = "".join(log.read_text() for log in folder.glob("serve-*.log"))
     return (re.findall(r'"address": "([^"]+)"', said) or [None])[0]
 
 
-def _read_pages(address):
-    """Every page can be read with the rights of the role."""
-    for page in ("", "deletions", "versions", "topics", "rejected", "health"):
-        with urlopen(f"{address}{page}", timeout=PATIENCE) as answer:  # noqa: S310  the dashboard of this test
+def _read_pages(address, version):
+    """Every page can be read with the rights of the role, and the overview sees who works."""
+    for page in ("", "deletions", "versions", f"versions/{version}", "rejected"):
+        with urlopen(f"{address}{page}", timeout=PATIENCE) as answer:  # noqa: S310  the server of this test
             text = answer.read().decode()
         assert "<h1" in text
         assert "refuses this user" not in text, page
+        assert "cannot be seen" not in text, page
+        assert "No scheduler leads" not in text
 
 
 def _said(folder, name):

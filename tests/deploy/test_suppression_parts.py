@@ -222,7 +222,7 @@ def test_nobody_but_who_counts_and_the_operator_has_the_key(start, compose, depl
     status, _, err = _ended(start(compose("ingest", suppression=False)))
     assert status == 2
     assert "suppression_key" in err
-    for role in ("dashboard", "subscriber"):
+    for role in ("serve", "subscriber"):
         options = deployed_kafka.options(role)
         with (
             pytest.raises(StreamtopicError, match="refuses this user"),

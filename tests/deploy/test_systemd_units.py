@@ -14,7 +14,7 @@ from streamtopic.settings import Settings
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "streamtopic@.service"
 DROP_IN = UNIT.with_name("suppression.conf")
-PARTS = ["ingest", "schedule", "dashboard"]
+PARTS = ["ingest", "schedule", "serve"]
 # Of systemd-analyze security, from 0 (nothing is exposed) to 10; the network and compiled kernels must stay.
 MOST_EXPOSED = 1.6
 

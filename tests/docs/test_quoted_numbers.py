@@ -8,10 +8,10 @@ import pytest
 from campaign.rounds import Options
 from streamtopic.audit.attack import AuditPlan
 from streamtopic.counts.count_pairs import HEAVY
-from streamtopic.dashboard import gate, service_view, web_pages
 from streamtopic.local.kafka_broker import LEAST_JAVA
 from streamtopic.monitoring.health import MARGIN
 from streamtopic.monitoring.metrics import MOST
+from streamtopic.pages import gate, requests_api, service_view, web_pages
 from streamtopic.security.certificates import SERVER_DAYS
 from streamtopic.service import processes
 from streamtopic.settings import Settings
@@ -61,9 +61,10 @@ QUOTED = [
     ("capacity-planning.md", f"warn at {MANY_WORDS:,}"),
     ("capacity-planning.md", f"at most {2 * MOST_UNSUMMED >> 20} MiB a partition"),
     ("deploy.md", f"They are valid for {SERVER_DAYS} days"),
-    ("dashboard.md", f"A visit lasts {_word(gate._SECONDS / 3600)} hours at most"),
-    ("dashboard.md", f"topics and refused records: {'twenty' if web_pages._SLOW == 20 else web_pages._SLOW}"),
-    ("dashboard.md", f"is read every {_word(service_view._RESTING)} seconds"),
+    ("pages.md", f"has at most {gate.MOST_BYTES >> 20} MiB"),
+    ("pages.md", f"the page of a version: {_word(web_pages._VERSION_SECONDS / 60)} minutes"),
+    ("pages.md", f"is read every {_word(service_view._RESTING)} seconds"),
+    ("pages.md", {100: "the first hundred proofs"}[requests_api.MOST_PROOFS]),
     ("tasks.md", f"more than {MOST_CLASSES} classes are there"),
     ("contributing.md", f"The catalogue holds {MOST} families at most"),
     ("audit.md", f"with {AuditPlan().confidence * 100:.0f} % confidence for all games together"),

@@ -9,10 +9,10 @@ import pytest
 from ledger_maker import LedgerMaker, envelope_of, key_of
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import SettingsError
+from streamtopic.pages.report_file import read_report
+from streamtopic.pages.version_page import version_facts, version_page
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.report.version_report import read_report, report_page
 from streamtopic.service.app import Service
-from streamtopic.service.verify import gather
 from streamtopic.service.verify.ledger_checks import read_ledger
 from streamtopic.settings import Settings
 from streamtopic.signed import KeyList, KeyRing, Revoked, SigningKey, SubjectReceipt, tombstones
@@ -227,11 +227,11 @@ def test_a_version_that_somebody_erased_is_noticed(files):
 @pytest.mark.parametrize("ending", ["json", "html"])
 def test_a_report_s_file_proves_its_version(files, tmp_path, ending):
     """With the public key alone: the proof leads to the entry of this very version; that of another entry fails."""
-    evidence = gather(files.sources, 2)
+    evidence = version_facts(files, 2)
     path = tmp_path / f"report.{ending}"
 
     def outcome():
-        path.write_text(json.dumps(evidence) if ending == "json" else report_page(evidence))
+        path.write_text(json.dumps(evidence) if ending == "json" else version_page(evidence))
         return {one.name: one.passed for one in read_report(path).check(KeyRing.load(files.public_key, "default"))}
 
     assert set(outcome().values()) == {True}

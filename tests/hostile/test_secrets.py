@@ -87,7 +87,7 @@ def test_no_command_prints_it(tmp_path, monkeypatch, capsys, command, url):
     assert PARTS not in shown.out + shown.err
 
 
-@pytest.mark.parametrize("setting", ["redis_url", "kafka_sasl_password", "dashboard_token"])
+@pytest.mark.parametrize("setting", ["redis_url", "kafka_sasl_password", "serve_token"])
 def test_settings_do_not_show_it(setting):
     """Neither as text nor in an error about them."""
     loaded = load({setting: f"redis://u:{PARTS}@h:1/0"})

@@ -55,7 +55,7 @@ containers:
     image: {{ include "streamtopic.image" $root }}
     imagePullPolicy: {{ $root.Values.image.pullPolicy }}
     args: [{{ .command }}{{ if ne .command "init" }}, --json{{ end }}
-      {{- if eq .command "dashboard" }}, --host, 0.0.0.0{{ range .part.names }}, --name, {{ . | quote }}{{ end }}{{ end }}]
+      {{- if eq .command "serve" }}, --host, 0.0.0.0{{ range .part.names }}, --name, {{ . | quote }}{{ end }}{{ end }}]
     envFrom:
       - configMapRef: {name: {{ .config }}-settings}
     env:
@@ -68,14 +68,19 @@ containers:
       {{- range $name, $value := include "streamtopic.variables" .part.settings | fromYaml }}
       - {name: {{ $name }}, value: {{ $value | quote }}}
       {{- end }}
-    {{- if eq .command "dashboard" }}
+    {{- if eq .command "serve" }}
     ports:
       - {name: pages, containerPort: 8787}
-    # A page that takes no token.
-    readinessProbe:
-      httpGet: {path: /login, port: pages}
+    # Probes need no token.
+    livenessProbe:
+      httpGet: {path: /livez, port: pages}
       periodSeconds: 10
       timeoutSeconds: 10
+      failureThreshold: 6
+    readinessProbe:
+      httpGet: {path: /readyz, port: pages}
+      periodSeconds: 10
+      timeoutSeconds: 25
     {{- else if ne .command "init" }}
     ports:
       - {name: metrics, containerPort: 9464}

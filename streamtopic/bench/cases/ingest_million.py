@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from streamtopic.bench.feed import Feed
     from streamtopic.bench.runner import Option
-    from streamtopic.report.charts import Curve
+    from streamtopic.pages.charts import Curve
     from streamtopic.service.ingest.partition_ingest import Ingest
     from streamtopic.state import Connection
 
@@ -140,7 +140,7 @@ def _resident() -> int:
 
 def picture(figures: Mapping[str, Mapping[str, float]], options: Mapping[str, Option]) -> str:  # noqa: ARG001  as called
     """Draw memory, and words, against documents."""
-    from streamtopic.report.charts import ChartPanel, scatter
+    from streamtopic.pages.charts import ChartPanel, scatter
 
     memory = [
         _curve(figures, "Redis, all", "Redis", 0),
@@ -156,11 +156,11 @@ def picture(figures: Mapping[str, Mapping[str, float]], options: Mapping[str, Op
             ChartPanel("Memory", "documents", "MB", memory),
             ChartPanel("Words", "documents", "distinct words", [_curve(figures, "words", "", 0)], True, True),  # noqa: FBT003  both axes
         ],
-    )
+    ).svg()
 
 
 def _curve(figures: Mapping[str, Mapping[str, float]], what: str, name: str, look: int) -> Curve:
-    from streamtopic.report.charts import Curve
+    from streamtopic.pages.charts import Curve
 
     points = [
         (float(at.replace(",", "")), value)

@@ -16,22 +16,21 @@ import numpy as np
 from streamtopic.bench.figures import Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from streamtopic.bench.profile import Profile, Stage
     from streamtopic.bench.rates import Rates
-    from streamtopic.bench.runner import Option, Result
+    from streamtopic.bench.runner import Result
     from streamtopic.counts import Counts, CountSource, DocumentBatch, SignedPassages
     from streamtopic.topics.fit import TopicFit
 
-__all__ = ["CASES", "picture", "text"]
+__all__ = ["CASES", "text"]
 
 SIZES = {"5000": (18_771, 5_000, 50, 52), "20000": (18_000, 20_000, 100, 82)}
 FORGOTTEN = 20
 REPEATS = 3
 MOST_TRIED = 30
 PARTS = ("retrain", "update", "R's pass")
-_SHOWN = 0.01
 
 
 def _case(learner: str, size: str) -> list[Figure]:
@@ -146,30 +145,6 @@ def text(result: Result) -> str:
         head = ["stage", "CPU s", "share", "bound, s", "over it", "bound by"]
         shown.append(f"{case.case}: {said}\n\n{table(head, rows)}\npeak memory {case.peak_memory / 1e6:.0f} MB")
     return "\n\n".join(shown)
-
-
-def picture(found: dict[str, dict[str, float]], options: Mapping[str, Option]) -> str:  # noqa: ARG001  this benchmark has no options
-    """Draw stages as bars, which are full up to their bounds."""
-    from streamtopic.report.charts import Bar, Bars, bars
-
-    groups = []
-    for case, values in found.items():
-        for part in PARTS[:2]:
-            drawn = []
-            for name, seconds in values.items():
-                stage = name.removeprefix(f"{part}, ")
-                if stage == name or f"{name}, share" not in values or seconds < _SHOWN * values[part]:
-                    continue
-                bound = values.get(f"{name}, bound")
-                note = f"{seconds / bound:.1f} x of its bound" if bound else ""
-                drawn.append(Bar(stage, 1e3 * seconds, 1e3 * (bound or 0.0), note))
-            if drawn:
-                learner, _, words = case.partition("-")
-                groups.append(Bars(f"{part}, {learner}, {int(words):,} words", "ms", drawn))
-    said = (
-        "Processor milliseconds of each stage on one thread; the full part of a bar is what this machine's memory or "
-    )
-    return bars("Stages of a retrain and of an update", f"{said}arithmetic allows at best.", groups)
 
 
 CASES = {f"{learner}-{size}": partial(_case, learner, size) for size in SIZES for learner in ("default", "paper")}

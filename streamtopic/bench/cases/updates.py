@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streamtopic.bench.forgetting import Point
     from streamtopic.bench.material import Material
     from streamtopic.bench.runner import Option, Result
-    from streamtopic.report.charts import Curve
+    from streamtopic.pages.charts import Curve
     from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["CASES", "OPTIONS", "picture", "ratios", "text"]
@@ -188,7 +188,7 @@ def text(result: Result) -> str:
 
 def picture(found: dict[str, dict[str, float]], options: Mapping[str, Option]) -> str:
     """Draw cost against documents and against documents forgotten, both axes logarithmic."""
-    from streamtopic.report.charts import ChartPanel, scatter
+    from streamtopic.pages.charts import ChartPanel, scatter
 
     learners = {"default": 0, "paper": 1}
     in_m = [c for name, look in learners.items() for c in _curves(found, f"documents-{name}", name, r"m = (.*)", look)]
@@ -205,11 +205,11 @@ def picture(found: dict[str, dict[str, float]], options: Mapping[str, Option]) -
             ChartPanel(f"{FORGOTTEN} documents forgotten", "documents learned", "CPU seconds", in_m, True, True),  # noqa: FBT003  both axes
             ChartPanel(f"Out of {out_of:,} documents", "documents forgotten", "CPU seconds", forgot, True, True),  # noqa: FBT003  both axes
         ],
-    )
+    ).svg()
 
 
 def _curves(found: Mapping[str, Mapping[str, float]], case: str, name: str, pattern: str, look: int) -> list[Curve]:
-    from streamtopic.report.charts import Curve
+    from streamtopic.pages.charts import Curve
 
     curves = []
     for what in ("update", "retrain"):

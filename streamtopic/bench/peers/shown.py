@@ -99,7 +99,7 @@ def _corpus(options: Mapping[str, Option]) -> str:
 
 def picture(found: Mapping[str, Mapping[str, float]], options: Mapping[str, Option]) -> str:
     """Return an SVG: NPMI against processor seconds, a point for each model that was measured."""
-    from streamtopic.report.charts import ChartPanel, Curve, scatter
+    from streamtopic.pages.charts import ChartPanel, Curve, scatter
 
     about = f"{_corpus(options)}, {options.get('topics')} topics"
     curves = [
@@ -109,4 +109,4 @@ def picture(found: Mapping[str, Mapping[str, float]], options: Mapping[str, Opti
     ]
     panel = ChartPanel(about, "processor seconds to learn", "NPMI of ten top words", curves, log_across=True)
     said = "Each model's topic coherence against what learning costs: up and to the left is better."
-    return scatter("Quality against cost", said, [panel], width=440.0, height=280.0)
+    return scatter("Quality against cost", said, [panel], width=440.0, height=280.0).svg()

@@ -212,7 +212,7 @@ def _waits_since(service: Parts, partition: int, meta: Meta, before_ms: float) -
     try:
         waiting_ms = service.log.appended_ms(service.names.documents, partition, meta.next_offset)
     except SettingsError:
-        # A user who may not read documents, as that of the dashboard, goes by the commit.
+        # A user who may not read documents, as that of `serve`, goes by the commit.
         waiting_ms = None
     return max(meta.moved_ms, waiting_ms or 0)
 

@@ -279,7 +279,7 @@ _TRIED = (
 def stored_base(base: Base, new: NewBase, salt: bytes) -> StoredBase:
     """Return a base model as Redis keeps it. It is before noise, so subscribers never get it.
 
-    A dashboard may read its fields, but not its bytes. The bytes hold all numbers that follow from the documents to the
+    `serve` may read its fields, but not its bytes. The bytes hold all numbers that follow from the documents to the
     last digit, also shares of topics, documents of each anchor and constants (`kept_fields`).
 
     salt: secret bytes that are stored among the others.
@@ -297,8 +297,8 @@ def stored_base(base: Base, new: NewBase, salt: bytes) -> StoredBase:
     arrays["A"] = new.fit.A
     packed = msgpack.packb(kept)
     arrays["kept"] = np.frombuffer(packed, np.uint8)
-    # A dashboard reads the checksum of these bytes. Without a salt, who can guess the documents could learn the model
-    # and compare.
+    # `serve` reads the checksum of these bytes. Without a salt, who can guess the documents could learn the model and
+    # compare.
     arrays["salt"] = np.frombuffer(salt, np.uint8)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)

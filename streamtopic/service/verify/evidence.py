@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from streamtopic import __version__
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.formats import REPORT
-from streamtopic.service.publish.published import topics_of
 from streamtopic.service.schedule.version import rounded, shown_calibration
 from streamtopic.service.verify.claims import LIMITS, assumptions_of, statement_of, steps_of
 from streamtopic.service.verify.finding import as_json, fails, not_checked, passed
@@ -38,7 +37,6 @@ __all__ = ["FORMAT", "PROGRAM", "gather", "proof_facts", "verify_instance"]
 
 FORMAT = REPORT.number
 PROGRAM = f"streamtopic {__version__}"
-_TOP_WORDS = 8
 _ANCHOR_WORDS = re.compile(r"(anchor words changed):.*", re.DOTALL)
 
 Json = dict[str, Any]
@@ -157,7 +155,6 @@ def _of_version(sources: Sources, known: InLog) -> Json:
         "tasks": _tasks(release, record),
         "anchors": release.anchors,
         "guided": release.payload.guided,
-        "topics": [] if published == "tasks" else topics_of(release, _TOP_WORDS),
         "quality": dict(release.quality),
         "steps": steps,
     }

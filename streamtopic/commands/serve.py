@@ -1,0 +1,122 @@
+"""`streamtopic serve`: the HTTP server of pages, metrics of the model, and requests for deletions."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings, whole_number
+from streamtopic.console import log_to_stderr, say, say_json, warn
+from streamtopic.errors import UsageError
+from streamtopic.monitoring.endpoint import is_loopback
+
+if TYPE_CHECKING:
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.pages.http_server import TlsFiles
+
+__all__ = ["register", "run"]
+
+PORT = 8787
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(subparsers, "serve", run, "serve pages, metrics and requests over HTTP until told to stop")
+    parser.add_argument("--host", default="127.0.0.1", metavar="HOST", help="where to listen (default: 127.0.0.1)")
+    parser.add_argument(
+        "--port",
+        type=whole_number(0, 65_535),
+        default=PORT,
+        metavar="PORT",
+        help=f"default: {PORT}; 0: any that is free",
+    )
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name under which browsers reach it, as behind a proxy; may be repeated",
+    )
+    parser.add_argument("--certificate", type=Path, metavar="FILE", help="speak TLS with this certificate (PEM)")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="private key of the certificate (PEM)")
+    parser.add_argument("--open", action="store_true", help="open it in a browser")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal."""
+    try:
+        from streamtopic.pages import http_server
+    except ModuleNotFoundError as error:
+        raise UsageError(f"the server needs {error.name}: pip install 'streamtopic[serve]'") from None
+    from streamtopic.pages.service_view import ServiceView
+    from streamtopic.pages.web_pages import web_pages
+
+    settings = instance_settings(args)
+    certificate = _certificate(args)
+    access = http_server.access_of(settings, args.host)
+    if certificate is None and not is_loopback(args.host):
+        warn(
+            "the token and all pages cross the network in the clear: give --certificate and --key, or a proxy with TLS"
+        )
+    view = ServiceView(settings)
+    pages = web_pages(view, access, frozenset(name.lower() for name in [*args.name, args.host]))
+    with http_server.listening(args.host, args.port) as listener:
+        address = http_server.address_of(listener, secure=certificate is not None)
+        _log(settings.model)
+        server = http_server.http_server(pages, listener, certificate, lambda: _tell(args, address))
+        http_server.leave_quietly(server)
+        try:
+            server.run(sockets=[listener])
+        finally:
+            view.close()
+    return 0
+
+
+def _certificate(args: argparse.Namespace) -> TlsFiles | None:
+    """Return the certificate. Raises UsageError for one file without the other, or one that cannot be read."""
+    from streamtopic.pages.http_server import TlsFiles
+
+    if (args.certificate is None) != (args.key is None):
+        raise UsageError("--certificate and --key belong together: give both, or none of them")
+    if args.certificate is None:
+        return None
+    for path in (args.certificate, args.key):
+        with file_errors("read", path), path.open("rb"):
+            pass
+    return TlsFiles(args.certificate, args.key)
+
+
+def _tell(args: argparse.Namespace, address: str) -> None:
+    """Say where the server is."""
+    if args.json:
+        say_json({"event": "serve", "address": address})
+    else:
+        say(f"serving at {address}")
+    if args.open:
+        import webbrowser
+
+        webbrowser.open(address)
+
+
+def _log(model: str) -> None:
+    """Log events: in words at a terminal, else as lines of JSON."""
+    from streamtopic.monitoring.logs import JsonLines
+
+    lines = None if sys.stderr.isatty() else JsonLines({"role": "serve", "model": model})
+    log_to_stderr(detailed=True, lines=lines)
+    # kafka-python tells each attempt to reach a broker.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    # The server tells each step, and each stranger who does not speak HTTP. Its errors are failures of a page.
+    for name in ("uvicorn.error", "asyncio"):
+        server = logging.getLogger(name)
+        server.setLevel(logging.ERROR)
+        server.addFilter(_failed)
+
+
+def _failed(record: logging.LogRecord) -> bool:
+    """Give an error of the server the name of its event."""
+    record.event = "serve_failed"
+    return True

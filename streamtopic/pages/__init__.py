@@ -1,0 +1,21 @@
+"""Everything that a person looks at, and the one HTTP server.
+
+Pages and pictures, which need no network and no script:
+    rendering       templates filled in by Jinja2, in which words never become markup
+    templates/      the pages and the picture, with their style
+    model_view      numbers of a release or of a fitted AnchorTopics, places of topics on a map and over versions
+    charts          points and curves, bars, small lines
+    plots           figures of a model, for notebooks and for the page of a version
+    version_page    the page of a version: for readers, for an auditor, and on the server
+    report_file     such a page read from a file, and checked with a public key alone
+The server, `streamtopic serve`:
+    service_view    what the pages read of a service: one reader at a time, each answer kept for a few seconds
+    service_facts   where the service stands, as values
+    attention       what a person must act on, with the remedy
+    gate            hosts, sizes and the token of all requests
+    web_pages       addresses to pages, probes and metrics
+    requests_api    requests for deletions
+    http_server     the server itself
+
+Starlette and Uvicorn come with the extra `serve`; no module but those of the server imports them.
+"""

@@ -1,0 +1,170 @@
+"""Where a service stands, as its pages show it. No fact holds a document's id or text, or names a person."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.errors import SettingsError
+from streamtopic.service.ingest.rejections import Rejection, rejections
+from streamtopic.state.deletion_requests import RequestState
+from streamtopic.state.removal import leader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streamtopic.service.app import Service
+    from streamtopic.state.deletion_requests import DeletionRequest
+    from streamtopic.state.deletions import Forget
+
+__all__ = ["QueuedDeletions", "RefusedRecords", "RequestsShown", "ServiceFacts", "read_refused", "read_service"]
+
+_SHOWN = 20
+_SHOWN_OPEN = 100
+# Anybody who may send documents can fill the topic of refused records.
+MOST_REFUSED = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedDeletions:
+    """Deletions that are counted out and wait for their receipt.
+
+    number: how many there are, replaced documents included.
+    limit: seconds that one may wait for a version without it (`max_forget_lag`).
+    now: seconds since 1970.
+    oldest: the oldest of them as (partition, entry), oldest first.
+    """
+
+    number: int
+    limit: float
+    now: float
+    oldest: tuple[tuple[int, Forget], ...]
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the oldest was received, None without one."""
+        return self.age_of(self.oldest[0][1]) if self.oldest else None
+
+    @property
+    def late(self) -> bool:
+        """Whether the oldest has waited longer than it may."""
+        return self.age is not None and self.age > self.limit
+
+    def age_of(self, forget: Forget) -> float:
+        """Return the seconds since a deletion was received."""
+        # The clock of the machine that sent it may be ahead.
+        return max(self.now - forget.received_ms / 1000, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsShown:
+    """The requests for deletions, without what they name.
+
+    number: how many have not ended.
+    paused: how many the brake has paused.
+    open: those that have not ended, the paused first, then the oldest first; as many as are shown.
+    ended: the last to end, newest first.
+    """
+
+    number: int
+    paused: int
+    open: Sequence[DeletionRequest]
+    ended: Sequence[DeletionRequest]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFacts:
+    """Where a service stands.
+
+    status: as `streamtopic status` shows it.
+    queued: the deletions that wait.
+    requests: requests for deletions.
+    versions: oldest first.
+    leading: whether a scheduler leads.
+    counting: whether somebody counts the partitions; None if that cannot be seen.
+    entry_every: seconds within which the ledger gets a new entry (`statement_every`).
+    """
+
+    status: Mapping[str, Any]
+    queued: QueuedDeletions
+    requests: RequestsShown
+    versions: Sequence[Mapping[str, Any]]
+    leading: bool
+    counting: bool | None
+    entry_every: float
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRecords:
+    """The refused records, as far as they were read.
+
+    reasons: code to number, the most frequent first.
+    newest: the last of them, newest first.
+    cut: whether older ones were left out.
+    """
+
+    reasons: Mapping[str, int]
+    newest: Sequence[Rejection]
+    cut: bool
+
+
+def read_service(service: Service) -> ServiceFacts:
+    """Return where a service stands. Raises StateMissing before all partitions are counted."""
+    settings = service.settings
+    if service.layout is not None:
+        # A folder belongs to one process: this one, or one that does all the work.
+        leading = not service.leads
+        counting: bool | None = leading
+    else:
+        leading = leader(service.connection, settings.model) is not None
+        counting = _counting(service)
+    return ServiceFacts(
+        status=service.status(),
+        queued=_queued(service),
+        requests=_requests(service),
+        versions=service.versions(),
+        leading=leading,
+        counting=counting,
+        entry_every=settings.statement_every,
+    )
+
+
+def _counting(service: Service) -> bool | None:
+    try:
+        return bool(service.log.members(service.settings.consumer_group))
+    except SettingsError:
+        # A user of Kafka without this right still reads everything else.
+        return None
+
+
+def _queued(service: Service) -> QueuedDeletions:
+    number = 0
+    entries: list[tuple[int, Forget]] = []
+    for partition in service.reader.positions():
+        stream = service.reader.forgets(partition)
+        number += len(stream)
+        entries += [(partition, forget) for forget in stream.read(0, _SHOWN)]
+    entries.sort(key=lambda entry: entry[1].received_ms)
+    return QueuedDeletions(number, service.settings.max_forget_lag, service.clock(), tuple(entries[:_SHOWN]))
+
+
+def _requests(service: Service) -> RequestsShown:
+    still, over = service.door.requests.open(), service.door.requests.ended()
+    states = Counter(request.state for request in still)
+    # A stable order: requests of the same kind stay oldest first.
+    still.sort(key=lambda request: request.state is not RequestState.PAUSED)
+    over.sort(key=lambda request: -request.changed_ms)
+    return RequestsShown(len(still), states[RequestState.PAUSED], still[:_SHOWN_OPEN], over[:_SHOWN])
+
+
+def read_refused(service: Service) -> RefusedRecords:
+    """Return the refused records by reason."""
+    topic = service.names.rejected
+    counted = Counter[str]()
+    last: deque[Rejection] = deque(maxlen=_SHOWN)
+    for rejection in rejections(service.log, service.names, MOST_REFUSED):
+        counted[rejection.reason] += 1
+        last.append(rejection)
+    cut = service.log.end(topic, 0) - service.log.begin(topic, 0) > MOST_REFUSED
+    return RefusedRecords(dict(counted.most_common()), tuple(reversed(last)), cut)

@@ -1,0 +1,192 @@
+"""The page of one version: topics and their pictures, what is promised, and what was checked.
+
+version_facts  everything that the page shows, as values of JSON
+version_page   the page: a file that needs no network and no script, or a page of the server
+
+The facts are in the file as data, and the page is drawn from nothing else. So whoever has the file can draw it again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from streamtopic.pages.charts import ChartPanel, Curve, Picture, scatter, small_line
+from streamtopic.pages.model_view import cards_of, history_of, map_of, related_of, view_of
+from streamtopic.pages.plots import draw_correlations, draw_map
+from streamtopic.pages.rendering import render
+from streamtopic.service.publish.published import heads_of, read_earlier
+from streamtopic.service.verify import gather
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streamtopic.service.app import Service
+    from streamtopic.service.verify.finding import Audited
+    from streamtopic.signed import Release
+    from streamtopic.topics.over_time import SliceReport
+
+__all__ = ["DATA", "chart_to_limit", "picture_facts", "spending_chart", "version_facts", "version_page"]
+
+Json = dict[str, Any]
+
+DATA = "evidence"
+"""Id of the element that holds the facts as JSON."""
+
+_SECTIONS = {
+    "topics": "Topics",
+    "map": "Map",
+    "correlations": "Which topics meet",
+    "history": "How topics moved",
+    "slices": "Over time and by class",
+    "tasks": "Tasks",
+    "promise": "What is promised",
+    "checks": "What was checked",
+    "what": "What this version is",
+    "genuine": "How to tell that it is genuine",
+    "forgotten": "What was forgotten",
+    "numbers": "The numbers",
+    "capacity": "Deletion capacity",
+    "conditions": "Conditions of the proof",
+    "audit": "Audit",
+    "limits": "What is not promised",
+    "repeat": "How to repeat each check",
+}
+_WORDS_OF_CLASS = 10
+
+
+def version_facts(
+    service: Service,
+    version: int,
+    *,
+    update: Callable[[int, int | None], None] | None = None,
+    audited: Audited | None = None,
+    slices: SliceReport | None = None,
+    public: bool = False,
+) -> Json:
+    """Return everything that the page of a published version shows; each value is one that JSON has.
+
+    update: given if the counts and the model are to be made again and compared; as of `gather`.
+    audited: result of an audit, to go with the page.
+    slices: topics over time or by class. They are exact, so they are for readers who may see the documents.
+    public: whether figures of the model before noise are left out, which are outside of the promise.
+
+    Raises as `gather`.
+    """
+    evidence = gather(service.sources, version, update, audited)
+    release = service.release(version)
+    standing, withdrawn = read_earlier(service.log, service.state, service.keys, version)
+    words = {task: head["classes"] for task, head in heads_of(release, _WORDS_OF_CLASS).items()}
+    if public:
+        evidence["conditions"] = {"checks": [], "constants": {}, "vacuity": None}
+        evidence["capacity"] |= {"formula": None, "tried": {}}
+    return evidence | {
+        "tasks": evidence["tasks"] | {"words": words},
+        "pictures": picture_facts(release, standing),
+        "left_out": list(withdrawn),
+        "slices": None if slices is None else slices.as_json(),
+    }
+
+
+def picture_facts(release: Release, earlier: Sequence[Release]) -> Json | None:
+    """Return the numbers behind the pictures of a version, None if its topics are withheld.
+
+    earlier: versions before it that still stand, in order; topics are followed through them.
+    """
+    if release.payload.A is None:
+        return None
+    view = view_of(release)
+    history = history_of([*earlier, release])
+    return {"cards": cards_of(view), "map": map_of(view), "related": related_of(view), "history": history}
+
+
+def version_page(facts: Json, service: Mapping[str, object] | None = None) -> str:
+    """Return the page.
+
+    facts: as `version_facts` returns them, or as they are read back from JSON.
+    service: what frames a page of the server; None for a file of its own, which then holds the facts too.
+    """
+    pictures = facts["pictures"] or {}
+    slices = facts["slices"]
+    present = {
+        **dict.fromkeys(("topics", "map", "correlations", "history"), bool(pictures)),
+        "slices": slices is not None,
+        "tasks": bool(facts["tasks"]["heads"] or facts["tasks"]["unfitted"]),
+        "conditions": bool(facts["conditions"]["checks"]),
+        "audit": facts["audit"] is not None,
+    }
+    outcomes = [finding["passed"] for finding in facts["findings"]]
+    spending = facts["spending"]
+    return render(
+        "version.html",
+        title=f"Version {facts['version']} of {facts['model']}",
+        sections={name: said for name, said in _SECTIONS.items() if present.get(name, True)},
+        facts=facts,
+        counts={outcome: outcomes.count(outcome) for outcome in (True, False, None)},
+        map=draw_map(pictures["map"]) if pictures else None,
+        heat=draw_correlations(pictures["related"]) if pictures else None,
+        paths=_paths(pictures["history"]) if pictures else [],
+        courses=_courses(slices) if slices and not slices["by"] else [],
+        spending=spending_chart(spending["versions"], spending["budget"]),
+        service=service,
+        data=None if service else _embedded(facts),
+        data_id=DATA,
+    )
+
+
+def _paths(history: Json) -> list[tuple[Json, Picture]]:
+    """Return the path of each topic of a version, the largest first, with its line."""
+    paths = sorted(history["paths"], key=lambda path: -path["shares"][-1])
+    # One scale for all lines, so that they can be compared.
+    highest = max(max(path["shares"]) for path in paths)
+    return [(path, small_line(f"shares of topic {path['topic']}", path["shares"], highest)) for path in paths]
+
+
+def _courses(slices: Json) -> list[tuple[Json, Picture]]:
+    """Return the course of each topic over periods: its figures at its peak, its line and the band of its intervals."""
+    courses = []
+    # One scale for all lines, so that they can be compared.
+    highest = max((topic["high"] for one in slices["slices"] for topic in one["topics"]), default=0.0)
+    for topics in zip(*(one["topics"] for one in slices["slices"]), strict=True):
+        number, shares = topics[0]["topic"], [topic["share"] for topic in topics]
+        band = [(topic["low"], topic["high"]) for topic in topics]
+        told = [f"{one['time']}: {share:.1%}" for one, share in zip(slices["slices"], shares, strict=True)]
+        peak = shares.index(max(shares))
+        line = small_line(f"share of topic {number} by {slices['unit']}", shares, highest, band, told)
+        courses.append((topics[peak] | {"last": topics[-1], "time": slices["slices"][peak]["time"]}, line))
+    return sorted(courses, key=lambda course: -course[0]["share"])
+
+
+def spending_chart(versions: Sequence[Mapping[str, Any]], budget: float) -> Picture | None:
+    """Return the cumulative unlearning epsilon of versions against the budget; None if no version has a bound.
+
+    versions: in order; their `cumulative_epsilon` is None if no bound is left.
+    budget: greatest cumulative epsilon.
+    """
+    points = [(one["version"], one["cumulative_epsilon"]) for one in versions if one["cumulative_epsilon"] is not None]
+    return chart_to_limit("spending", "Cumulative unlearning epsilon", points, budget, "budget")
+
+
+def chart_to_limit(
+    name: str, title: str, points: Sequence[tuple[float, float]], limit: float, limit_name: str
+) -> Picture | None:
+    """Return values over versions below a limit; None without any. points: number of the version and value."""
+    if not points:
+        return None
+    (first, begin), (last, end) = points[0], points[-1]
+    said = f"{begin:.3g} at version {first} to {end:.3g} at version {last}, of a {limit_name} of {limit:g}"
+    curves = [Curve("", points, joined=True), Curve(limit_name, [(first, limit), (last, limit)], dashed=True)]
+    panel = ChartPanel(title, "version", "", curves, whole=True, from_zero=True)
+    return scatter(title, said, [panel], name=name, height=140, beside=70)
+
+
+def _embedded(facts: Json) -> Markup:
+    """Return the facts for programs."""
+    # JSON is in ASCII by default, so the filter of `render` leaves it as it is.
+    written = json.dumps(facts, allow_nan=False)
+    # Without angle brackets the text cannot end the element around it.
+    for character in "<>&":
+        written = written.replace(character, f"\\u{ord(character):04x}")
+    return Markup(written)  # noqa: S704  see above

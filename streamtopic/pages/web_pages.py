@@ -1,0 +1,226 @@
+"""The addresses of the server, and the page of each.
+
+Pages only show. People act by the command line, programs by `requests_api`.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from streamtopic.errors import (
+    CheckFailed,
+    ComponentUnreachable,
+    SettingsError,
+    StateMissing,
+    StreamtopicError,
+    UsageError,
+)
+from streamtopic.pages.attention import concerns
+from streamtopic.pages.gate import Access, Gate
+from streamtopic.pages.rendering import render
+from streamtopic.pages.requests_api import request_routes
+from streamtopic.pages.service_facts import MOST_REFUSED, read_refused, read_service
+from streamtopic.pages.service_view import ModelGauges
+from streamtopic.pages.version_page import chart_to_limit, spending_chart, version_facts, version_page
+from streamtopic.security.concealing import conceal
+from streamtopic.state.residue_ledger import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from streamtopic.pages.charts import Picture
+    from streamtopic.pages.service_view import ServiceView
+
+__all__ = ["PAGES", "web_pages"]
+
+logger = logging.getLogger(__name__)
+
+PAGES = {"/": "Overview", "/deletions": "Deletions", "/versions": "Versions", "/rejected": "Rejected records"}
+_TOPIC_SECONDS, _VERSION_SECONDS = 20.0, 300.0
+_REFRESH_SECONDS = 15
+_MOST_VERSIONS = 60
+_STAGES = {
+    Stage.STATE: "Redis holds no trace of it",
+    Stage.LOG: "nor do the documents topic and the releases topic",
+    Stage.FILE: "Redis has written its append-only file anew",
+    Stage.BACKUPS: "all backups from before are destroyed",
+}
+# The first kind that an error is of says how it is shown.
+_PROBLEMS: Mapping[type[StreamtopicError], tuple[int, str]] = {
+    StateMissing: (HTTPStatus.SERVICE_UNAVAILABLE, "Nothing is counted yet."),
+    ComponentUnreachable: (HTTPStatus.SERVICE_UNAVAILABLE, "A server cannot be reached."),
+    SettingsError: (HTTPStatus.INTERNAL_SERVER_ERROR, "The settings do not let this be shown."),
+    UsageError: (HTTPStatus.NOT_FOUND, "This cannot be shown."),
+    CheckFailed: (HTTPStatus.INTERNAL_SERVER_ERROR, "This must not be relied on."),
+    StreamtopicError: (HTTPStatus.INTERNAL_SERVER_ERROR, "The service's state cannot be shown."),
+}
+
+
+def web_pages(view: ServiceView, access: Access, names: frozenset[str] = frozenset()) -> ASGIApp:
+    """Return everything that the server answers, as an application.
+
+    view: reads the service.
+    access: what the token guards.
+    names: names of this server, beside `localhost` and addresses in numbers.
+    """
+    return Gate(_Pages(view).application(), access, names)
+
+
+class _Pages:
+    """Answers requests. Reads run in threads, so that a slow server holds up no probe of this one."""
+
+    def __init__(self, view: ServiceView) -> None:
+        self._view = view
+        # The page of a version reads the whole ledger, and nobody else must wait for that.
+        self._slow = view.apart()
+        self._gauges = ModelGauges()
+
+    def application(self) -> Starlette:
+        """Return the routes."""
+        pages = {
+            "/": self._overview,
+            "/deletions": self._deletions,
+            "/versions": self._versions,
+            "/versions/{version:int}": self._version,
+            "/rejected": self._rejected,
+        }
+        routes = [Route(path, self._page_of(page), methods=["GET"]) for path, page in pages.items()]
+        routes += [
+            Route("/livez", _live, methods=["GET"]),
+            Route("/readyz", self._in_thread(self._ready), methods=["GET"]),
+            Route("/metrics", self._in_thread(self._metrics), methods=["GET"]),
+            *request_routes(self._view),
+        ]
+        handlers = {HTTPException: self._not_found, ClientDisconnect: _nobody_waits}
+        return Starlette(routes=routes, exception_handlers=handlers)
+
+    def _overview(self, request: Request) -> Response:
+        answer = self._view.read("service", read_service)
+        values = {"facts": answer.value, "concerns": concerns(answer.value)}
+        return self._shown(request, "overview.html", values, answer.at)
+
+    def _deletions(self, request: Request) -> Response:
+        answer = self._view.read("service", read_service)
+        values = {"facts": answer.value, "stages": _STAGES, "settings": self._view.settings}
+        return self._shown(request, "deletions.html", values, answer.at)
+
+    def _versions(self, request: Request) -> Response:
+        answer = self._view.read("service", read_service)
+        versions = answer.value.versions
+        budget = self._view.settings.epsilon_budget
+        charts = [_capacity_chart(versions), spending_chart(versions[-_MOST_VERSIONS:], budget)]
+        values = {"versions": versions, "charts": [chart for chart in charts if chart is not None]}
+        return self._shown(request, "versions.html", values, answer.at)
+
+    def _version(self, request: Request) -> Response:
+        version = request.path_params["version"]
+        known = {one["version"]: one for one in self._view.read("service", read_service).value.versions}
+        # A page that was made before a withdrawal must not be shown after it.
+        if version not in known or known[version]["withdrawn"]:
+            raise UsageError("there is no such version that stands: choose one on the page of versions")
+        work = partial(version_facts, version=version)
+        answer = self._slow.read(("version", version, len(known)), work, _VERSION_SECONDS)
+        frame = self._frame(request, answer.at) | {"path": "/versions", "at": None}
+        return HTMLResponse(version_page(answer.value, frame))
+
+    def _rejected(self, request: Request) -> Response:
+        answer = self._view.read("rejected", read_refused, _TOPIC_SECONDS)
+        return self._shown(request, "rejected.html", {"refused": answer.value, "most": MOST_REFUSED}, answer.at)
+
+    def _ready(self, _: Request) -> Response:
+        try:
+            self._view.read("service", read_service)
+        except StateMissing:
+            # The page says so; there is nothing to wait for here.
+            pass
+        except StreamtopicError as error:
+            return PlainTextResponse(f"{conceal(str(error))}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        return PlainTextResponse("ok\n")
+
+    def _metrics(self, _: Request) -> Response:
+        try:
+            text = self._view.read("metrics", self._gauges.text).value
+        except StreamtopicError as error:
+            return PlainTextResponse(f"{conceal(str(error))}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    # What pages share
+
+    def _in_thread(self, answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            return await run_in_threadpool(answer, request)
+
+        return endpoint
+
+    def _page_of(self, page: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+        """Return a page as an endpoint: in a thread, with errors as pages."""
+
+        def shown(request: Request) -> Response:
+            try:
+                return page(request)
+            except StreamtopicError as error:
+                status, said = next(shown for kind, shown in _PROBLEMS.items() if isinstance(error, kind))
+                return self._problem(request, status, said, str(error))
+            except Exception as error:  # noqa: BLE001 - a visitor gets a page for any error, and the log its kind
+                kind = type(error).__name__
+                # Without the traceback, which quotes whatever was in hand.
+                logger.error("a page failed: %s", kind, extra={"event": "serve_failed"})  # noqa: TRY400 - as above
+                remedy = f"Unexpected {kind}: `streamtopic status --debug` may say more."
+                return self._problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, "This page failed.", remedy)
+
+        return self._in_thread(shown)
+
+    def _frame(self, request: Request, at: float | None) -> dict[str, Any]:
+        """Return what frames a page. at: when it was read, seconds since 1970; None if nothing was."""
+        path = request.url.path
+        refreshed = _REFRESH_SECONDS if at and request.query_params.get("refresh") == "on" else None
+        return {"model": self._view.settings.model, "pages": PAGES, "path": path, "at": at, "refreshed": refreshed}
+
+    def _shown(
+        self,
+        request: Request,
+        template: str,
+        values: Mapping[str, object],
+        at: float | None = None,
+        status: int = HTTPStatus.OK,
+    ) -> Response:
+        frame = self._frame(request, at)
+        written = render(template, title=PAGES.get(request.url.path, "Error"), service=frame, **values)
+        headers = {"refresh": str(frame["refreshed"])} if frame["refreshed"] else None
+        return HTMLResponse(written, status, headers)
+
+    def _problem(self, request: Request, status: int, said: str, remedy: str) -> Response:
+        # Errors of other packages may quote an address with its password.
+        return self._shown(request, "problem.html", {"said": said, "remedy": conceal(remedy)}, status=status)
+
+    async def _not_found(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND
+        return self._problem(request, status, "There is no such page.", "Choose one of the pages above.")
+
+
+async def _live(_: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def _nobody_waits(_request: Request, _error: Exception) -> Response:
+    """Answer a request whose sender left in the middle of it: nothing went wrong here, and nobody reads this."""
+    return PlainTextResponse("", HTTPStatus.BAD_REQUEST)
+
+
+def _capacity_chart(versions: Sequence[Mapping[str, Any]]) -> Picture | None:
+    """Return the share of the deletion capacity of its base that each version had used; None without any."""
+    points = [(one["version"], 100.0 * one["forgotten"] / one["capacity"]) for one in versions if one["capacity"]]
+    return chart_to_limit("capacity", "Deletion capacity used, %", points[-_MOST_VERSIONS:], 100.0, "capacity")

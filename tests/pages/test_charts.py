@@ -1,0 +1,98 @@
+import math
+import re
+from itertools import pairwise
+
+import pytest
+
+from streamtopic.pages.charts import Axis, ChartPanel, Curve, scatter, small_line, ticks
+
+
+def _classes(root, name):
+    return [element for element in root.iter() if name in (element.get("class") or "").split()]
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(1, 10), (0.02, 0.031), (5, 5), (1e4, 1e6), (1e-9, 1e9), (0.2, 1.6), (1, 1000), (3e-5, 0.9)]
+)
+def test_logarithmic_axes_have_few_marks_around_all_values(low, high):
+    """Two to six marks, ascending by about equal factors, the ends on or outside the values."""
+    marks = Axis.over("x", [low, high], logarithmic=True).marks
+    assert 2 <= len(marks) <= 6
+    assert marks[0] <= low * (1 + 1e-9)
+    assert marks[-1] >= high * (1 - 1e-9)
+    factors = [b / a for a, b in pairwise(marks)]
+    assert all(factor > 1.9 for factor in factors)
+    assert max(factors) <= 2 * min(factors)
+
+
+def test_places_on_axes_are_shares():
+    """The ends are 0 and 1, equal factors are equal ways on a logarithmic axis, and 0 has no place there."""
+    axis = Axis("x", (1.0, 10.0, 100.0), logarithmic=True)
+    assert [axis.share(value) for value in (1, 10, 100)] == pytest.approx([0, 0.5, 1])
+    assert axis.share(0.0) is None
+    assert Axis("x", (-1.0, 1.0)).share(0.0) == 0.5
+    assert Axis("x", (-1.0, 1.0)).share(math.nan) is None
+
+
+def test_curves_and_points_are_drawn_under_their_names(read_picture):
+    """A field for each panel, a mark for each point that has a place, a line for what is joined, every name once."""
+    curves = [
+        Curve("<update>", [(1e4, 0.2), (1e5, 0.3), (1e6, 0.0)], joined=True),
+        Curve("retrain", [(1e4, 0.6), (1e5, 1.0)], look=1, joined=True),
+        Curve("linear", [(1e4, 0.1), (1e5, 1.0)], dashed=True),
+    ]
+    alone = [Curve(f"model {k}", [(2.0**k, 0.3)], look=k) for k in range(3)]
+    picture = scatter(
+        "Cost & more",
+        "what is seen",
+        [ChartPanel("m", "documents", "s", curves, True, True), ChartPanel("p", "s", "NPMI", alone)],
+    )
+    root = read_picture(picture.svg())
+    assert (root[0].text, root[1].text) == ("Cost & more", "what is seen")
+    assert (len(_classes(root, "mark")), len(_classes(root, "warm"))) == (3, 3)
+    assert [len(_classes(root, name)) for name in ("mark-line", "warm-line", "dashed", "plain")] == [1, 1, 1, 1]
+    said = [element.text for element in _classes(root, "clear")]
+    assert sorted(said) == sorted(["<update>", "retrain", "linear", "model 0", "model 1", "model 2"])
+
+
+def test_names_of_points_in_one_place_are_apart(read_picture):
+    """Twelve models that are level with each other can all be read."""
+    curves = [Curve(f"model {k}", [(1.0, 0.3)]) for k in range(12)]
+    root = read_picture(scatter("t", "d", [ChartPanel("p", "s", "NPMI", curves)]).svg())
+    levels = sorted(float(element.get("y")) for element in _classes(root, "clear"))
+    assert min(b - a for a, b in pairwise(levels)) >= 12.9
+
+
+def test_nothing_to_draw_is_an_empty_field(read_picture):
+    """No curve and no point make a picture without marks."""
+    for panels in ([ChartPanel("p", "x", "y", [])], [ChartPanel("p", "x", "y", [Curve("c", [])], True, True)]):
+        assert not _classes(read_picture(scatter("t", "d", panels).svg()), "mark")
+
+
+def test_charts_follow_light_and_dark():
+    """Colours are the style's variables, so nothing is fixed that a dark screen would hide."""
+    drawn = scatter("t", "d", [ChartPanel("p", "x", "y", [Curve("c", [(1, 1)])])]).svg()
+    assert re.search(r"prefers-color-scheme:\s*dark", drawn)
+    assert not re.search(r'(fill|stroke)="', drawn)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0, 1), (0, 0.043), (-0.2, 0.37), (0, 0), (5, 5), (0.61, 0.63), (0, 123456), (-1, -0.5), (0, 1e-9)],
+)
+def test_ticks_are_few_round_and_cover(low, high):
+    """An axis has two to six evenly spaced marks around all values; whole ones for numbers of versions."""
+    marks = ticks(low, high)
+    assert 2 <= len(marks) <= 6
+    assert marks[0] <= low + 1e-9 * abs(low)
+    assert marks[-1] >= high - 1e-9 * abs(high)
+    assert len({f"{b - a:.6g}" for a, b in pairwise(marks)}) == 1
+    assert all(mark == int(mark) for mark in ticks(low, high, whole=True))
+
+
+def test_small_lines_of_any_length_are_drawn(read_picture):
+    """One value, values of 0 alone, and a band around the line are no trouble."""
+    for values in ([3.0], [0.0, 0.0], [0.2, 0.4, 0.1]):
+        read_picture(small_line("s", values, 0.0).svg())
+        banded = small_line("s", values, 4.0, [(value / 2, 2 * value) for value in values])
+        assert len(_classes(read_picture(banded.svg()), "faint")) == 1

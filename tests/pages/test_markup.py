@@ -1,0 +1,140 @@
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import jinja2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markupsafe import Markup
+
+from streamtopic.pages import rendering
+from streamtopic.pages.charts import Mark, Picture, circle, label
+from streamtopic.pages.rendering import prose, render
+
+TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+def picture(value, attribute="said"):
+    """A picture that has a text from outside in every place where one can be."""
+    within = [circle(1.23456789, 2.0, 3.0, "mark", attribute), label(1, 1, value)]
+    return Picture("name", value, value, 10, 10, [Mark("a", {"href": "#there"}, said=value, within=within)]).svg()
+
+
+class _Elements(HTMLParser):
+    """Counts elements, attributes and comments, and keeps the text of each element."""
+
+    def __init__(self, written):
+        super().__init__()
+        self.elements, self.attributes, self.said, self.others = [], [], [], 0
+        self.feed(written)
+        self.close()
+
+    def handle_starttag(self, name, attributes):
+        self.elements.append(name)
+        self.attributes += attributes
+        self.said.append((name, ""))
+
+    def handle_data(self, data):
+        if self.said:
+            name, said = self.said[-1]
+            self.said[-1] = (name, said + data)
+
+    def handle_comment(self, data):  # noqa: ARG002  the signature is the parser's
+        self.others += 1
+
+    handle_decl = handle_pi = unknown_decl = handle_comment
+
+
+@given(st.text(min_size=1, max_size=60), st.text(min_size=1, max_size=60))
+def test_no_text_becomes_markup(value, attribute):
+    """Whatever a word holds, a picture has exactly the elements and attributes of a plain one, in HTML and XML."""
+    plain, made = _Elements(picture("plain", "plain")), _Elements(picture(value, attribute))
+    assert (made.elements, made.others) == (plain.elements, 0)
+    assert [name for name, _ in made.attributes] == [name for name, _ in plain.attributes]
+    root = ET.fromstring(picture(value, attribute))  # noqa: S314  it is our own
+    assert [child.tag.rpartition("}")[2] for child in root.iter()] == plain.elements
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=60))
+def test_plain_text_comes_through(value):
+    """Escaping is undone by whoever reads the page: the words are shown as they are."""
+    said = [text for name, text in _Elements(picture(value)).said if name == "text"]
+    assert [text.rstrip("\n") for text in said] == [value]
+    assert 'cx="1.2" cy="2.0"' in picture(value)
+
+
+@given(st.text(st.characters(categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), min_size=1, max_size=20))
+def test_what_cannot_be_seen_is_shown(hidden):
+    """No hidden character reaches a picture, but line ends, tabs and joiners; its code stands in its place."""
+    kept = set("\n\t\u200c\u200d")
+    written = picture(f"a{hidden}b", f"a{hidden}b")
+    assert not (set(hidden) - kept) & set(written)
+    assert all(f"\\u{{{ord(character):x}}}" in written for character in set(hidden) - kept)
+
+
+def test_text_that_turns_directions_turns_nothing():
+    """Marks that reverse what follows, and characters that XML has not, are written as their codes."""
+    written = picture(f"a{TURNING}b\x00c\ud800\ufffe\uffff")
+    assert not set(TURNING + "\x00\ud800\ufffe\uffff") & set(written)
+    assert r"b\u{0}c\u{d800}\u{fffe}\u{ffff}" in written
+    ET.fromstring(written)  # noqa: S314  it is our own
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "{{ value }}",
+        "{{ [value, markup]|join(', ') }}",
+        "{{ markup ~ value }}",
+        "{{ markup|replace('b', value) }}",
+        "{{ {'x': value}|named }}",
+        "{{ value|prose }}",
+        "{{ [[value]]|map('first')|list }}",
+        "{% set kept %}{{ value }}{% endset %}{{ kept }}",
+        "{% macro m(x) %}{{ x }}{% endmacro %}{{ m(value) }}",
+        '<p title="{{ value }}">{{ markup|format(value) }}</p>',
+        "{{ value|upper|e }}",
+    ],
+)
+def test_no_way_through_a_template_is_open(monkeypatch, way):
+    """However a template comes to a value, joined to markup or captured, it is escaped and its hidden marks shown."""
+    environment = rendering._environment().overlay(loader=jinja2.DictLoader({"page": way}))
+    monkeypatch.setattr(rendering, "_environment", lambda: environment)
+    written = render("page", value='<b>\u202e`"', markup=Markup("<i>b</i>%s"))
+    assert "<b>" not in written.lower()
+    assert "\u202e" not in written
+    assert "&lt;b&gt;" in written.lower()
+    assert r"\u{202e}" in written
+
+
+def test_a_template_with_a_misspelt_name_fails(monkeypatch):
+    """A value that nobody gave is an error, not a gap on a page."""
+    environment = rendering._environment().overlay(loader=jinja2.DictLoader({"page": "{{ valeu }}"}))
+    monkeypatch.setattr(rendering, "_environment", lambda: environment)
+    with pytest.raises(jinja2.UndefinedError, match="valeu"):
+        render("page", value=1)
+
+
+def test_values_are_written_for_people(monkeypatch):
+    """Figures are short, a missing value is a dash, lists are joined, and text between backticks is code."""
+    environment = rendering._environment().overlay(loader=jinja2.DictLoader({"page": "{{ value }}"}))
+    monkeypatch.setattr(rendering, "_environment", lambda: environment)
+    values = [1.23456789, 2.0, None, "", True, False, [1, 2.5], [], 12345678]
+    assert [str(render("page", value=value)) for value in values] == [
+        "1.23457", "2", "-", "-", "yes", "no", "1, 2.5", "-", "12345678",
+    ]  # fmt: skip
+    assert prose("run `a<b` now") == "run <code>a&lt;b</code> now"
+    assert prose("one ` alone") == "one ` alone"
+
+
+def test_templates_use_no_way_around_escaping():
+    """No template marks a value as safe or switches escaping off, and none has a script but the evidence's data."""
+    environment = rendering._environment()
+    names = environment.list_templates()
+    assert {"base.html", "version.html", "overview.html", "picture.svg"} <= set(names)
+    for name in names:
+        source, _, _ = environment.loader.get_source(environment, name)
+        assert not re.search(r"\|\s*safe\b|autoescape|Markup", source), name
+        allowed = ['<script type="application/json"'] if name == "version.html" else []
+        assert re.findall(r"<script[^>]*?(?=[ >]id|>)", source) == allowed, name

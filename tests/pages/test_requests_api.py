@@ -1,0 +1,127 @@
+"""Requests for deletions over HTTP: who may send one, what is taken, and where it stands."""
+
+import json
+
+import pytest
+from pages_client import HOSTILE, TOKEN, documents, served
+
+from streamtopic.client import verify_receipt
+from streamtopic.pages.gate import MOST_BYTES, Access
+from streamtopic.service.app import Service
+from streamtopic.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory, redis_server):
+    """An instance with 60 documents of two topics."""
+    options = {"topics": 2, "min_df": 1, "max_df": 1.0, "partitions": 1, "max_forget_lag": 0.0}
+    folder = tmp_path_factory.mktemp("asked") / "instance"
+    settings = Settings(dir=folder, model="asked-over-http", redis_url=redis_server.url, **options)
+    with Service(settings) as service:
+        service.add(documents())
+        service.settle()
+    return settings
+
+
+@pytest.fixture(scope="module")
+def ask(instance):
+    """Ask its server."""
+    with served(instance) as asking:
+        yield asking
+
+
+def send(ask, token=TOKEN, **fields):
+    """Send a request; (status, what is said)."""
+    reply = ask("/requests", json.dumps(fields), token=token)
+    return reply.status, json.loads(reply.text)
+
+
+def test_a_request_becomes_a_receipt_with_its_proof(ask, instance):
+    """It is taken in, counted, released, and its answer then holds a proof that anybody can check."""
+    status, said = send(ask, id="of-a-portal", documents=["d1"])
+    assert (status, said["id"], said["received_ms"] > 0) == (202, "of-a-portal", True)
+    before = json.loads(ask("/requests/of-a-portal").text)
+    assert (before["receipts"], before["proofs"]) == (0, [])
+    with Service(instance) as service:
+        for _ in range(3):
+            service.move_requests()
+            service.settle()
+        keys = service.keys
+    after = json.loads(ask("/requests/of-a-portal").text)
+    (proof,) = after["proofs"]
+    assert verify_receipt(proof, keys).version == 2
+    assert "d1" not in json.dumps(after)
+
+
+def test_a_request_that_is_sent_again_is_one(ask):
+    """The same id with the same documents is answered as before; with others it is refused."""
+    first = send(ask, id="twice", documents=["d2", "d3"])
+    assert send(ask, id="twice", documents=["d3", "d2"]) == first
+    status, said = send(ask, id="twice", documents=["d4"])
+    assert (status, "twice" in said["error"]) == (409, True)
+
+
+def test_a_person_can_be_asked_for(ask):
+    """Subjects in the place of documents; an id is drawn if none is given, and the answer names nobody."""
+    status, said = send(ask, subjects=["somebody@example.com"])
+    assert (status, len(said["id"])) == (202, 24)
+    assert "somebody" not in json.dumps(said)
+
+
+@pytest.mark.parametrize("token", [None, "", "guessed-token", TOKEN[:-1], TOKEN + "x", TOKEN.upper()])
+def test_nobody_sends_a_request_without_the_token(ask, token):
+    """Also from this machine, where pages need none: nothing is taken in."""
+    reply = ask("/requests", json.dumps({"id": "stolen", "documents": ["d5"]}), token=token)
+    assert (reply.status, reply.headers["www-authenticate"].startswith("Bearer")) == (401, True)
+    assert ask("/requests/stolen").status == 404
+
+
+def test_a_browser_cannot_be_made_to_send_one(ask):
+    """A page of another site uses what the browser adds by itself: the password of the pages is none here."""
+    import base64
+
+    basic = base64.b64encode(f"reader:{TOKEN}".encode()).decode()
+    body = json.dumps({"id": "forged", "documents": ["d5"]})
+    assert ask("/requests", body, Authorization=f"Basic {basic}").status == 401
+    assert ask("/requests/forged").status == 404
+
+
+def test_without_a_token_nobody_sends_one(instance):
+    """The answer says which setting is missing."""
+    with served(instance, Access(None, reading=False)) as ask:
+        reply = ask("/requests", "{}", token="anything at all")
+    assert (reply.status, "serve_token" in reply.text) == (403, True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "", "{", "[]", "null", "3", "{}", '{"documents": []}', '{"documents": "d1"}', '{"documents": [1]}',
+        '{"documents": ["d1"], "subjects": ["s"]}', '{"documents": ["d1"], "more": 1}',
+        '{"id": 3, "documents": ["d1"]}', "[" * 5000, json.dumps({"documents": [""]}),
+    ],
+)  # fmt: skip
+def test_what_is_no_request_is_refused_with_the_form(ask, body):
+    """Status 400, one line that says what to send, and nothing is taken in."""
+    reply = ask("/requests", body.encode(errors="replace").decode(), token=TOKEN)
+    assert (reply.status, set(json.loads(reply.text))) == (400, {"error"})
+
+
+@pytest.mark.parametrize("name", ["-x", "x" * 101, "a b", HOSTILE])
+def test_ids_that_cannot_be_used_are_refused(ask, name):
+    """They would not stay the same in an address."""
+    assert send(ask, id=name, documents=["d9"])[0] == 409
+
+
+@pytest.mark.parametrize("length", [str(MOST_BYTES + 1), "99999999999999", "-1", "x", None])
+def test_a_huge_request_is_not_read(ask, length):
+    """One that is too long, or of a length that is not said, is refused before its body is read."""
+    reply = ask("/requests", "{}" if length is None else "", token=TOKEN, method="POST", Content_Length=length)
+    assert reply.status in {400, 413}
+
+
+def test_an_id_of_nobody_is_not_found(ask):
+    """Whatever it is, it comes back nowhere."""
+    for name in ("nobody", "x" * 500, "%22%3E%3Cimg%20src%3Dx%3E"):
+        reply = ask(f"/requests/{name}")
+        assert (reply.status, "img" in reply.text) == (404, False)

@@ -1,0 +1,204 @@
+"""What the server's pages, probes and metrics show."""
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from pages_client import HOSTILE, SECRET_ID, SECRET_TEXT, TOKEN, served
+
+from streamtopic.local import LocalRedis
+from streamtopic.pages import web_pages
+from streamtopic.pages.attention import concerns
+from streamtopic.pages.service_facts import read_service
+from streamtopic.pages.service_view import ServiceView
+from streamtopic.pages.web_pages import PAGES
+from streamtopic.service.app import Service
+from streamtopic.settings import Settings
+from strict_html import Strict
+
+ALL = [*PAGES, "/versions/2", "/nothing"]
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_a_page_is_whole_and_readable_without_eyes(ask, path):
+    """Strict HTML with landmarks, headings that skip no level, tables with captions and scopes, ids that lead."""
+    reply = ask(path)
+    assert reply.status == (404 if path == "/nothing" else 200), reply.text
+    page = Strict(reply.text.removeprefix("<!doctype html>"))
+    assert page.values("lang") == ["en"]
+    assert [page.tags[name] for name in ("h1", "main", "footer")] == [1, 1, 1]
+    assert page.values("aria-current") == (["page"] if path != "/nothing" else [])
+    levels = [int(tag[1]) for tag in page.shape if re.fullmatch(r"h[1-6]", tag)]
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert page.tags["th"] == len(page.values("scope"))
+    named = {word for value in page.values("aria-labelledby") for word in value.split()}
+    identifiers = page.values("id")
+    assert named <= set(identifiers)
+    assert len(set(identifiers)) == len(identifiers)
+    links = page.values("href")
+    assert all(link.startswith(("/", "#", "data:,")) for link in links)
+    assert {link[1:] for link in links if link.startswith("#")} <= set(identifiers)
+    assert not page.tags.keys() & {"script", "form", "input", "img"}
+    assert TOKEN not in reply.text
+
+
+def test_the_overview_says_what_to_act_on(ask):
+    """A deletion over its limit is urgent, a part that does not run is, and the figures are those of the status."""
+    text = ask("/").text
+    assert "Act now" in text
+    assert "A deletion has waited" in text
+    assert "No scheduler leads" in text
+    assert "Nobody counts the partitions" in text
+    assert "The brake has paused requests for deletions: " in text
+    assert re.search(r"documents</dt>\s*<dd><span class=\"value\">58</span>", text)
+    assert re.search(r"newest version</dt>\s*<dd><span class=\"value\">2</span>", text)
+    assert re.search(r"ids and subjects suppressed</dt>\s*<dd><span class=\"value\">3</span>", text)
+    assert re.search(r"last word on the newest version</dt><dd>\s*20\d\d-[^<]*: version 2</dd>", text)
+
+
+@pytest.fixture(scope="module")
+def well(prepared):
+    """The facts of a service at which nothing is wrong."""
+    with Service(prepared.settings) as service:
+        facts = read_service(service)
+    ledger = facts.status["ledger"] | {"unread": None, "gaps": 0, "alive": {"due": 5.0, "age": 1.0}}
+    status = facts.status | {"ledger": ledger, "remarks": [], "hidden": [], "stalled_partitions": []}
+    queued, requests = replace(facts.queued, oldest=()), replace(facts.requests, paused=0)
+    return replace(facts, status=status, queued=queued, requests=requests, leading=True, counting=True)
+
+
+def test_all_is_well_only_while_every_part_runs(well):
+    """No leader, nobody who counts, and a ledger without a new entry: each alone is urgent; an unknown is a warning."""
+    assert concerns(well) == []
+    for changed in (replace(well, leading=False), replace(well, counting=False)):
+        assert [one.urgent for one in concerns(changed)] == [True]
+    assert [one.urgent for one in concerns(replace(well, counting=None))] == [False]
+
+
+@pytest.mark.parametrize(
+    ("ledger", "urgent"),
+    [
+        ({"unread": "no key"}, False),
+        ({"gaps": 3}, True),
+        ({"alive": {"due": -3600.0, "age": 4200.0}}, True),
+        ({"alive": {"due": None, "age": 4200.0}}, True),
+        ({"alive": None}, True),
+        ({"alive": {"due": None, "age": 5.0}}, None),
+        ({"alive": {"due": -5.0, "age": 605.0}}, None),
+    ],
+)
+def test_what_is_wrong_with_the_ledger_is_acted_on(well, ledger, urgent):
+    """Also if the process that ended promised no next entry: another one should have written it."""
+    status = well.status | {"ledger": well.status["ledger"] | ledger}
+    found = [one.urgent for one in concerns(replace(well, status=status))]
+    assert found == ([] if urgent is None else [urgent])
+
+
+def test_deletions_have_their_age_and_requests_their_state(ask):
+    """Each is named by its place in the log or its request id; nothing says what a request is about."""
+    text = ask("/deletions").text
+    assert "over the limit" in text
+    assert re.search(r'<th scope="row">0/\d+</th>', text)
+    for stage in ("state", "log", "file", "backups"):
+        assert f'<th scope="row">{stage}</th>' in text
+    assert "documents: 2</td>" in text
+    assert '<span class="bad">paused</span>' in text
+    assert "cancelled" in text
+    assert not re.search(r"\bd[2-6]\b", text)
+
+
+def test_versions_lead_to_their_pages(ask):
+    """A version that stands has a page within the server, which has no data to carry; a withdrawn one has none."""
+    text = ask("/versions").text
+    assert re.search(r'<a href="/versions/2">page', text)
+    assert "withdrawn" in text
+    assert text.count("<svg") == 2
+    page = ask("/versions/2").text
+    assert "What was checked" in page
+    assert "banana" in page
+    for path in ("/versions/1", "/versions/99", f"/versions/{10**30}"):
+        reply = ask(path)
+        assert (reply.status, "This cannot be shown." in reply.text) == (404, True)
+        assert "banana" not in reply.text
+
+
+def test_refused_records_are_shown_by_reason_alone(ask):
+    """Neither id nor text of a refused record is on the page; what a stranger wrote as a reason is text."""
+    text = ask("/rejected").text
+    assert '<bdi>key-missing</bdi></th><td class="n">1</td>' in text
+    assert SECRET_ID not in text
+    assert SECRET_TEXT not in text
+    assert HOSTILE not in text
+    assert "&lt;img src=x onerror=alert(1)&gt;" in text
+    assert "\\u{202e}" in text
+
+
+def test_a_page_is_loaded_again_if_wanted(ask):
+    """By a header, so without a script; other values change nothing."""
+    assert ask("/?refresh=on").headers["refresh"] == "15"
+    for path in ("/", "/?refresh=off", "/?refresh=%22%3E%3Cscript%3E", "/versions/2?refresh=on"):
+        assert "refresh" not in ask(path).headers
+
+
+def test_probes_and_metrics_are_answered(ask):
+    """The gauges of the model are those of the status; no id is in a label."""
+    assert [ask(path).text for path in ("/livez", "/readyz")] == ["ok\n", "ok\n"]
+    text = ask("/metrics").text
+    assert "streamtopic_documents 58.0" in text
+    assert "streamtopic_build_info{python=" in text
+    assert 'role="serve"' in text
+
+
+def test_a_server_that_is_away_is_a_page_with_the_remedy(tmp_path):
+    """No trace and no password; the probe says that nothing can be read, and that the process lives."""
+    with LocalRedis() as redis:
+        url = redis.url
+    with served(Settings(dir=tmp_path, redis_url=url)) as ask:
+        reply = ask("/")
+        assert reply.status == 503
+        assert "A server cannot be reached." in reply.text
+        assert "Traceback" not in reply.text
+        assert [ask(path).status for path in ("/livez", "/readyz", "/metrics")] == [200, 503, 503]
+
+
+def test_a_service_without_a_version_has_pages(tmp_path, redis_server):
+    """A new instance shows figures of nothing and the decision, and nothing fails."""
+    with served(Settings(dir=tmp_path, redis_url=redis_server.url, model="without-a-version")) as ask:
+        for path in [*PAGES, "/metrics", "/readyz"]:
+            reply = ask(path)
+            assert reply.status == 200, reply.text
+        assert "No version is published yet" in ask("/versions").text
+
+
+def test_an_unexpected_error_is_a_page(prepared, monkeypatch):
+    """The visitor reads its kind, and no word of what was in hand."""
+
+    def fail(_service):
+        raise KeyError(SECRET_ID)
+
+    monkeypatch.setattr(web_pages, "read_service", fail)
+    with served(prepared.settings) as ask:
+        reply = ask("/")
+    assert reply.status == 500
+    assert "Unexpected KeyError" in reply.text
+    assert SECRET_ID not in reply.text
+
+
+def test_many_browsers_cost_one_read(prepared):
+    """What was read serves all who ask within its time."""
+    now = [0.0]
+    view = ServiceView(prepared.settings, ticks=lambda: now[0])
+    reads = []
+
+    def read(_service):
+        reads.append(1)
+        return len(reads)
+
+    assert [view.read("name", read).value for _ in range(3)] == [1, 1, 1]
+    now[0] += 3600
+    assert view.read("name", read).value == 2
+    # A folder has one process; elsewhere what takes long holds up nobody.
+    assert view.apart() is view
+    assert ServiceView(Settings(kafka="kafka:9092")).apart() is not view
+    view.close()

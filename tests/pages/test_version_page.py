@@ -1,0 +1,143 @@
+"""The page of a version: what it shows, and that it stays a page whatever the words are."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from streamtopic.errors import UsageError
+from streamtopic.pages.rendering import policy
+from streamtopic.pages.version_page import picture_facts, version_facts, version_page
+from streamtopic.service.app import Service
+from strict_html import Strict
+
+
+def text_of(page):
+    """What a page says, without its data."""
+    return " ".join(text for tag, text in Strict(page).text if tag not in {"script", "style"})
+
+
+def test_a_page_shows_the_whole_model(facts_of, make_release, read_picture):
+    """Topics with their words and shares, map, correlations: each is there, in words, in pictures and in tables."""
+    release = make_release(n=60, r=6)
+    page = version_page(facts_of(release))
+    said = text_of(page)
+    for topic in release.topics(10):
+        assert f"Topic {topic.topic}" in said
+        assert f"{topic.share:.1%}" in said
+        assert all(word in said for word in topic.words)
+    large = re.findall(r"<svg[^>]*aria-labelledby.*?</svg>", page, re.DOTALL)
+    assert len(large) == 3  # and what was spent of the budget
+    for picture in large:
+        read_picture(picture)
+    for picture in large[:2]:
+        assert "<details>" in page.split(picture)[1][:1500]
+
+
+@pytest.mark.parametrize(("n", "r"), [(3, 1), (4, 2), (400, 130)])
+def test_any_number_of_topics_has_a_page(facts_of, make_release, n, r):
+    """One topic, two, and more than a picture can show: the largest are drawn and the page says so."""
+    page = version_page(facts_of(make_release(n=n, r=r), [make_release(n=n, r=r, seed=1)]))
+    said = text_of(page)
+    assert Strict(page).tags["article"] == r
+    assert ("largest topics are drawn" in said) == (r > 40)
+    assert "nan" not in re.sub(r"w\d+", "", said).lower().split()
+
+
+def test_hostile_words_stay_words(facts_of, make_release, hostile_words):
+    """Words that would be markup are shown as text and never run, and the page is drawn alike from its data."""
+    release = make_release(words=hostile_words, r=4)
+    facts = facts_of(release, [make_release(words=hostile_words, r=4, seed=3)], quality={"<i>npmi": 1.0})
+    page = version_page(facts)
+    plain = Strict(version_page(facts_of(make_release(r=4))))
+    tags = Strict(page).tags
+    assert {tag for tag in tags if tag not in plain.tags} <= {"s"}
+    assert tags["script"] == 1
+    assert any(word in text_of(page) for word in hostile_words if "script" in word)
+    assert version_page(json.loads(json.dumps(facts))) == page
+
+
+def test_a_page_is_whole_and_refuses_to_load(facts_of):
+    """One policy, under which nothing runs, nothing is loaded, and no style but our own applies."""
+    page = version_page(facts_of())
+    parsed = Strict(page)
+    assert page.startswith("<!doctype html>\n")
+    assert [value for value in parsed.values("content") if "default-src" in value] == [policy()]
+    assert "unsafe" not in policy()
+    assert not [name for _, name, _ in parsed.attributes if name == "style" or name.startswith("on")]
+    assert parsed.values("src") == []
+    assert {href for href in parsed.values("href") if not href.startswith("#")} == {"data:,"}
+
+
+def test_withheld_topics_are_not_looked_for(facts_of, make_release, make_head):
+    """A version of heads alone says that topics are withheld, and has no picture of them."""
+    head = make_head(make_release(), ("arts", "sports"), withheld=True)
+    assert picture_facts(make_release(withheld=True, heads={"section": head}), []) is None
+    tasks = {
+        "heads": [
+            {"task": "section", "topics": [], "classes": ["a"], "documents": 50, "sigma": 1.0, "ratio": 0.1},
+        ],
+        "unfitted": {},
+        "words": {"section": {"arts": ["stage"]}},
+    }
+    page = version_page(facts_of(pictures=None, tasks=tasks))
+    said = text_of(page)
+    assert "topics are withheld" in said
+    assert "Words of task section" in said
+    assert 'id="map"' not in page
+
+
+def test_noise_alone_is_called_noise(facts_of):
+    """If the noise is larger than the model the page warns before it shows numbers."""
+    envelope = facts_of()["envelope"] | {"ratio": 36.0}
+    said = text_of(version_page(facts_of(envelope=envelope)))
+    assert said.index("The noise has 36 times the norm of the model") < said.index("Topic 0")
+
+
+def test_words_that_came_and_went_are_told(facts_of, make_release):
+    """A word among the ten first of one version and not of the other is named on its side."""
+    one = make_release(r=2, n=50)
+    tops = [list(words) for words in one.payload.top_words]
+    tops[0][2], tops[0][15] = tops[0][15], tops[0][2]
+    payload = dataclasses.replace(one.payload, top_words=tuple(map(tuple, tops)))
+    two = dataclasses.replace(one, payload=payload, envelope=dataclasses.replace(one.envelope, version=2))
+    page = version_page(facts_of(two, [one]))
+    assert f'<bdi class="came">{tops[0][2]}</bdi>' in page
+    assert f'<s class="went"><bdi>{tops[0][15]}</bdi></s>' in page
+
+
+def test_withdrawn_versions_are_named_and_not_shown(facts_of, prepared):
+    """What a withdrawn version shows beyond later ones is what was forgotten: only its number appears."""
+    assert facts_of()["left_out"] == [1]
+    assert "left out, since they show words of forgotten documents: 1." in text_of(version_page(facts_of()))
+    with Service(prepared.settings) as service, pytest.raises(UsageError, match="withdrawn"):
+        version_facts(service, 1)
+
+
+def test_a_public_page_has_no_figure_from_before_the_noise(prepared, facts_of):
+    """Capacity on trial and conditions of the proof are for auditors; the sections say so."""
+    tried = {"tried": {"trials": 3}, "formula": 2.0}
+    page = version_page(facts_of(capacity=facts_of()["capacity"] | tried))
+    assert "They are for auditors of the service, not for publication." in " ".join(page.split())
+    with Service(prepared.settings) as service:
+        public = version_facts(service, 2, public=True)
+    assert (public["capacity"]["tried"], public["conditions"]["checks"]) == ({}, [])
+    assert "not for publication" not in text_of(version_page(public))
+
+
+def test_slices_are_drawn_with_their_bands(facts_of):
+    """Courses over periods have a line, a band and the warning that they are exact; classes have rows."""
+    about = {"version": 2, "floor": 5, "hidden": {"slices": 1, "documents": 3}, "outside": 2}
+
+    def piece(share):
+        topic = {"topic": 0, "share": share, "error": 0.1, "low": share / 2, "high": 2 * share, "words": ["<b>"]}
+        return {"time": "2026-02", "class": "arts", "documents": 9, "tokens": 90, "topics": [topic]}
+
+    over = about | {"unit": "month", "by": None, "slices": [piece(0.2), piece(0.4)]}
+    page = version_page(facts_of(slices=over))
+    assert "These figures are exact and have no noise" in text_of(page)
+    assert 'class="mark faint"' in page
+    assert "<title>2026-02: 20.0%</title>" in page
+    classes = about | {"unit": None, "by": "section", "slices": [piece(0.2)]}
+    assert "2026-02, arts" in text_of(version_page(facts_of(slices=classes)))

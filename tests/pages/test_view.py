@@ -1,0 +1,233 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamtopic import AnchorTopics
+from streamtopic.errors import InvalidRelease, UsageError
+from streamtopic.pages.model_view import (
+    ModelView,
+    classical_scaling,
+    correlations,
+    distances_of,
+    history_of,
+    map_of,
+    similar_order,
+    spread,
+    strongest,
+    view_of,
+)
+
+
+def view(A, R):
+    """A view with shares that belong to R."""
+    z = R.sum(axis=1) / R.sum()
+    top = tuple(tuple(int(k) for k in np.argsort(-column)[:3]) for column in A.T)
+    return ModelView(tuple(f"w{k}" for k in range(len(A))), A, R, z, top)
+
+
+def test_correlations_are_those_of_two_words_topics():
+    """With topics that share no word they are the correlations of topic indicators drawn by theta, exactly."""
+    rng = np.random.default_rng(0)
+    theta = rng.dirichlet(np.full(3, 0.4), 500)
+    A = np.zeros((9, 3))
+    for topic in range(3):
+        A[3 * topic : 3 * topic + 3, topic] = rng.dirichlet(np.ones(3))
+    R = theta.T @ theta / 500
+    z = R.sum(axis=1)
+    covariance = R - np.outer(z, z)
+    scale = np.sqrt(np.diag(covariance))
+    expected = covariance / np.outer(scale, scale)
+    np.fill_diagonal(expected, 1.0)
+    assert correlations(view(A, R)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_topics_that_overlap_do_not_seem_to_avoid_each_other():
+    """R of two topics of nearly the same words is negative between them; their words do meet."""
+    shared = np.array([0.5, 0.5, 0.0, 0.0])
+    A = np.stack([shared, 0.9 * shared + [0, 0, 0.1, 0], [0.0, 0.0, 0.0, 1.0]], axis=1)
+    R = np.array([[0.5, -0.2, 0.0], [-0.2, 0.5, 0.0], [0.0, 0.0, 0.4]])
+    found = correlations(view(A, R))
+    assert found[0, 1] > 0 > found[0, 2]
+
+
+@pytest.mark.parametrize(
+    "R", [np.zeros((3, 3)), np.eye(3), np.full((3, 3), 1 / 9), np.diag([1.0, 0.0, 0.0])], ids=["0", "I", "even", "one"]
+)
+def test_correlations_of_degenerate_models_are_numbers(R):
+    """No mass, no variance, topics that never occur: entries stay within -1 and 1 and never are nan."""
+    A = np.full((4, 3), 0.25)
+    shares = np.full(3, 1 / 3)
+    found = correlations(ModelView(("a", "b", "c", "d"), A, R, shares, ((0,),) * 3))
+    assert np.isfinite(found).all()
+    assert np.abs(found).max() <= 1
+    assert np.array_equal(found, found.T)
+
+
+def test_a_release_and_its_view_agree(make_release):
+    """Shown words, shares and matrices are the release's own, in its numbering."""
+    release = make_release()
+    shown = view_of(release)
+    assert shown.top_words(2, 4) == release.top_words[2][:4]
+    assert np.array_equal(shown.A, release.A)
+    assert [shown.shares[k] for k in shown.order] == sorted(release.shares, reverse=True)
+    here = shown.here(1)
+    joint = release.A * release.shares
+    word = release.words.index(shown.top_words(1)[0])
+    assert here[0] == pytest.approx(joint[word, 1] / joint[word].sum())
+
+
+def test_what_must_not_be_shown_is_refused(make_release, make_head):
+    """Withdrawn releases and withheld topics are errors, and so is what is no model or was not fitted."""
+    release = make_release()
+    with pytest.raises(InvalidRelease, match="withdrawn"):
+        view_of(dataclasses.replace(release, is_withdrawn=lambda _: True))
+    with pytest.raises(InvalidRelease, match="withholds"):
+        view_of(make_release(withheld=True, heads={"t": make_head(release, withheld=True)}))
+    for thing in (AnchorTopics(), None, "model"):
+        with pytest.raises(UsageError, match="neither a Release nor a fitted AnchorTopics"):
+            view_of(thing)
+
+
+def test_an_estimator_has_a_view_with_its_words():
+    """A fitted AnchorTopics is shown with the names given, those it was fitted with, or numbers of columns."""
+    rng = np.random.default_rng(1)
+    topics = rng.dirichlet(np.full(60, 0.05), 3)
+    X = np.array([rng.multinomial(40, theta @ topics) for theta in rng.dirichlet(np.full(3, 0.2), 200)])
+    model = AnchorTopics(3, min_df=1, max_df=1.0).fit(X)
+    names = [f"word{k}" for k in range(60)]
+    shown = view_of(model, names)
+    assert [shown.top_words(k) for k in range(3)] == [tuple(words) for words in model.topics(names)]
+    assert np.allclose(shown.A, model.components_[:, [names.index(word) for word in shown.words]].T)
+    assert np.linalg.eigvalsh(shown.R).min() > -1e-9
+    assert view_of(model).words[0].startswith("x")
+    with pytest.raises(UsageError, match="2 names for 60 columns"):
+        view_of(model, ["a", "b"])
+
+
+def test_similar_topics_become_neighbours():
+    """The order is a permutation that puts two groups side by side."""
+    groups = np.array([0, 1, 0, 1, 0, 1])
+    related = np.where(groups[:, None] == groups[None], 0.8, -0.2)
+    order = similar_order(related)
+    assert sorted(order) == list(range(6))
+    assert len({tuple(groups[order][:3]), tuple(groups[order][3:])}) == 2
+    assert similar_order(np.eye(2)) == [0, 1]
+
+
+def test_the_strongest_pairs_are_named():
+    """Pairs in words are those with the largest values of a sign, and none where nothing is notable."""
+    related = np.array([[1.0, 0.3, -0.4], [0.3, 1.0, 0.01], [-0.4, 0.01, 1.0]])
+    assert strongest(related, [5, 6, 7], 1) == [(5, 6, 0.3)]
+    assert strongest(related, [5, 6, 7], -1) == [(5, 7, -0.4)]
+
+
+def test_topics_without_a_common_word_are_one_apart():
+    """The distance goes from 0, the same words, to 1, none in common."""
+    A = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]])
+    assert distances_of(A)[0, 1] == pytest.approx(1.0)
+    assert distances_of(A[:, [0, 0]])[0, 1] == 0.0
+
+
+def test_points_in_a_plane_come_back():
+    """Distances that two axes can show are shown exactly, and said to be."""
+    points = np.random.default_rng(1).normal(size=(7, 2))
+    squares = ((points[:, None] - points[None]) ** 2).sum(axis=2)
+    found, shown = classical_scaling(squares)
+    assert ((found[:, None] - found[None]) ** 2).sum(axis=2) == pytest.approx(squares)
+    assert shown == pytest.approx(1.0)
+
+
+def test_an_embedding_of_divergences_has_no_negative_part():
+    """Square roots of divergences are Euclidean, so the shares of the axes are honest."""
+    A = np.random.default_rng(2).dirichlet(np.full(50, 0.1), 12).T
+    squares = distances_of(A) ** 2
+    centred = squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()
+    assert np.linalg.eigvalsh(-centred / 2).min() > -1e-12
+    assert 0 < classical_scaling(squares)[1] < 1
+
+
+@pytest.mark.parametrize("r", [1, 2, 3])
+def test_few_topics_have_places_too(r):
+    """One topic, two, and identical ones are placed without a division by nothing."""
+    for A in (np.eye(4)[:, :r], np.full((4, r), 0.25)):
+        positions, shown = classical_scaling(distances_of(A) ** 2)
+        assert np.isfinite(positions).all()
+        assert positions.shape == (r, 2)
+        assert 0 <= shown <= 1 + 1e-12
+
+
+def _overlaps(places, sizes):
+    gap = np.abs(places[:, None] - places[None])
+    need = (sizes[:, None] + sizes[None]) / 2
+    return ((gap < need - 1e-3).all(axis=2) & ~np.eye(len(places), dtype=bool)).sum()
+
+
+@given(st.integers(1, 40), st.integers(0, 2**32 - 1), st.booleans())
+@settings(max_examples=30)
+def test_boxes_part_and_stay_on_the_canvas(count, seed, together):
+    """Wherever boxes begin, even all in one place, none overlap afterwards and none leave the canvas."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.uniform([30, 20], [110, 60], (count, 2))
+    width, height = 960.0, max(400.0, 3.5 * sizes.prod(axis=1).sum() / 960)
+    centres = np.full((count, 2), 200.0) if together else rng.uniform(0, [width, height], (count, 2))
+    places = spread(centres, sizes, width, height)
+    assert _overlaps(places, sizes) == 0
+    assert (places - sizes / 2 >= -1e-9).all()
+    assert (places + sizes / 2 <= np.array([width, height]) + 1e-9).all()
+
+
+def test_boxes_that_do_not_meet_stay_where_they_are():
+    """Nothing moves without a reason."""
+    centres = np.array([[100.0, 100.0], [300.0, 100.0], [100.0, 300.0]])
+    assert spread(centres, np.full((3, 2), 50.0), 400.0, 400.0) == pytest.approx(centres, abs=0.01)
+
+
+def renumbered(release, order, version):
+    """The same model with its topics in another order, as another version."""
+    payload = release.payload
+    order = list(order)
+    changed = dataclasses.replace(
+        payload,
+        A=payload.A[:, order],
+        R=payload.R[np.ix_(order, order)],
+        shares=payload.shares[order],
+        top_words=tuple(payload.top_words[k] for k in order),
+    )
+    return dataclasses.replace(
+        release, payload=changed, envelope=dataclasses.replace(release.envelope, version=version)
+    )
+
+
+def test_topics_are_followed_through_renumbering(make_release):
+    """A topic keeps its path whatever its number is in each version, over several steps."""
+    one = make_release(r=5, n=80)
+    two, three = renumbered(one, [3, 0, 4, 1, 2], 2), renumbered(one, [1, 2, 0, 4, 3], 3)
+    found = history_of([one, two, three])
+    assert [step["version"] for step in found["steps"]] == [1, 2, 3]
+    for path in found["paths"]:
+        assert path["shares"] == pytest.approx([three.shares[path["topic"]]] * 3)
+        assert (path["came"], path["went"]) == ([], [])
+    assert [step["kept"] for step in found["steps"]] == [None, 1.0, 1.0]
+
+
+def test_a_change_of_the_number_of_topics_begins_anew(make_release):
+    """Versions with another number of topics are not compared with."""
+    found = history_of([make_release(r=3), make_release(r=4, version=2), make_release(r=4, version=3, seed=1)])
+    assert [step["version"] for step in found["steps"]] == [2, 3]
+    assert all(len(path["shares"]) == 2 for path in found["paths"])
+
+
+@pytest.mark.parametrize(("n", "r"), [(3, 1), (4, 2), (400, 130)])
+def test_the_map_has_the_largest_topics_apart(make_release, n, r):
+    """At most 100 topics, with names for 40, each named with up to three neighbours, and none on another."""
+    found = map_of(view_of(make_release(n=n, r=r)))
+    nodes = found["nodes"]
+    assert len(nodes) == min(r, 100)
+    assert sum(bool(node["name"]) for node in nodes) == min(r, 40)
+    assert all(node["nearest"].count("(") == min(3, r - 1) for node in nodes)
+    places = np.array([[node["x"], node["y"]] for node in nodes])
+    apart = np.abs(places[:, None] - places[None]).max(axis=2)
+    assert (apart + 1e9 * np.eye(len(nodes)) > 20).all()

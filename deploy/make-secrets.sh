@@ -18,8 +18,6 @@ case $model in
 esac
 # Redis 6.2 does not know keys that a user may only read.
 [ "${REDIS_VERSION:-7}" = 6 ] && readable='~' || readable='%R~'
-# Nor does it know rights for some keys alone, so there requests are sent with `streamtopic delete`, and not to `serve`.
-[ "${REDIS_VERSION:-7}" = 6 ] && bracketed='s/ ([^)]*)//' || bracketed=
 
 if [ -e "$folder" ]; then
   echo "make-secrets.sh: $folder is there already: subscribers would refuse new keys; name another folder for a new deployment" >&2
@@ -48,7 +46,7 @@ od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$folder/serve.token"
 # Redis takes neither comments nor continued lines in a file of users.
 awk '/^#/ || /^$/ { next } /^user/ { if (line) print line; line = $0; next } { sub(/^ +/, " "); line = line $0 }
      END { print line }' "$here/redis-users.acl" |
-sed -e "s/{st:MODEL/{st:$model/g" -e "s/%R~/$readable/g" -e "$bracketed" |
+sed -e "s/{st:MODEL/{st:$model/g" -e "s/%R~/$readable/g" |
 while read -r user name rest; do
   case $rest in
     *'#PASSWORD'*)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from streamtopic.documents.events import encode_add, encode_delete, encode_delete_subject
+from streamtopic.documents.deletion_record import Wanted, encode_request
+from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import UsageError
 from streamtopic.monitoring.tracing import producing
 from streamtopic.streams import MURMUR2, PARTITIONERS, EventLog, KafkaOptions, Message, TopicNames, addressed, open_log
@@ -37,7 +38,9 @@ class Deletion(str):
 
 
 class DocumentProducer(Closing):
-    """Writes to a model's documents topic. A call returns once the log has confirmed. Safe with several threads.
+    """Writes to a model's topics of documents and requests. A call returns once the log has confirmed.
+
+    It is safe with several threads.
 
     log: Kafka's servers (`host:port[,host:port]`), KafkaOptions with credentials, an EventLog, or the folder of a log
         in files.
@@ -66,7 +69,9 @@ class DocumentProducer(Closing):
         if partitioner not in PARTITIONERS:
             known = ", ".join(PARTITIONERS)
             raise UsageError(f"there is no partitioner {partitioner!r}: choose one of {known}")
-        self._topic = TopicNames(model).documents
+        names = TopicNames(model)
+        self._topic = names.documents
+        self._requests = names.requests
         self._log, self._owned = open_log(log)
         self._new_id = new_id
         self._partitioner = partitioner
@@ -140,13 +145,13 @@ class DocumentProducer(Closing):
 
         Documents of the subject that are added while the request is carried out go as well. All of them leave in one
         version. Each has a receipt of its own under this request, and one more receipt covers them all.
+
+        The record goes to the requests topic, which is a right of its own.
         """
         made = Deletion(request or self._new_id(), salt or self._new_salt())
-        partitions = self._log.partitions(self._topic)
         with producing("streamtopic delete subject") as trace:
-            # A topic that does not exist has no partitions: the append to the first one raises an error that says so.
-            records = encode_delete_subject(subject, made, made.salt.encode(), partitions or 1, trace)
-            self._append(records)
+            record = encode_request(Wanted(str(made), made.salt, subjects=(subject,), trace=trace))
+            self._log.append_many(self._requests, [record])
         return made
 
     def close(self) -> None:

@@ -19,8 +19,8 @@ from streamtopic.signed import (
     LedgerReader,
     PublicKey,
     Receipt,
+    RequestReceipt,
     Salt,
-    SubjectReceipt,
     Tree,
     leaf_hash,
     link_digest,
@@ -34,7 +34,7 @@ from streamtopic.streams.event_log import Closing
 
 __all__ = ["Receipts", "verify_receipt"]
 
-_Kind = TypeVar("_Kind", bound=Receipt | SubjectReceipt | Erased)
+_Kind = TypeVar("_Kind", bound=Receipt | RequestReceipt | Erased)
 
 # In the place of the hash of an entry that the topic lacks.
 _MISSING = bytes(32)
@@ -46,7 +46,7 @@ def verify_receipt(
     *,
     document: str | bytes | None = None,
     salt: Salt | None = None,
-) -> Receipt | SubjectReceipt:
+) -> Receipt | RequestReceipt:
     """Return the receipt in a file of `streamtopic receipt --proof`, or in the text of `Receipts.proof`.
 
     text: of the file.
@@ -64,7 +64,7 @@ def verify_receipt(
         pinned = PublicKey.load(ring)
         ring = KeyRing(pinned, pinned.name.rpartition("/")[2])
     receipt = LedgerProof.parse(text).verify(ring).entry
-    if not isinstance(receipt, Receipt | SubjectReceipt) or receipt.model != ring.model:
+    if not isinstance(receipt, Receipt | RequestReceipt) or receipt.model != ring.model:
         raise InvalidRelease(f"this is the proof of another entry than a receipt of {ring.model}")
     if document is not None and salt is not None:
         about = isinstance(receipt, Receipt) and receipt.is_about(document, salt)
@@ -124,13 +124,13 @@ class Receipts(Closing):
         """
         return [receipt for _, receipt in self._named(_digest(request, salt), Receipt)]
 
-    def covering(self, request: str, *, salt: Salt | None = None) -> SubjectReceipt | None:
+    def covering(self, request: str, *, salt: Salt | None = None) -> RequestReceipt | None:
         """Return the receipt that covers all documents of a subject, None before it is made.
 
         request: as `DocumentProducer.delete_subject` returned it, with its salt; or any request id.
         salt: the salt, if `request` does not hold it.
         """
-        found = self._named(_digest(request, salt), SubjectReceipt)
+        found = self._named(_digest(request, salt), RequestReceipt)
         return found[0][1] if found else None
 
     def linked(self, request: str, keys: Mapping[str, bytes]) -> list[Receipt]:
@@ -163,7 +163,7 @@ class Receipts(Closing):
                 return entry
         return None
 
-    def proof(self, entry: Receipt | SubjectReceipt | Erased) -> str:
+    def proof(self, entry: Receipt | RequestReceipt | Erased) -> str:
         """Return the text of a file that proves an entry to any holder of the ledger's key (`verify_receipt`).
 
         entry: as this object returned it. Raises InvalidRelease if it is not in the ledger, or if the topic lacks
@@ -183,7 +183,7 @@ class Receipts(Closing):
         if self._owned:
             self._log.close()
 
-    def _index_of(self, entry: Receipt | SubjectReceipt | Erased) -> int | None:
+    def _index_of(self, entry: Receipt | RequestReceipt | Erased) -> int | None:
         """Return the place of an entry, None if the ledger lacks it."""
         found = self._named(names_of(entry)[0], type(entry))
         return next((index for index, one in found if one == entry), None)

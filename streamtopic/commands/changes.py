@@ -37,6 +37,13 @@ _HOW = (
 )
 
 
+# An update of a document would be refused, and so deleted before its time.
+_TOO_EARLY = (
+    "--suppress acts at once, and the settings let deletions wait: delete first, and run `streamtopic suppress` when "
+    "the deletion is through"
+)
+
+
 def register(subparsers: Subparsers) -> None:
     """Add the six commands."""
     _register_add_delete(subparsers)
@@ -152,28 +159,30 @@ def _delete(args: argparse.Namespace) -> int:
         # Before the deletes are sent: afterwards none of these ids would be live.
         _warn_of_other_forms(service, ids)
         _warn_of_nobody(service, subjects)
-        if guarded_by(settings):
-            _refuse_suppressing(args)
-            return _ask(service, ids, subjects, as_json=args.json)
-        return _delete_now(service, ids, subjects, args)
+        guarded = guarded_by(settings)
+        if args.suppress:
+            if guarded:
+                raise UsageError(_TOO_EARLY)
+            # Before the deletes: nothing can slip in between.
+            service.suppress(ids, subjects)
+        # Single ids of the command line are deletes, which always apply; all else is a request.
+        lists = args.label is not None or (args.source is not None and None not in args.subject)
+        direct = [] if guarded or lists else ids
+        made = _delete_now(service, direct)
+        made += _ask(service, ids if guarded or lists else [], subjects)
+        if not args.json:
+            if guarded:
+                asked = number_of(len(ids) + len(subjects), "deletion")
+                say(f"asked for {asked}; `streamtopic deletions list` shows where they stand:")
+            _say_requests(made)
+        report = {"sent": len(made), "requests": [one.fields() for one in made]}
+        return finish(service, report, as_json=args.json)
 
 
-def _delete_now(service: Service, ids: Sequence[str], subjects: Sequence[str], args: argparse.Namespace) -> int:
-    """Send the deletes, and print the requests that receipts are asked for by."""
-    together = args.label is not None
-    # Before the deletes: nothing can slip in between.
-    if args.suppress:
-        service.suppress(ids, subjects)
-    requests = service.delete(ids, together=together) if ids else []
-    # The documents of a label share one request.
-    of_each = [ids] if together else [[document] for document in ids]
-    made = [_Made(one, one.salt, documents) for one, documents in zip(requests, of_each, strict=False)]
-    people = service.delete_subjects(subjects)
-    made += [_Made(one, one.salt, [], subject) for one, subject in zip(people, subjects, strict=True)]
-    if not args.json:
-        _say_requests(made)
-    report = {"sent": len(requests) + len(people), "requests": [one.fields() for one in made]}
-    return finish(service, report, as_json=args.json)
+def _delete_now(service: Service, ids: Sequence[str]) -> list[_Made]:
+    """Send deletes of documents; return the request of each."""
+    requests = service.delete(ids)
+    return [_Made(one, one.salt, [document]) for one, document in zip(requests, ids, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,15 +220,6 @@ def _say_requests(made: Sequence[_Made]) -> None:
     say(_HOW)
 
 
-def _refuse_suppressing(args: argparse.Namespace) -> None:
-    """Raise UsageError for --suppress where deletions wait: an update would be refused, and delete before its time."""
-    if args.suppress:
-        raise UsageError(
-            "--suppress acts at once, and the settings let deletions wait: delete first, and run `streamtopic "
-            "suppress` when the deletion is through"
-        )
-
-
 def _labelled(service: Service, args: argparse.Namespace) -> list[str]:
     """Return the documents of `--label`, once somebody has confirmed their number. Raises UsageError."""
     from streamtopic.service.requests.labelled_deletions import documents_with_label
@@ -239,11 +239,10 @@ def _labelled(service: Service, args: argparse.Namespace) -> list[str]:
     return ids
 
 
-def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str], *, as_json: bool) -> int:
-    """Make requests for deletions, and move on those that are due."""
-    from streamtopic.state.deletion_requests import MOST_DOCUMENTS
+def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str]) -> list[_Made]:
+    """Make requests for deletions: one for each person, and one for each list of documents."""
+    from streamtopic.documents.deletion_record import MOST_DOCUMENTS
 
-    # A request for each subject: a person has a receipt of their own.
     wanted: list[tuple[Sequence[str], Sequence[str]]] = [((), (subject,)) for subject in subjects]
     wanted += [(ids[start : start + MOST_DOCUMENTS], ()) for start in range(0, len(ids), MOST_DOCUMENTS)]
     received: list[Received] = []
@@ -256,16 +255,7 @@ def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str], *, as_js
             warn(f"request {one.request.id}, salt {one.salt}, was made; the next one failed")
         raise
     pairs = zip(received, wanted, strict=True)
-    made = [_Made(one.request.id, one.salt, some, next(iter(people), None)) for one, (some, people) in pairs]
-    asked = len(ids) + len(subjects)
-    if not as_json:
-        told = number_of(asked, "deletion")
-        say(f"asked for {told}; `streamtopic deletions list` shows where they stand, by request id:")
-        for request in made:
-            say(f"  {request}")
-        say(_HOW)
-    report = {"sent": 0, "asked": asked, "requests": [request.fields() for request in made]}
-    return finish(service, report, as_json=as_json)
+    return [_Made(one.request.id, one.salt, some, next(iter(people), None)) for one, (some, people) in pairs]
 
 
 def _named(ids: Sequence[str], args: argparse.Namespace) -> tuple[list[str], list[str]]:
@@ -356,12 +346,12 @@ def _warn_of_other_forms(service: Service, ids: Sequence[str]) -> None:
 
 def _warn_of_nobody(service: Service, subjects: Sequence[str]) -> None:
     """Warn of each subject that no counted document has: a receipt for no document would look like a success."""
-    from streamtopic.state.deletions import SubjectRequests
+    from streamtopic.state.deletions import SubjectIndex
 
     settings = service.settings
     forms_of = {subject: other_forms(subject) for subject in subjects}
     every = {form for subject, forms in forms_of.items() for form in [subject, *forms]}
-    found = SubjectRequests(service.connection, settings.model, settings.partitions).documents(every)
+    found = SubjectIndex(service.connection, settings.model, settings.partitions).count(every)
     for subject in subjects:
         if found[subject]:
             continue

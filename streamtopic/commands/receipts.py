@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.assembly import Parts
-    from streamtopic.signed import Logged, SubjectReceipt
+    from streamtopic.signed import Logged, RequestReceipt
 
 __all__ = ["readable", "register"]
 
@@ -60,11 +60,11 @@ def _receipt(args: argparse.Namespace) -> int:
         guarantees = _guarantees(parts, shown)
         fields = [_fields(parts, logged, guarantees) for logged in shown]
     if args.json:
-        subjects = [dataclasses.asdict(person) for person in people]
-        say_json({"receipts": fields, "subjects": subjects, "proof": None if args.proof is None else str(args.proof)})
+        requests = [dataclasses.asdict(request) for request in people]
+        say_json({"receipts": fields, "requests": requests, "proof": None if args.proof is None else str(args.proof)})
         return 0
     for person in people:
-        _say_person(person)
+        _say_request(person)
     for number, one in enumerate(fields):
         if number or people:
             say()
@@ -79,12 +79,12 @@ def _receipt(args: argparse.Namespace) -> int:
     return 0
 
 
-def _parted(found: Sequence[Logged]) -> tuple[list[SubjectReceipt], list[Logged]]:
+def _parted(found: Sequence[Logged]) -> tuple[list[RequestReceipt], list[Logged]]:
     """Return the receipts of people, and those of documents."""
-    from streamtopic.signed import SubjectReceipt
+    from streamtopic.signed import RequestReceipt
 
-    people = [logged.entry for logged in found if isinstance(logged.entry, SubjectReceipt)]
-    return people, [logged for logged in found if not isinstance(logged.entry, SubjectReceipt)]
+    people = [logged.entry for logged in found if isinstance(logged.entry, RequestReceipt)]
+    return people, [logged for logged in found if not isinstance(logged.entry, RequestReceipt)]
 
 
 def _asked_for(parts: Parts, args: argparse.Namespace) -> list[Logged]:
@@ -129,9 +129,9 @@ def _is_about(parts: Parts, logged: Logged, document: str, salt: str | None) -> 
 
 def _one_of(found: Sequence[Logged], name: str) -> Logged:
     """Return the receipt to be proved: that of a person before those of documents. Raises UsageError for several."""
-    from streamtopic.signed import SubjectReceipt
+    from streamtopic.signed import RequestReceipt
 
-    people = [logged for logged in found if isinstance(logged.entry, SubjectReceipt)]
+    people = [logged for logged in found if isinstance(logged.entry, RequestReceipt)]
     chosen = people or found
     if len(chosen) > 1:
         raise UsageError(
@@ -200,12 +200,12 @@ def readable(fields: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _say_person(person: SubjectReceipt) -> None:
-    """Print the receipt of a request for a person."""
-    say(f"subject receipt  {person.id}")
-    say(f"documents        {person.documents}, each with a receipt of its own")
-    say(f"received         {instant(person.received)}")
-    say(f"version          {person.version or '-'} is the first without any of them")
+def _say_request(request: RequestReceipt) -> None:
+    """Print the receipt of a request."""
+    say(f"request    {request.id}")
+    say(f"documents  {request.documents}, each with a receipt of its own")
+    say(f"received   {instant(request.received)}")
+    say(f"version    {request.version or '-'} is the first without any of them")
 
 
 def _why_none(parts: Parts, name: str) -> str:
@@ -224,7 +224,7 @@ def _why_none(parts: Parts, name: str) -> str:
 def _verify(args: argparse.Namespace) -> int:
     """Verify a file. Raises InvalidRelease if it proves nothing."""
     from streamtopic.client import verify_receipt
-    from streamtopic.signed import SubjectReceipt
+    from streamtopic.signed import RequestReceipt
 
     if (args.document is None) != (args.salt is None):
         raise UsageError("--document and --salt belong together: without the salt the document cannot be compared")
@@ -240,7 +240,7 @@ def _verify(args: argparse.Namespace) -> int:
         return 0
     say(f"ok    receipt {receipt.id} is in the ledger, says the holder of the key")
     about = "its document" if args.document is None else f"document {args.document}"
-    if isinstance(receipt, SubjectReceipt):
+    if isinstance(receipt, RequestReceipt):
         about = f"any of {receipt.documents} documents of a person"
     say(f"ok    version {receipt.version} is the first without {about}")
     return 0

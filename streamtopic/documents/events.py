@@ -28,17 +28,9 @@ from streamtopic.documents.deletes import (
     headers_ask,
     holds_nothing,
     map_asks,
-    salvaged,
     unframed,
 )
-from streamtopic.documents.subjects import (
-    MAX_SUBJECT,
-    MAX_SUBJECTS,
-    check_subjects,
-    is_subject,
-    is_subject_key,
-    subject_key,
-)
+from streamtopic.documents.subjects import MAX_SUBJECT, MAX_SUBJECTS, check_subjects, is_subject
 from streamtopic.documents.suppression import (
     SUPPRESSED,
     SUPPRESSION_KEY,
@@ -64,10 +56,8 @@ __all__ = [
     "Add",
     "Delete",
     "Event",
-    "ForgetSubject",
     "Heartbeat",
     "Passages",
-    "SubjectForgotten",
     "TooManyValues",
     "check_labels",
     "dated",
@@ -76,10 +66,8 @@ __all__ = [
     "document_of",
     "encode_add",
     "encode_delete",
-    "encode_delete_subject",
     "encode_heartbeat",
     "encode_rejected",
-    "encode_subject_forgotten",
     "encode_suppressions",
     "keeps_days",
     "limits_of",
@@ -321,32 +309,7 @@ class Heartbeat:
     """A record that only makes the partition move, so that Kafka compacts it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetSubject:
-    """A request to delete all documents of a subject in the partition of the record.
-
-    key: of the record; it names the request in every partition.
-    subject: the subject.
-    request, salt: as of a Delete.
-    """
-
-    key: bytes
-    subject: str
-    request: str | None = None
-    salt: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectForgotten:
-    """The end of a request to forget a subject: its record leaves the log.
-
-    key: of the request.
-    """
-
-    key: bytes
-
-
-Event = Add | Delete | Heartbeat | ForgetSubject | SubjectForgotten | Suppression
+Event = Add | Delete | Heartbeat | Suppression
 
 
 def refuses_alone(read: Callable[P, T]) -> Callable[P, T]:
@@ -389,8 +352,6 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Eve
     document = _document(key)
     if key == HEARTBEAT_KEY:
         return _heartbeat(value)
-    if key is not None and is_subject_key(key):
-        return _of_subject(key, value, headers)
     if value is None:
         return Delete(document, request_of(headers), salt_of(headers))
     content = unframed(value)
@@ -420,7 +381,7 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Eve
 
 def document_of(key: bytes | None) -> str | None:
     """Return the document id in a key; None for the service's own keys, and for a key that is not an id."""
-    if key == HEARTBEAT_KEY or is_subject_key(key):
+    if key == HEARTBEAT_KEY:
         return None
     try:
         return _document(key)
@@ -494,35 +455,6 @@ def encode_delete(document: str, request: str, salt: bytes = b"", trace: bytes =
     _document(key)
     _refuse_reserved(key)
     return Message(key, None, _asking(request, salt, trace))
-
-
-def encode_delete_subject(
-    subject: str, request: str, salt: bytes, partitions: int, trace: bytes = b""
-) -> list[Message]:
-    """Return the records that ask to forget a subject, one for each partition: its documents may be in any of them.
-
-    subject: as documents name it.
-    request, trace: as of `encode_delete`.
-    salt: as of `encode_delete`, never b"": the keys of the records are made with it.
-    partitions: number of partitions of the documents topic.
-    Raises InvalidEvent for a subject, a request or a salt out of its limits.
-    """
-    if not is_subject(subject):
-        raise InvalidEvent("subject", f"a subject must be a text of 1 to {MAX_SUBJECT} characters")
-    if not salt:
-        raise InvalidEvent("request", f"a request to forget a subject needs a salt of {MIN_SALT} to {MAX_SALT} bytes")
-    headers = _asking(request, salt, trace)
-    key = subject_key(subject, request, salt)
-    value = msgpack.packb({"op": "delete_subject", "subject": subject})
-    return [Message(key, value, headers, partition) for partition in range(partitions)]
-
-
-def encode_subject_forgotten(key: bytes, partition: int) -> Message:
-    """Return the tombstone of a request to forget a subject, by which the log forgets the subject as well.
-
-    key: of the request's own record.
-    """
-    return Message(key, None, partition=partition)
 
 
 def new_suppressions(
@@ -641,52 +573,15 @@ def _heartbeat(value: bytes | None) -> Heartbeat:
 
 
 def _refuse_reserved(key: bytes) -> None:
-    """Raise InvalidEvent for a key that belongs to heartbeats, or to requests to forget a subject."""
+    """Raise InvalidEvent for a key that belongs to heartbeats."""
     if key == HEARTBEAT_KEY:
         raise InvalidEvent("key-reserved", f"the document id {HEARTBEAT_KEY.decode()} is reserved; choose another")
-    if is_subject_key(key):
-        raise InvalidEvent("key-reserved", "document ids that begin with st:subject: are reserved; choose another")
 
 
 def _refuse_suppression(key: bytes) -> None:
     """Raise InvalidEvent for a key that belongs to suppressions in models that have them."""
     if key.startswith(SUPPRESSION_KEY):
         raise InvalidEvent("key-reserved", "document ids that begin with st:suppress: are reserved; choose another")
-
-
-def _of_subject(key: bytes, value: bytes | None, headers: Headers) -> ForgetSubject | SubjectForgotten:
-    """Return the event in a record about a request to forget a subject. Raises InvalidEvent where it names none."""
-    if value is None:
-        return SubjectForgotten(key)
-    content = unframed(value)
-    if holds_nothing(content):
-        return SubjectForgotten(key)
-    try:
-        fields = map_in(content)
-    except InvalidEvent:
-        fields = salvaged(content)
-        # The end of a text may be lost, and its beginning may be the name of another subject.
-        if not _ends_in(content, fields.get("subject")):
-            raise
-    if fields.get("op") == "add":
-        _refuse_reserved(key)
-    subject = fields.get("subject")
-    if not isinstance(subject, str) or not is_subject(subject):
-        raise InvalidEvent("subject", f"field `subject` must be a text of 1 to {MAX_SUBJECT} characters")
-    request = _request(fields.get("request")) or request_of(headers)
-    return ForgetSubject(key, subject, request, _salt(fields.get("salt")) or salt_of(headers))
-
-
-def _ends_in(content: bytes, text: object) -> bool:
-    """Return whether damaged content holds the text of its field `subject` up to the end."""
-    if not isinstance(text, str):
-        return False
-    if not content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
-        # A text of msgpack says its length first, so it is never read in part.
-        return True
-    written = {json.dumps(text), json.dumps(text, ensure_ascii=False)}
-    fields = (rb'"subject"\s*:\s*' + re.escape(one.encode(errors="replace")) for one in written)
-    return any(re.search(field, content) for field in fields)
 
 
 def _request(value: object) -> str | None:

@@ -18,19 +18,11 @@ __all__ = [
     "DIGEST_BYTES",
     "MAX_SUBJECT",
     "MAX_SUBJECTS",
-    "SUBJECT_KEY",
     "check_subjects",
     "is_subject",
-    "is_subject_key",
-    "record_key",
-    "request_name",
     "subject_digest",
     "subject_digests",
-    "subject_key",
 ]
-
-SUBJECT_KEY = b"st:subject:"
-"""Keys of the documents topic that begin with it belong to requests to forget a subject, and are no ids."""
 
 MAX_SUBJECTS = 8
 """The most subjects of one document."""
@@ -41,13 +33,7 @@ MAX_SUBJECT = 256
 DIGEST_BYTES = 16
 """Bytes of the digest of a subject: two subjects of one partition never share one."""
 
-# They keep digests under the same secret apart from any that may be added.
 _DIGEST = b"st subject"
-_KEY = b"st subject key"
-_NAME = b"st subject name"
-
-# Between a key, which is UTF-8 and never has this byte, and what tells two subjects under it apart.
-_BEHIND_KEY = b"\xff"
 
 
 def is_subject(value: object) -> bool:
@@ -80,35 +66,6 @@ def check_subjects(fields: Mapping[str, object]) -> tuple[str, ...]:
     if not all(map(is_subject, found)):
         raise InvalidEvent("subjects", f"a subject must be a text of 1 to {MAX_SUBJECT} characters")
     return tuple(dict.fromkeys(found))
-
-
-def is_subject_key(key: bytes | None) -> bool:
-    """Return whether a record's key belongs to a request to forget a subject."""
-    return key is not None and key.startswith(SUBJECT_KEY)
-
-
-def subject_key(subject: str, request: str, salt: bytes) -> bytes:
-    """Return the key of a request to forget a subject: the same arguments give the same key.
-
-    salt: of the request, at most 64 bytes. Without it, whoever reads keys could try subjects.
-    """
-    named = blake2b(request.encode(errors="replace") + b"\0" + subject.encode(), key=salt, digest_size=16, person=_KEY)
-    return SUBJECT_KEY + named.hexdigest().encode()
-
-
-def request_name(key: bytes, subject: str, salt: bytes) -> bytes:
-    """Return what names a request in the state of every partition.
-
-    key: of its record. Somebody may send a request for another subject under the same key: both are carried out.
-    subject, salt: of the request.
-    """
-    named = blake2b(subject.encode(), key=salt, digest_size=8, person=_NAME)
-    return key + _BEHIND_KEY + named.hexdigest().encode()
-
-
-def record_key(name: bytes) -> bytes:
-    """Return the key of a request's record. name: as `request_name` made it."""
-    return name.partition(_BEHIND_KEY)[0]
 
 
 def subject_digest(subject: str, secret: bytes) -> bytes:

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from streamtopic.errors import ComponentUnreachable, InvalidEvent, SettingsError, StreamtopicError, UsageError
 from streamtopic.security.concealing import conceal
 from streamtopic.service.requests.deletion_lookup import receipts_of_request
+from streamtopic.signed import Receipt, RequestReceipt
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -76,9 +77,10 @@ def _received(service: Service, body: bytes) -> Response:
     except (ValueError, RecursionError) as error:
         wanted = '{"id": ID, "documents": [ID, ...]} or {"id": ID, "subjects": [NAME, ...]}; "id" may be left out'
         return JSONResponse({"error": f"{error}: send {wanted}"}, HTTPStatus.BAD_REQUEST)
-    taken = service.door.receive(documents, subjects=subjects, name=name).request
+    taken = service.door.receive(documents, subjects=subjects, name=name)
     logger.info("a request for deletions was taken in", extra={"event": "serve_requested"})
-    return JSONResponse(_shown(taken), HTTPStatus.ACCEPTED)
+    # With the salt the requester can check the receipts; nobody else is told it.
+    return JSONResponse({**_shown(taken.request), "salt": taken.salt}, HTTPStatus.ACCEPTED)
 
 
 def _checked(fields: object) -> tuple[str | None, list[str], list[str]]:
@@ -97,14 +99,17 @@ def _checked(fields: object) -> tuple[str | None, list[str], list[str]]:
 
 
 def _stands(service: Service, name: str) -> Response:
-    """Return where a request stands, with the proof of each receipt that there is."""
-    request = service.door.requests.get(name)
+    """Return where a request stands, with the proofs of its own receipt and of those of its documents."""
+    request = service.door.find(name)
     if request is None:
         error = "there is no request with this id: it was never taken in, or ended long ago"
         return JSONResponse({"error": error}, HTTPStatus.NOT_FOUND)
-    receipts = receipts_of_request(service, name, None)
-    proofs = [service.ledger.proof(logged.index).text for logged in receipts[:MOST_PROOFS]]
-    return JSONResponse({**_shown(request), "receipts": len(receipts), "proofs": proofs})
+    every = receipts_of_request(service, name, None)
+    whole = [logged for logged in every if isinstance(logged.entry, RequestReceipt)]
+    receipts = [logged for logged in every if isinstance(logged.entry, Receipt)]
+    proofs = [service.ledger.proof(logged.index).text for logged in [*whole, *receipts[:MOST_PROOFS]]]
+    proof = proofs.pop(0) if whole else None
+    return JSONResponse({**_shown(request), "proof": proof, "receipts": len(receipts), "proofs": proofs})
 
 
 def _shown(request: DeletionRequest) -> dict[str, Any]:

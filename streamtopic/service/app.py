@@ -15,11 +15,11 @@ from streamtopic.client import Deletion, ModelSubscriber, Receipts
 from streamtopic.documents.events import (
     encode_add,
     encode_delete,
-    encode_delete_subject,
     encode_suppressions,
     new_suppressions,
     suppression_in,
 )
+from streamtopic.documents.subjects import MAX_SUBJECT, is_subject
 from streamtopic.errors import InvalidEvent, SettingsError, UsageError
 from streamtopic.service import assembly
 from streamtopic.service.assembly import Parts
@@ -35,7 +35,7 @@ from streamtopic.service.requests.request_door import RequestDoor
 from streamtopic.service.requests.request_mover import Brake, Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
-from streamtopic.service.schedule.situation import LogClock, SituationReader
+from streamtopic.service.schedule.situation import SituationReader
 from streamtopic.service.verify import verify_instance
 from streamtopic.service.verify.sources import Sources
 from streamtopic.state import Reader
@@ -188,10 +188,7 @@ class Service(Parts):
         """Reads the situation of the model, without the keys that a scheduler needs."""
         options = assembly.scheduler_options(self.settings)
         mode = assembly.modeller(self.settings, self.state.base, self.sums.read)
-        log_clock = self._log_clock()
-        return SituationReader(
-            self.reader, self.state, mode, options.policy, options.delta, self.clock, log_clock=log_clock
-        )
+        return SituationReader(self.reader, self.state, mode, options.policy, options.delta, self.clock)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -207,7 +204,6 @@ class Service(Parts):
             log=self.log,
             lease=self.lease_keeper(self.keeper_state),
             clock=self.clock,
-            log_clock=self._log_clock(),
             watch=self.watch,
             staged=self.due.set,
         )
@@ -217,10 +213,6 @@ class Service(Parts):
     def lease_keeper(self, state: ModelState) -> LeaseKeeper:
         """Return what takes the lease for this process. state: over a connection of the thread that asks."""
         return LeaseKeeper(state, self.holder, int(self.settings.lease * 1000))
-
-    def _log_clock(self) -> LogClock | None:
-        """Return what tells the time of the log; None for a log in files, which has this machine's time."""
-        return None if self.settings.kafka is None else LogClock()
 
     @cached_property
     def residue(self) -> ResidueKeeper:
@@ -247,18 +239,20 @@ class Service(Parts):
     @cached_property
     def door(self) -> RequestDoor:
         """Takes requests for deletions in, and lets people approve or cancel them."""
-        return RequestDoor(self.settings, self.connection, self.clock)
+        return RequestDoor(self.settings, self.connection, self.log, self.names.requests, self.clock)
 
     @cached_property
     def request_mover(self) -> RequestMover:
         """Moves requests for deletions on."""
         settings = self.settings
+        times_ms = (settings.brake_seconds, settings.hold_seconds, settings.max_forget_lag)
         return RequestMover(
             self.connection,
-            settings.model,
+            self.names,
             settings.partitions,
-            Brake(settings.brake_share, int(settings.brake_seconds * 1000)),
-            lambda: sum(meta.documents for meta in self.reader.positions().values()),
+            Brake(settings.brake_share, *(int(1000 * seconds) for seconds in times_ms)),
+            self.reader,
+            self.log,
             self.send,
             self.ledger,
             self.clock,
@@ -322,20 +316,15 @@ class Service(Parts):
             update(sent, None)
         return Sent(sent, refused)
 
-    def delete(self, ids: Iterable[str], *, together: bool = False) -> list[Deletion]:
+    def delete(self, ids: Iterable[str]) -> list[Deletion]:
         """Write delete events; return request ids and salts, by which their receipts are found.
-
-        ids: of the documents.
-        together: whether all of them have the same request, which is then returned once for each.
 
         Raises UsageError for an id that no document can have. Nothing is written then.
         """
         requests = list[Deletion]()
         messages = list[Message]()
-        request = Deletion(secrets.token_hex(12), secrets.token_hex(16))
         for document in ids:
-            if requests and not together:
-                request = Deletion(secrets.token_hex(12), secrets.token_hex(16))
+            request = Deletion(secrets.token_hex(12), secrets.token_hex(16))
             requests.append(request)
             try:
                 messages.append(encode_delete(document, request, request.salt.encode()))
@@ -347,34 +336,27 @@ class Service(Parts):
 
     def check_deletable(self, ids: Iterable[str], subjects: Iterable[str]) -> None:
         """Raise UsageError for an id or a subject that no document can have."""
-        salt = secrets.token_hex(16).encode()
+        salt = secrets.token_hex(16)
         for document in ids:
             try:
-                encode_delete(document, "checked", salt)
+                encode_delete(document, "checked", salt.encode())
             except InvalidEvent as error:
                 raise UsageError(f"cannot delete {document[:80]!r}: {error}") from None
         for subject in subjects:
-            try:
-                encode_delete_subject(subject, "checked", salt, 1)
-            except InvalidEvent as error:
-                raise UsageError(f"cannot forget {subject[:80]!r}: {error}") from None
+            if not is_subject(subject):
+                raise UsageError(
+                    f"cannot forget {subject[:80]!r}: a subject is a text of 1 to {MAX_SUBJECT} characters"
+                )
 
     def delete_subjects(self, subjects: Iterable[str]) -> list[Deletion]:
-        """Write requests to forget subjects; return request ids and salts, by which their receipts are found.
+        """Write requests to forget subjects, one for each; return request ids and salts, to find their receipts by.
 
         Raises UsageError for a text that no subject can be. Nothing is written then.
         """
-        requests = []
-        messages = list[Message]()
-        for subject in subjects:
-            request = Deletion(secrets.token_hex(12), secrets.token_hex(16))
-            requests.append(request)
-            try:
-                messages += encode_delete_subject(subject, request, request.salt.encode(), self.settings.partitions)
-            except InvalidEvent as error:
-                raise UsageError(f"cannot forget {subject[:80]!r}: {error}") from None
-        self.send(messages)
-        return requests
+        people = list(subjects)
+        self.check_deletable((), people)
+        received = [self.door.receive((), subjects=[subject]) for subject in people]
+        return [Deletion(one.request.id, one.salt) for one in received]
 
     def suppress(self, documents: Iterable[str], subjects: Iterable[str], *, suppressed: bool = True) -> int:
         """Suppress ids and subjects, or lift that; return how many were named.
@@ -418,9 +400,12 @@ class Service(Parts):
         requested: the request of an operator, "unlearn" or "retrain".
         """
         seconds: dict[str, float] = {}
-        self.move_requests()
         with _timed(seconds, "count"):
             ingested = self._ingest(update, stopped)
+            # What requests delete is counted before a version is made.
+            while not stopped() and self.move_requests():
+                for name, number in self._ingest(update, stopped).items():
+                    ingested[name] = ingested.get(name, 0) + number
         with _timed(seconds, "publish"):
             # A version that was staged before must be in the ledger before the next one is.
             receipts = self.publish()
@@ -491,7 +476,7 @@ class Service(Parts):
             return False
         settings = self.settings
         longest_ms = int(settings.max_compaction_lag * 1000)
-        topics = (self.names.documents, self.names.releases)
+        topics = (self.names.documents, self.names.requests, self.names.releases)
         tombstones_ms = int(settings.delete_retention * 1000)
         return self.log.compact_when_due(topics, longest_ms=longest_ms, tombstones_ms=tombstones_ms)
 

@@ -39,6 +39,7 @@ from streamtopic.service.ingest.worker import IngestWorker, Round, WorkerOptions
 from streamtopic.service.log_history import departures
 from streamtopic.service.publish.erasure import waiting_by_stage
 from streamtopic.service.publish.publisher import Published
+from streamtopic.service.requests.request_mover import Moved
 from streamtopic.service.schedule.decide import Wait, decision_text
 from streamtopic.service.schedule.scheduler import Step
 from streamtopic.service.schedule.situation import Base, base_forget_set
@@ -391,8 +392,10 @@ def worker_of(service: Service) -> Iterator[IngestWorker]:
 
 def _one_step(service: Service, said: str, say: Say) -> str:
     """Decide and act once; return the decision in words. A decision that equals `said` is not reported again."""
-    counted = True
+    counted, moved = True, Moved()
     try:
+        # First: a Redis that was set back may have forgotten a request whose deletions are counted in part.
+        moved = service.move_requests()
         step = service.scheduler.step()
     except StateMissing as error:
         counted = False
@@ -400,11 +403,12 @@ def _one_step(service: Service, said: str, say: Say) -> str:
     except CutGone as error:
         # The next step begins with newer counts. What the scheduler holds in memory stays right.
         step = Step(Wait(f"documents changed faster than a model could be made of them: {error}"))
-    if counted:
-        if service.clear_residue():
-            service.due.set()
-        if moved := service.move_requests():
-            say({"event": "requests", "paused": moved.paused, "sent": moved.sent, "completed": moved.completed})
+    if counted and service.clear_residue():
+        service.due.set()
+    if moved:
+        service.due.set()
+        service.undecided.set()
+        say({"event": "requests", "paused": moved.paused, "sent": moved.sent, "completed": moved.completed})
     text = decision_text(step.decision)
     if step.version is not None:
         say({"event": "staged", "version": step.version, "decision": _public(text), "seconds": dict(step.seconds)})

@@ -11,13 +11,13 @@ check_origin       whether a key is of the ledger of a model
 The ledger: an append-only tree of entries
 Ledger             every rule of trust, pure (Draft: entries that wait for their checkpoint; page_record)
 LedgerReader       follows its topic
-Entry              one of Envelope (a version; Kind), Receipt, SubjectReceipt, Withdraw, Erased, Alive, Keys, End
+Entry              one of Envelope (a version; Kind), Receipt, RequestReceipt, Withdraw, Erased, Alive, Keys, End
 line_of            the line of an entry (parse_line: back)
 Runs               a set of versions, such as the withdrawn ones (runs: its edges, as Alive names them)
 Logged             an entry in its place
 Checkpoint         the signed tree; LedgerProof: an entry, and the path from it to a checkpoint, in one file
 Tree, Frontier     of RFC 6962 (leaf_hash)
-receipt_id         names a receipt (subject_receipt_id: that of a person)
+receipt_id         names a receipt (request_receipt_id: that of a request)
 request_digest     how a receipt names a request, under a Salt (document_digest: a document; salt_bytes)
 link_digest        how the service finds a receipt (service_salt, service_document_salt: its own salts)
 
@@ -44,8 +44,8 @@ from streamtopic.signed.entries import (
     Keys,
     Kind,
     Receipt,
+    RequestReceipt,
     Salt,
-    SubjectReceipt,
     Withdraw,
     document_digest,
     line_of,
@@ -53,10 +53,10 @@ from streamtopic.signed.entries import (
     parse_line,
     receipt_id,
     request_digest,
+    request_receipt_id,
     salt_bytes,
     service_document_salt,
     service_salt,
-    subject_receipt_id,
 )
 from streamtopic.signed.key_list import KeyList, KeyRing, Revoked, check_origin, open_keys, seal_keys
 from streamtopic.signed.ledger import Draft, Ledger, page_record
@@ -113,12 +113,12 @@ __all__ = [
     "Release",
     "ReleaseReader",
     "Removed",
+    "RequestReceipt",
     "Revoked",
     "Runs",
     "Salt",
     "SentRelease",
     "SigningKey",
-    "SubjectReceipt",
     "Topic",
     "Tree",
     "Withdraw",
@@ -144,6 +144,7 @@ __all__ = [
     "proof_message",
     "receipt_id",
     "request_digest",
+    "request_receipt_id",
     "runs",
     "salt_bytes",
     "seal_keys",
@@ -151,7 +152,6 @@ __all__ = [
     "service_document_salt",
     "service_salt",
     "sign_note",
-    "subject_receipt_id",
     "to_messages",
     "tombstones",
     "unpack",

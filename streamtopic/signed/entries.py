@@ -2,7 +2,7 @@
 
     version    Envelope        a version was made, with the digest of its bytes and what it guarantees
     receipt    Receipt         one deletion
-    request    SubjectReceipt  all documents of one person, deleted by one request
+    request    RequestReceipt  all that one request deleted
     withdraw   Withdraw        versions must not be used any more, and no new one takes their place
     erased     Erased          nothing is left of many deletions
     alive      Alive           the time, the newest version and all withdrawn ones
@@ -38,8 +38,8 @@ __all__ = [
     "Keys",
     "Kind",
     "Receipt",
+    "RequestReceipt",
     "Salt",
-    "SubjectReceipt",
     "Withdraw",
     "document_digest",
     "line_of",
@@ -48,10 +48,10 @@ __all__ = [
     "parse_line",
     "receipt_id",
     "request_digest",
+    "request_receipt_id",
     "salt_bytes",
     "service_document_salt",
     "service_salt",
-    "subject_receipt_id",
 ]
 
 Kind = Literal["retrain", "unlearn"]
@@ -181,10 +181,8 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class SubjectReceipt:
-    """All documents of one person, deleted by one request. Each of them has a receipt of its own as well.
-
-    A request for several people has one for each, which may count documents of the others.
+class RequestReceipt:
+    """All documents that one request deleted. Each of them has a receipt of its own as well.
 
     id: name of the receipt.
     model: name of the model.
@@ -287,12 +285,12 @@ class End:
     ledger_kept: bool
 
 
-Entry = Envelope | Receipt | SubjectReceipt | Withdraw | Erased | Alive | Keys | End
+Entry = Envelope | Receipt | RequestReceipt | Withdraw | Erased | Alive | Keys | End
 
 _KINDS: dict[str, type[Entry]] = {
     "version": Envelope,
     "receipt": Receipt,
-    "request": SubjectReceipt,
+    "request": RequestReceipt,
     "withdraw": Withdraw,
     "erased": Erased,
     "alive": Alive,
@@ -369,7 +367,7 @@ def names_of(entry: Entry) -> tuple[str, ...]:
     A receipt has its id and the digests of its request, a version `version/NUMBER`, and `erased` has `erased/PARTITION`
     for each partition.
     """
-    if isinstance(entry, Receipt | SubjectReceipt):
+    if isinstance(entry, Receipt | RequestReceipt):
         return tuple(filter(None, (entry.id, entry.link, entry.request)))
     if isinstance(entry, Erased):
         return tuple(f"erased/{partition}" for partition in entry.ends)
@@ -383,11 +381,9 @@ def receipt_id(model: str, partition: int, offset: int) -> str:
     return f"{model}/{partition}/{offset}"
 
 
-def subject_receipt_id(model: str, name: bytes) -> str:
-    """Return the id of the receipt of a request. name: of the request in the service's state."""
-    # Senders choose the key that is a part of it, and it may hold what it should not.
-    named = hashlib.sha256(b"streamtopic subject request\0" + name).hexdigest()
-    return f"{model}/subject/{named[:32]}"
+def request_receipt_id(model: str, request: str) -> str:
+    """Return the id of the receipt of a request. request: as of `request_digest`."""
+    return f"{model}/request/{request[:32]}"
 
 
 def salt_bytes(salt: Salt) -> bytes:

@@ -33,7 +33,7 @@ Below all
 
 from streamtopic.state.change_log import CutGone
 from streamtopic.state.connection import Connection
-from streamtopic.state.deletions import Forget, ForgetKind, Forgets, Forward, SubjectRequest, SubjectRequests
+from streamtopic.state.deletions import Forget, ForgetKind, Forgets, Forward, SubjectIndex
 from streamtopic.state.document_counts import ChangedDocuments, DocumentCounts
 from streamtopic.state.document_records import StoredDocument
 from streamtopic.state.flush import (
@@ -92,7 +92,6 @@ __all__ = [
     "Stale",
     "StoredBase",
     "StoredDocument",
-    "SubjectRequest",
-    "SubjectRequests",
+    "SubjectIndex",
     "begin_epoch",
 ]

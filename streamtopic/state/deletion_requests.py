@@ -1,22 +1,23 @@
-"""Requests for deletions, before they become records of the log and until their receipts are there.
+"""Requests for deletions, from their record in the requests topic until their receipt is in the ledger.
 
 RequestState      where a request stands
 DeletionRequest   one request: a value, with a method for each move that a person may make
 DeletionRequests  all requests of a model in Redis
 
-    waiting ──► sending ──► sent ──► completed
+    waiting ──► sending ──► sent ──► counted ──► completed
        │  ▲ approved
        ▼  │
      paused            waiting and paused requests may be cancelled
 
 A move is a compare-and-set: of two processes that move a request at once, one is Stale. `sending` is written before the
 first tombstone, so that nobody cancels a request whose tombstones are on their way. A process that is killed while it
-sends leaves `sending` behind, and the next leader sends the same tombstones again.
+sends leaves `sending` behind, and the next leader sends what is missing.
+
+Redis does not hold whom a request names: that is in its record alone.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -26,34 +27,24 @@ from streamtopic.errors import StateCorrupt, UsageError
 from streamtopic.state.connection import Connection
 from streamtopic.state.model_state import Lease
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import MOVE_DELETION, RECEIVE_DELETION, Outcome, Stale, outcome
+from streamtopic.state.scripts import MOVE_DELETION, RECEIVE_DELETION, Outcome, outcome
 
 __all__ = [
-    "MOST_DOCUMENTS",
     "MOST_OPEN",
     "MOST_OPEN_DOCUMENTS",
-    "MOST_SUBJECTS",
     "DeletionRequest",
     "DeletionRequests",
     "RequestState",
-    "Wanted",
     "received_near",
 ]
 
-MOST_DOCUMENTS = 10_000
-"""Documents of one request."""
-MOST_SUBJECTS = 100
-"""Subjects of one request."""
 MOST_OPEN = 10_000
-"""Requests that are open at the same time."""
+"""Requests that are open at the same time. Further ones wait in the requests topic."""
 MOST_OPEN_DOCUMENTS = 1_000_000
-"""Documents of all open requests: their ids are in Redis's memory."""
+"""Documents of all open requests: their ids are in the leader's memory."""
 MOST_ENDED = 10_000
 """Ended requests that are kept, without the ids of their documents."""
 
-# The script answers so where an open request has this id.
-_USED = "used"
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _MINUTE_MS = 60_000
 
 
@@ -64,6 +55,7 @@ class RequestState(StrEnum):
     PAUSED = "paused"
     SENDING = "sending"
     SENT = "sent"
+    COUNTED = "counted"
     COMPLETED = "completed"
     CANCELLED = "cancelled"
 
@@ -81,6 +73,7 @@ class DeletionRequest:
     """One request, without what it names. Times are milliseconds since 1970; 0 is not yet.
 
     id: its request id, under which its receipts are found.
+    digest: of its id under the requester's salt, as its receipts have it.
     state: where it stands.
     documents: number of documents that it names.
     received_ms: when it was taken in.
@@ -91,9 +84,12 @@ class DeletionRequest:
     approved: whether somebody let it through the brake.
     subjects: number of subjects that it names, in the place of documents.
     found: documents of its subjects that were live when the brake looked at them.
+    ends: partition to the end of its log after the last tombstone was written.
+    rounds: how often tombstones were written: documents of a subject may come meanwhile.
     """
 
     id: str
+    digest: str
     state: RequestState
     documents: int
     received_ms: int
@@ -104,6 +100,8 @@ class DeletionRequest:
     approved: bool = False
     subjects: int = 0
     found: int = 0
+    ends: Mapping[int, int] = field(default_factory=dict)
+    rounds: int = 0
 
     @property
     def known(self) -> int:
@@ -114,6 +112,19 @@ class DeletionRequest:
     def recallable(self) -> bool:
         """Whether a person may still approve or cancel it: no tombstone was written."""
         return self.state in _RECALLABLE
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether some of its tombstones may be counted, and others are still to come."""
+        return self.state in {RequestState.SENDING, RequestState.SENT}
+
+    def parted_by(self, cut: Mapping[int, int]) -> bool:
+        """Return whether a version may reflect a part of its deletions.
+
+        cut: partition to the first offset that the version does not reflect.
+        """
+        # If Redis was set back, nobody knows where the first of its tombstones is.
+        return self.is_under_way or any(end > cut.get(partition, 0) for partition, end in self.ends.items())
 
     @property
     def minute(self) -> int:
@@ -149,7 +160,7 @@ class DeletionRequest:
     def unpack(cls, data: bytes) -> "DeletionRequest":
         """Undo `pack`. Raises StateCorrupt."""
         try:
-            values: dict[str, Any] = msgpack.unpackb(data)
+            values: dict[str, Any] = msgpack.unpackb(data, strict_map_key=False)
             # A later version may have written more.
             known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
             return cls(**known | {"state": RequestState(known["state"])})
@@ -157,34 +168,6 @@ class DeletionRequest:
             raise StateCorrupt(
                 f"a request for deletions cannot be read ({error}): send it again under another id"
             ) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a request asks for: ids of documents, or subjects whose documents all go, and the salt of their receipts."""
-
-    documents: tuple[str, ...]
-    salt: str
-    subjects: tuple[str, ...] = ()
-
-    def pack(self) -> bytes:
-        """Return all but the salt."""
-        wanted = {"subjects": self.subjects} if self.subjects else self.documents
-        return bytes(msgpack.packb(wanted))
-
-    def is_same(self, other: "Wanted | None") -> bool:
-        """Return whether both name the same documents or subjects, in whatever order."""
-        if other is None:
-            return False
-        return set(self.documents) == set(other.documents) and set(self.subjects) == set(other.subjects)
-
-    @classmethod
-    def unpack(cls, data: bytes, salt: str) -> "Wanted":
-        """Undo `pack`."""
-        found = msgpack.unpackb(data)
-        if isinstance(found, dict):
-            return cls((), salt, tuple(found["subjects"]))
-        return cls(tuple(found), salt)
 
 
 class DeletionRequests:
@@ -200,28 +183,14 @@ class DeletionRequests:
         self._open, self._ended = self._named("open"), self._named("ended")
         self._tally, self._sums = self._named("tally"), self._named("sums")
 
-    def receive(self, request: DeletionRequest, wanted: Wanted) -> DeletionRequest:
-        """Take a request in; return it as it is stored. The same request again changes nothing.
-
-        Raises UsageError for an id that is not usable or belongs to another request, for no document or too many, and
-        where too many requests are open.
-        """
-        self._check(request, wanted)
-        keys = [self._open, self._ended, self._wanted(request.id), self._tally, self._sums]
-        facts: list[str | bytes | int] = [request.id, request.pack(), wanted.pack(), wanted.salt, request.documents]
-        bounds = [_minute(request.received_ms), MOST_OPEN, MOST_OPEN_DOCUMENTS]
-        answer = self._connection.script(RECEIVE_DELETION, keys, [*facts, *bounds])
-        done = outcome(answer)
-        # A requester that sends its request again may name the same ids in another order.
-        again = isinstance(done, Stale) and done.reason == _USED and wanted.is_same(self.wanted(request.id))
-        if isinstance(done, Stale) and not again:
-            raise UsageError(_refusal(request.id, done.reason))
-        return self.get(request.id) or request
+    def receive(self, request: DeletionRequest) -> Outcome:
+        """Take a request in, once. Stale if one with its id has ended, or too many are open (`full`)."""
+        keys = [self._open, self._ended, self._tally, self._sums]
+        facts: list[str | bytes | int] = [request.id, request.pack(), request.documents, request.minute]
+        return outcome(self._connection.script(RECEIVE_DELETION, keys, [*facts, MOST_OPEN, MOST_OPEN_DOCUMENTS]))
 
     def get(self, name: str) -> DeletionRequest | None:
         """Return a request by its id, None without one. Raises StateCorrupt."""
-        if not _ID.fullmatch(name):
-            return None
         # Open ones last: a request that ends between the two reads is found in one of them.
         for key in (self._open, self._ended):
             if (data := self._connection.call("HGET", key, name)) is not None:
@@ -236,26 +205,6 @@ class DeletionRequests:
         """Return the requests that have ended, oldest first. Raises StateCorrupt."""
         return self._all(self._ended)
 
-    def wanted(self, name: str) -> Wanted | None:
-        """Return what an open request asks for; None where it has ended."""
-        documents, salt = self._connection.call("HMGET", self._wanted(name), "documents", "salt")
-        if documents is None or salt is None:
-            return None
-        return Wanted.unpack(documents, salt.decode())
-
-    def salts(self, names: Sequence[str]) -> dict[str, str]:
-        """Return the salts of open requests by their ids; those that have ended have none."""
-        reads = [("HGET", self._wanted(name), "salt") for name in names]
-        found = self._connection.batch(reads)
-        return {name: salt.decode() for name, salt in zip(names, found, strict=True) if salt is not None}
-
-    def subjects(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return the subjects of open requests by their ids; those that have ended have none."""
-        reads = [("HGET", self._wanted(name), "documents") for name in names]
-        found = self._connection.batch(reads)
-        wanted = {name: Wanted.unpack(data, "") for name, data in zip(names, found, strict=True) if data is not None}
-        return {name: one.subjects for name, one in wanted.items()}
-
     def move(self, before: DeletionRequest, after: DeletionRequest, lease: Lease | None = None) -> Outcome:
         """Move a request, all or nothing.
 
@@ -265,7 +214,7 @@ class DeletionRequests:
 
         Stale where the request has moved on, or another scheduler leads.
         """
-        keys = [self._open, self._ended, self._wanted(before.id), self._tally, self._sums]
+        keys = [self._open, self._ended, self._tally, self._sums]
         holder: list[str | bytes | int] = ["", ""]
         if lease is not None:
             # Not for a person's move: who moves requests need not have a right to the lease.
@@ -284,6 +233,12 @@ class DeletionRequests:
         brake = [_minute(before.received_ms), untold]
         answer = self._connection.script(MOVE_DELETION, keys, [*holder, *change, *brake])
         return outcome(answer)
+
+    def is_led(self, lease: Lease) -> bool:
+        """Return whether the scheduler with this lease leads still."""
+        keys = [self._keys.named("fence"), self._keys.named("lease")]
+        fence, holder = self._connection.batch([("GET", key) for key in keys], atomic=True)
+        return (fence, holder) == (b"%d" % lease.token, lease.holder.encode())
 
     def of_subjects(self) -> list[DeletionRequest]:
         """Return the requests that name subjects, but for those that a person has looked at. Raises StateCorrupt."""
@@ -309,17 +264,6 @@ class DeletionRequests:
             many.sort(key=lambda request: request.changed_ms)
             self._drop(self._ended, [request.id for request in many[:-MOST_ENDED]])
 
-    def _check(self, request: DeletionRequest, wanted: Wanted) -> None:
-        if not _ID.fullmatch(request.id):
-            raise UsageError(f"request id {request.id[:100]!r}: use 1 to 100 letters, digits, dashes and underscores")
-        if wanted.subjects:
-            if wanted.documents or len(wanted.subjects) > MOST_SUBJECTS:
-                raise UsageError(f"a request names documents, or up to {MOST_SUBJECTS} subjects: send several requests")
-        elif not 0 < len(wanted.documents) <= MOST_DOCUMENTS:
-            raise UsageError(
-                f"a request names 1 to {MOST_DOCUMENTS} documents, not {len(wanted.documents)}: send several requests"
-            )
-
     def _all(self, key: str) -> list[DeletionRequest]:
         stored = self._connection.call("HGETALL", key)
         found = [DeletionRequest.unpack(data) for data in stored.values()]
@@ -329,9 +273,6 @@ class DeletionRequests:
         for start in range(0, len(names), 1000):
             some = names[start : start + 1000]
             self._connection.call("HDEL", key, *some)
-
-    def _wanted(self, name: str) -> str:
-        return self._named(f"wanted:{name}")
 
     def _named(self, name: str) -> str:
         return self._keys.named(f"deletions:{name}")
@@ -349,16 +290,3 @@ def received_near(request: DeletionRequest, window_ms: int, tally: Mapping[int, 
 
 def _minute(time_ms: int) -> int:
     return time_ms // _MINUTE_MS
-
-
-def _refusal(name: str, reason: str) -> str:
-    match reason:
-        case "full":
-            return (
-                f"{MOST_OPEN} requests, or requests for {MOST_OPEN_DOCUMENTS} documents, are open: approve or cancel "
-                "some of them (`streamtopic deletions list`), then send it again"
-            )
-        case "ended":
-            return f"request {name} has ended: ask for its status, or send a new request under another id"
-        case _:
-            return f"request {name} is known with other documents or subjects: send this one under another id"

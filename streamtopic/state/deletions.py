@@ -2,28 +2,25 @@
 
     Forget, Forgets     applied deletions, which wait for their receipts
     Forward             deletions that wait to be sent to the partition of their key
-    SubjectRequest(s)   requests to forget a subject, which wait for the receipt that covers their documents
+    SubjectIndex        the live documents of people
     LinkKeys            the keys that tie receipts to request ids
 
 Deletions are written with the counts, by the script that commits a flush. The keys are the publisher's.
-
-Requests to forget a subject have one hash a partition: the name of each (`subjects.request_name`) to the request, and
-the secret that subjects are digested with. The hash outlives a rebuild, so that the digests stay the same.
 """
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
 import msgpack
 
-from streamtopic.documents.subjects import record_key, subject_digest
+from streamtopic.documents.subjects import subject_digest
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Connection
+from streamtopic.state.meta import require_keys
 from streamtopic.state.redis_keys import MARK, ModelKeys, PartitionKeys
-from streamtopic.state.scripts import DROP_SUBJECT_REQUEST
 
 __all__ = [
     "Forget",
@@ -31,20 +28,16 @@ __all__ = [
     "Forgets",
     "Forward",
     "LinkKeys",
-    "SubjectRequest",
-    "SubjectRequests",
+    "SubjectIndex",
     "month_of",
     "months_before",
-    "read_requests",
-    "split_requests",
-    "unfinished_requests",
 ]
 
 _KEY_BYTES = 32
-# The field of a partition's requests to forget a subject that is no request.
 _SECRET = b"secret"
-# Subjects that are counted in one batch.
+# Subjects that are counted in one batch, and documents of one that are read at a time.
 _SUBJECTS = 1_000
+_MEMBERS = 1_000
 
 
 class ForgetKind(StrEnum):
@@ -272,62 +265,8 @@ class Forward:
             ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectRequest:
-    """A request to forget a subject. Times are milliseconds since 1970.
-
-    name: of the request, the same in every partition.
-    digest: of the subject, under the secret of the partition.
-    request: request id; "" without one.
-    salt: of the requester; b"" without one.
-    offset: of its record in this partition; of the first one where it was sent again.
-    received_ms: time of its record; of the last one where it was sent again.
-    trace: W3C `traceparent` of the request; b"" without one.
-    closed: offset of the tombstone of its record, -1 as long as that was not counted. Of a request that is done: the
-        last offset that was counted by then, so that all its deletions lie between `offset` and here.
-    done: whether no document of the subject was left once the tombstone was counted.
-    """
-
-    name: bytes
-    digest: bytes
-    request: str
-    salt: bytes
-    offset: int
-    received_ms: int
-    trace: bytes = b""
-    closed: int = -1
-    done: bool = False
-
-    @property
-    def key(self) -> bytes:
-        """The key of its record in the documents topic."""
-        return record_key(self.name)
-
-    def pack(self) -> bytes:
-        """Return the value of its field."""
-        fields = [self.digest, self.request, self.salt, self.offset, self.received_ms, self.trace]
-        return bytes(msgpack.packb([*fields, self.closed, self.done]))
-
-    @classmethod
-    def unpack(cls, name: bytes, value: bytes) -> "SubjectRequest":
-        """Undo `pack`. Raises StateCorrupt."""
-        try:
-            return cls(name, *msgpack.unpackb(value))
-        except (ValueError, TypeError, msgpack.UnpackException) as error:
-            raise StateCorrupt(
-                f"a request to forget a subject cannot be read ({error}): run `streamtopic rebuild`"
-            ) from None
-
-
-def read_requests(fields: Mapping[bytes, bytes]) -> dict[bytes, SubjectRequest]:
-    """Return the requests in a partition's hash by name, the oldest first. Raises StateCorrupt."""
-    found = [SubjectRequest.unpack(name, value) for name, value in fields.items() if name != _SECRET]
-    found.sort(key=lambda request: request.offset)
-    return {request.name: request for request in found}
-
-
-class SubjectRequests:
-    """The requests of all partitions of a model, for those who do not write the partitions.
+class SubjectIndex:
+    """The live documents of people, as far as the partitions have counted, for those who do not write the partitions.
 
     partitions: number of partitions of the model.
     """
@@ -336,78 +275,60 @@ class SubjectRequests:
         self._connection = connection
         keys = ModelKeys(model)
         self._partitions = [keys.partition(partition) for partition in range(partitions)]
-        self._keys = [partition.subject_requests for partition in self._partitions]
 
-    def read(self) -> dict[int, dict[bytes, SubjectRequest]]:
-        """Return partition to its requests by name, the oldest first. Raises StateCorrupt."""
-        reads = [("HGETALL", key) for key in self._keys]
-        answers = self._connection.batch(reads)
-        return {partition: read_requests(fields) for partition, fields in enumerate(answers)}
-
-    def documents(self, subjects: Iterable[str]) -> dict[str, int]:
-        """Return the number of live documents of each subject, as far as the partitions have counted."""
+    def count(self, subjects: Iterable[str]) -> dict[str, int]:
+        """Return the number of live documents of each subject."""
         found = dict.fromkeys(subjects, 0)
-        secrets = self._connection.batch([("HGET", key, _SECRET) for key in self._keys])
-        known = [(partition, secret) for partition, secret in zip(self._partitions, secrets, strict=True) if secret]
         names = list(found)
         for start in range(0, len(names), _SUBJECTS):
             some = names[start : start + _SUBJECTS]
-            for partition, secret in known:
+            for keys, secret in self._known():
                 digests = [subject_digest(subject, secret) for subject in some]
-                answers = self._connection.batch([_count_of(partition, digest) for digest in digests])
+                answers = self._connection.batch([_count_of(keys, digest) for digest in digests])
                 for subject, documents in zip(some, answers, strict=True):
                     found[subject] += int(documents)
         return found
 
-    def drop(self, partition: int, requests: Iterable[SubjectRequest]) -> None:
-        """Remove requests of a partition that are done; one that was asked again meanwhile stays."""
-        keys = [self._keys[partition]]
-        for request in requests:
-            self._connection.script(DROP_SUBJECT_REQUEST, keys, [request.name, request.pack()])
+    def documents(self, subjects: Iterable[str], partition: int) -> list[bytes]:
+        """Return the keys of the live documents of these subjects in one partition, each once.
+
+        Raises StateCorrupt if Redis has lost keys of the partition: documents that a lost index no longer names would
+        count as forgotten.
+        """
+        keys = self._partitions[partition]
+        secret = self._connection.call("HGET", keys.subject_secret, _SECRET)
+        if secret is None:
+            require_keys(self._connection, keys)
+            return []
+        found: dict[bytes, None] = {}
+        for subject in subjects:
+            for page in self._pages(keys, subject_digest(subject, secret)):
+                found.update(dict.fromkeys(page))
+        require_keys(self._connection, keys)
+        return list(found)
+
+    def _pages(self, keys: PartitionKeys, digest: bytes) -> Iterator[list[bytes]]:
+        """Yield the keys of a subject's documents, some at a time: no call may hold Redis up."""
+        key, (first, last) = keys.subjects(keys.bucket(digest)), _span(digest)
+        while members := self._connection.call("ZRANGEBYLEX", key, first, last, "LIMIT", 0, _MEMBERS):
+            yield [member[len(digest) :] for member in members]
+            first = b"(" + members[-1]
+
+    def _known(self) -> list[tuple[PartitionKeys, bytes]]:
+        """Return the partitions that have a state, each with its secret."""
+        secrets_found = self._connection.batch([("HGET", keys.subject_secret, _SECRET) for keys in self._partitions])
+        return [(keys, secret) for keys, secret in zip(self._partitions, secrets_found, strict=True) if secret]
+
+
+def _span(digest: bytes) -> tuple[bytes, bytes]:
+    """Return the ends of a subject's range in the index."""
+    # No id has a byte that sorts after 0xff, since ids are UTF-8.
+    return b"[" + digest, b"(" + digest + b"\xff"
 
 
 def _count_of(partition: PartitionKeys, digest: bytes) -> tuple[str | bytes, ...]:
     """Return the command that counts the documents of a subject in the index of a partition."""
-    return "ZLEXCOUNT", partition.subjects(partition.bucket(digest)), b"[" + digest, b"(" + digest + b"\xff"
-
-
-def unfinished_requests(requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> list[SubjectRequest]:
-    """Return the requests that are not done in every partition, from each partition that has counted them.
-
-    requests: partition to its requests by name, of all partitions. A partition that lacks one has not counted it yet.
-    """
-    found = list[SubjectRequest]()
-    for same in _by_name(requests).values():
-        if len(same) < len(requests) or not all(request.done for request in same.values()):
-            found += same.values()
-    return found
-
-
-def split_requests(
-    requests: Mapping[int, Mapping[bytes, SubjectRequest]], cut: Mapping[int, int]
-) -> list[SubjectRequest]:
-    """Return the requests of which a version may reflect a part: their records, and not all their deletions.
-
-    requests: as of `unfinished_requests`.
-    cut: partition to the first offset that the version does not reflect.
-    """
-    found = list[SubjectRequest]()
-    for same in _by_name(requests).values():
-        begun = any(request.offset < cut.get(partition, 0) for partition, request in same.items())
-        ended = [request.done and request.closed < cut.get(partition, 0) for partition, request in same.items()]
-        reflected = all(ended) and len(same) == len(requests)
-        if begun and not reflected:
-            found += same.values()
-    return found
-
-
-def _by_name(requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> dict[bytes, dict[int, SubjectRequest]]:
-    """Return each name with the request that each partition has under it."""
-    found: dict[bytes, dict[int, SubjectRequest]] = {}
-    for partition, of_partition in requests.items():
-        for name, request in of_partition.items():
-            found.setdefault(name, {})[partition] = request
-    return found
+    return "ZLEXCOUNT", partition.subjects(partition.bucket(digest)), *_span(digest)
 
 
 def month_of(seconds: float) -> str:

@@ -18,7 +18,7 @@ from streamtopic.compiled import kernel
 from streamtopic.counts import DocumentBatch, statistics
 from streamtopic.documents.suppression import Suppression
 from streamtopic.state.change_log import ChangeEntry
-from streamtopic.state.deletions import Forget, Forward, SubjectRequest
+from streamtopic.state.deletions import Forget, Forward
 from streamtopic.state.document_records import StoredDocument, encode_records
 from streamtopic.state.meta import LastRecord, Meta
 from streamtopic.state.redis_keys import PartitionKeys
@@ -248,7 +248,6 @@ class Changes:
     totals: outcome to the number of records.
     forwards: deletions to send to other partitions.
     time_ms: newest time of the records, milliseconds since 1970.
-    requests: requests to forget a subject that came, or whose own record went, each once.
     suppressions: what was said about ids and subjects, the last of each.
     suppressed: how many more of them are suppressed afterwards.
     last: the last of the records; None if there are none.
@@ -262,7 +261,6 @@ class Changes:
     totals: Mapping[str, int] = field(default_factory=dict)
     forwards: Sequence[Forward] = ()
     time_ms: int = 0
-    requests: Sequence[SubjectRequest] = ()
     suppressions: Sequence[Suppression] = ()
     suppressed: int = 0
     last: LastRecord | None = None
@@ -299,7 +297,6 @@ class Flush:
     forwards: Sequence[Forward] = ()
     named: Sequence[tuple[bytes, bytes]] = ()
     unnamed: Sequence[tuple[bytes, bytes]] = ()
-    requests: Sequence[SubjectRequest] = ()
     suppressions: Sequence[Suppression] = ()
     last: LastRecord | None = None
 
@@ -353,7 +350,6 @@ def plan(changes: Changes, base: Meta, vocabulary: Vocabulary, new_id: Callable[
         forwards=changes.forwards,
         named=named,
         unnamed=unnamed,
-        requests=changes.requests,
         suppressions=changes.suppressions,
         last=changes.last or base.last,
     )
@@ -465,8 +461,6 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
         # All of one score: Redis then sorts them by their bytes, and those of a subject are neighbours.
         scored = ((0, member) for member in members)
         step("ZADD", of.subjects(bucket), chain.from_iterable(scored))
-    requests = ((request.name, request.pack()) for request in flush.requests)
-    put(of.subject_requests, requests)
     suppressions = ((one.digest, one.pack()) for one in flush.suppressions)
     put(of.suppressed, suppressions)
     entries = []

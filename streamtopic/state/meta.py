@@ -259,7 +259,7 @@ def claimed_keys(keys: PartitionKeys) -> list[str]:
     """Return the keys that a claim looks at, in the order of `claim_partition.lua`."""
     subjects = [keys.subjects(bucket) for bucket in range(BUCKETS)]
     documents = [keys.documents(bucket) for bucket in range(BUCKETS)]
-    first = [keys.meta, keys.forwards, keys.subject_requests, keys.forgets, keys.suppressed]
+    first = [keys.meta, keys.forwards, keys.subject_secret, keys.forgets, keys.suppressed]
     return [*first, *subjects, keys.words, keys.statistics, *keys.changes, *documents]
 
 
@@ -274,7 +274,7 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
         word statistics             they are there from the second generation of changes on
         suppressions, the index of subjects, deletions to send elsewhere
                                     each has a mark in it from the claim on: an entry with an empty name
-        requests to forget a subject the digest of the secret among them is in the position
+        secret of subjects          its digest is in the position
         deletions that wait         the stream is there from the claim on, also without entries
         the position itself         a claim without one refuses a partition whose other keys are there
 
@@ -290,7 +290,7 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
     reads: list[_Read] = [
         ("HGETALL", keys.meta),
         ("EXISTS", keys.forgets),
-        ("HGET", keys.subject_requests, "secret"),
+        ("HGET", keys.subject_secret, "secret"),
         ("HLEN", keys.words),
         ("EXISTS", keys.statistics),
     ]
@@ -311,7 +311,7 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
         "the deletions that wait for receipts": bool(stream),
         "the suppressions": suppressed is not None,
         "the deletions to send to other partitions": forwards is not None,
-        "the requests to forget a subject": _digest(secret) == meta.marked,
+        "the secret of the index of subjects": _digest(secret) == meta.marked,
         "a part of the index of subjects": all(numbers[BUCKETS:]),
     }
     lost += [f"{kind} are gone" for kind, there in whole.items() if not there]

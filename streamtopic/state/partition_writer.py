@@ -30,7 +30,7 @@ from streamtopic.state.change_log import (
     read_statistics,
 )
 from streamtopic.state.connection import Connection
-from streamtopic.state.deletions import Forgets, Forward, SubjectRequest, read_requests
+from streamtopic.state.deletions import Forgets, Forward
 from streamtopic.state.document_records import StoredDocument, decode_records
 from streamtopic.state.flush import (
     MAX_FLUSH_DOCUMENTS,
@@ -352,41 +352,6 @@ class PartitionWriter:
                 if value is not None:
                     found[digest] = Suppression.unpack(digest, value)
         return found
-
-    def subject_requests(self) -> dict[bytes, SubjectRequest]:
-        """Return the requests to forget a subject by name, the oldest first. Raises StateCorrupt."""
-        fields = self.connection.call("HGETALL", self.keys.subject_requests)
-        return read_requests(fields)
-
-    def subject_documents(self, digest: bytes, most: int) -> list[bytes]:
-        """Return keys of the records of live documents of a subject, at most `most`, in the order of their bytes.
-
-        digest: of the subject, under this partition's secret.
-        """
-        bucket = self.keys.bucket(digest)
-        key = self.keys.subjects(bucket)
-        # No id has a byte that sorts behind 0xff, since ids are UTF-8.
-        span = (b"[" + digest, b"(" + digest + b"\xff")
-        members = self.connection.call("ZRANGEBYLEX", key, *span, "LIMIT", 0, most)
-        return [member[len(digest) :] for member in members]
-
-    def added_before(self, ids: Sequence[bytes], offset: int) -> list[bool]:
-        """Return whether each of these documents was added before an offset; true for one that is not live.
-
-        ids: of the documents.
-        """
-        hashes = [self.keys.documents(self.keys.bucket(document)) for document in ids]
-        reads = [("HGET", key, document) for key, document in zip(hashes, ids, strict=True)]
-        records = self.connection.batch(reads) if reads else []
-        live = [record for record in records if record is not None]
-        stored = decode_records(live)
-        offsets = iter(stored)
-        added = [-1 if record is None else next(offsets).offset for record in records]
-        return [at < offset for at in added]
-
-    def subject_done(self, request: SubjectRequest) -> None:
-        """Note that a request has no document left. request: with `done` set."""
-        self.connection.call("HSET", self.keys.subject_requests, request.name, request.pack())
 
     def live_elsewhere(self, partition: int, ids: Sequence[bytes]) -> tuple[int, frozenset[bytes]] | None:
         """Return the next offset of another partition, and the documents of these that are live there.

@@ -64,9 +64,9 @@ class PartitionKeys:
         return f"{self.tag}:forwards"
 
     @property
-    def subject_requests(self) -> str:
-        """Hash: name of a request to forget a subject to the request; and the secret that digests subjects."""
-        return f"{self.tag}:forgetting"
+    def subject_secret(self) -> str:
+        """Hash: the secret that digests subjects, under `secret`. It outlives a rebuild."""
+        return f"{self.tag}:people"
 
     def subjects(self, bucket: int) -> str:
         """Sorted set, all of one score: digest of a subject and key of a document's record as one string; MARK."""

@@ -117,7 +117,7 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
     position = [keys.forgets, keys.kept_forgets, keys.meta, keys.forwards]
     connection.script(REMOVE_POSITION, position, [int(rearranged)])
     names = [keys.words, *(keys.documents(bucket) for bucket in range(BUCKETS))]
-    # Requests to forget a subject stay, with their secret: their own records may have left the log.
+    # The secret of subjects stays.
     names += [keys.suppressed, *(keys.subjects(bucket) for bucket in range(BUCKETS))]
     names += [keys.statistics, *keys.changes]
     for start in range(0, len(names), _AT_ONCE):

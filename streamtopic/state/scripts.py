@@ -52,8 +52,6 @@ FULFIL_REQUEST = _text("fulfil_request")
 # The index of the ledger follows its topic, whoever reads it: the offset that was reached is compared.
 SAVE_INDEX = _text("save_index")
 
-# Requests to forget a subject are removed by the publisher, unless they were asked again.
-DROP_SUBJECT_REQUEST = _text("drop_subject_request")
 # Requests are received and cancelled by whoever may; only the leading scheduler moves them on.
 RECEIVE_DELETION = _text("receive_deletion")
 MOVE_DELETION = _text("leads", "move_deletion")

@@ -81,6 +81,11 @@ class TopicNames:
         return f"{self.model}.documents"
 
     @property
+    def requests(self) -> str:
+        """Requests to forget documents or people, keyed by request id. It has one partition."""
+        return f"{self.model}.requests"
+
+    @property
     def releases(self) -> str:
         """Published versions, in chunks. It has one partition."""
         return f"{self.model}.releases"
@@ -124,6 +129,8 @@ class TopicNames:
         }
         return {
             self.documents: compacted | documents,
+            # A record names people until its tombstone erases it.
+            self.requests: compacted,
             # Withdrawn versions hold words of deleted documents, so their chunks must go in time as well.
             self.releases: compacted,
             # Its entries are proved by all that stand before them, so it keeps every record for ever.

@@ -1,13 +1,13 @@
 """A campaign of faults against the whole service, and an oracle that shares no code with it.
 
 stream      makes documents that come, change and go, with hostile and misrouted records among them
-reading     reads a record a second time, by the rules of docs/messages.md
-oracle      derives the truth from the log alone, in plain dictionaries
+reading     reads records a second time, by the rules of docs/messages.md
+oracle      derives the truth from documents and requests in the log alone, in plain dictionaries
 tail        reads topics with kafka-python itself
 ledger_book reads the ledger a second time, by the rules of docs/messages.md
 witness     keeps everything that was ever published
 observer    looks at all of this, and at Redis
-checks      compare the service with the oracle; people_checks: who must be gone, and what receipts count
+checks      compare the service with the oracle; people_checks: what requests must have done, and what receipts count
 petitions   people who ask for deletions by the service's commands, and hold it to what they were told
 server      a Redis that can be killed, set back, paused and cut short
 accidents   what happens to nodes and slots of a Redis Cluster, step by step

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from campaign.people_checks import said_of
 from campaign.witness import digest
 
 if TYPE_CHECKING:
@@ -129,9 +128,8 @@ def check_receipts(oracle: Oracle, witness: Witness) -> list[str]:
 
 def _is_for(receipt: Receipt, deletion: Deletion) -> bool:
     """Whether the requester can tell that this is the receipt of the deletion, and nobody if no salt was sent."""
-    # HMAC-SHA256 by the words of the docs, and not by the code that made the receipt.
-    digest = hmac.new(deletion.salt, b"streamtopic request\0" + deletion.request.encode(), hashlib.sha256)
-    return receipt.request == (digest.hexdigest() if deletion.request and deletion.salt else "")
+    known = deletion.request and deletion.salt
+    return receipt.request == (said_of(deletion.request, deletion.salt) if known else "")
 
 
 def _names_no_version(receipt: Receipt, cuts: Mapping[int, object]) -> list[str]:

@@ -36,6 +36,7 @@ _HASTY = {
     "segment.ms": "200",
 }
 _USUAL = {"min.cleanable.dirty.ratio": "0.5", "segment.ms": "604800000"}
+_BEAT: bytes = msgpack.packb({"op": "heartbeat"})
 _DEADLINE = 180.0
 _PAUSE = 1.5
 # Exit status, and words of the message, of an ingest that finds a gap in the log.
@@ -54,7 +55,7 @@ LOSSES: Mapping[str, Callable[[PartitionKeys, Meta], Sequence[str]]] = MappingPr
         "statistics": lambda keys, _: [keys.statistics],
         "forgets": lambda keys, _: [keys.forgets],
         "forwards": lambda keys, _: [keys.forwards],
-        "subject_requests": lambda keys, _: [keys.subject_requests],
+        "subject_secret": lambda keys, _: [keys.subject_secret],
         "subjects": lambda keys, _: [keys.subjects(bucket) for bucket in range(BUCKETS)],
         "suppressed": lambda keys, _: [keys.suppressed],
     }
@@ -62,19 +63,19 @@ LOSSES: Mapping[str, Callable[[PartitionKeys, Meta], Sequence[str]]] = MappingPr
 """Keys of a partition by kind. Redis loses one of a kind, the first one that is there."""
 
 
-def compact(servers: str, topic: str, partitions: int, usual: dict[str, str]) -> tuple[int, int]:
+def compact(
+    servers: str, topic: str, partitions: int, usual: dict[str, str], beat: bytes | None = _BEAT
+) -> tuple[int, int]:
     """Make the broker compact a topic until no record is left that another one has replaced.
 
     usual: settings of the topic, which it has again afterwards.
+    beat: value of a record that means nothing in the topic.
 
     Returns the number of records before and after, without heartbeats after. Raises TimeoutError.
     """
     log, _ = open_log(servers)
     # The newest records of each partition are in an open file, which brokers do not compact: heartbeats close it.
-    beats = [
-        Message(b"st:heartbeat", msgpack.packb({"op": "heartbeat"}), partition=partition)
-        for partition in range(partitions)
-    ]
+    beats = [Message(b"st:heartbeat", beat, partition=partition) for partition in range(partitions)]
     with closing(log):
         before = sum(1 for _ in _records(servers, topic, partitions))
         log.configure(topic, _HASTY)
@@ -174,9 +175,12 @@ class Eroder:
 
     def compact(self) -> list[str]:
         """Compact the log at rest: the records left must give the counts that are stored."""
-        usual = self._cluster.names.settings()[self._topic]
+        usual, requests = self._cluster.names.settings(), self._cluster.names.requests
+        servers = self._cluster.kafka.servers
         try:
-            before, after = compact(self._cluster.kafka.servers, self._topic, self._partitions, usual)
+            # Schedulers that start later know from the ledger which requests are done.
+            compact(servers, requests, 1, usual[requests], None)
+            before, after = compact(servers, self._topic, self._partitions, usual[self._topic])
         except TimeoutError as error:
             return [str(error)]
         self._say(f"  compacted: {before} records, {after} left")

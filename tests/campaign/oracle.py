@@ -1,4 +1,4 @@
-"""Derives the truth, whatever faults there were, from the records of the documents topic alone.
+"""Derives the truth, whatever faults there were, from the records of documents and of requests alone.
 
 It uses plain dictionaries and Python's own integers, and shares nothing with the code that counts and stores.
 """
@@ -6,17 +6,17 @@ It uses plain dictionaries and Python's own integers, and shares nothing with th
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from campaign.reading import LONGEST_KEY, SUBJECT_KEY, home, understand
+from campaign.reading import LONGEST_KEY, demanded, home, understand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from campaign.reading import Asked, Passage
+    from campaign.reading import Asked, Demand, Passage
 
-__all__ = ["Away", "Counted", "Deletion", "Live", "Oracle", "PartitionBook", "PersonRequest", "Span", "count"]
+__all__ = ["Away", "Counted", "Deletion", "Live", "Oracle", "PartitionBook", "Span", "count"]
 
 _CAP, _SHIFT = 256, 30
 
@@ -25,16 +25,12 @@ _CAP, _SHIFT = 256, 30
 class Live:
     """A live document.
 
-    offset: of the record that added it.
     passages: (L, word counts) each, where L is the number of all tokens.
     labels: task to class.
-    named: each person whom it is about to the offset of the record that first said so.
     """
 
-    offset: int
     passages: tuple[Passage, ...]
     labels: dict[str, str]
-    named: dict[str, int] = field(default_factory=dict)
 
     @property
     def length(self) -> int:
@@ -49,11 +45,13 @@ class Span:
     document: its id.
     begin: offset of the record that added it.
     end: offset of the record that ended it; None while it lives.
+    about: each person whom it is about to the time of the record that first said so, milliseconds since 1970.
     """
 
     document: bytes
     begin: int
     end: int | None = None
+    about: dict[str, int] = field(default_factory=dict)
 
     def holds(self, cut: int) -> bool:
         """Whether the counts of all records before `cut` hold the document."""
@@ -68,34 +66,14 @@ class Deletion:
     span: the life that it ended; None if there was no document.
     salt: that the requester sent; empty if there was none.
     document: the id that it names.
+    time_ms: when it was appended, milliseconds since 1970.
     """
 
     request: str
     span: Span | None
     salt: bytes
     document: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class PersonRequest:
-    """A request to forget a person, which has a record in each partition.
-
-    subject: the person.
-    request, salt: of the request.
-    opened: partition to the offset of its first record.
-    closed: partition to the offset of the tombstone that ends it there; without the partitions where it lasts.
-    covered: partition to the offset of the first such tombstone. What the request has deleted before it must be covered
-        by its receipt, also where the same request was sent a second time.
-    asked_ms: time of its first record that was taken in, milliseconds since 1970.
-    """
-
-    subject: str
-    request: str
-    salt: bytes
-    asked_ms: int = 0
-    opened: dict[int, int] = field(default_factory=dict)
-    closed: dict[int, int] = field(default_factory=dict)
-    covered: dict[int, int] = field(default_factory=dict)
+    time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,19 +140,19 @@ class Counted:
 
 
 class Oracle:
-    """Follows the documents topic, record by record.
+    """Follows the topics of documents and of requests, record by record.
 
     books: by partition.
     away: records in other partitions than those of their keys.
     newest: key to the time of the newest record in its own partition.
-    people: requests to forget a person, by key, person and salt: these three tell requests apart.
+    demands: requests by their ids.
     """
 
     def __init__(self, partitions: int) -> None:
         self.books = [PartitionBook() for _ in range(partitions)]
         self.away: list[Away] = []
         self.newest: dict[bytes, int] = {}
-        self.people: dict[tuple[bytes, str, bytes], PersonRequest] = {}
+        self.demands: dict[str, Demand] = {}
 
     def take(
         self,
@@ -185,16 +163,13 @@ class Oracle:
         headers: Sequence[tuple[str, bytes]],
         time_ms: int = 0,
     ) -> None:
-        """Take in the next record of a partition.
+        """Take in the next record of a partition of the documents topic.
 
         time_ms: when it was appended, by the broker's clock, milliseconds since 1970.
         """
         book = self.books[partition]
         book.next_offset = offset + 1
         asked = understand(key, value, headers)
-        if key is not None and key.startswith(SUBJECT_KEY):
-            self._about_person(book, partition, offset, key, asked, time_ms)
-            return
         belongs = partition if key is None else home(key, len(self.books))
         elsewhere = belongs != partition
         if key is not None:
@@ -202,16 +177,27 @@ class Oracle:
         if asked.kind == "refused" or (asked.kind == "add" and elsewhere):
             book.refused.add(offset)
             book.totals["rejected"] += 1
-            _refuse(book, key, offset, asked, here=key is not None and not elsewhere)
+            _refuse(book, key, offset, asked, time_ms, here=key is not None and not elsewhere)
         elif asked.kind == "nothing" or key is None:
             return
         elif elsewhere:
             # The service sends a record to the partition of the key, which takes effect there.
             book.totals["forwarded"] += 1
         elif asked.kind == "add":
-            _add(book, key, Live(offset, asked.passages, asked.labels, dict.fromkeys(asked.subjects, offset)))
+            about = dict.fromkeys(asked.subjects, time_ms)
+            _add(book, key, Live(asked.passages, asked.labels), Span(key, offset, about=about))
         else:
-            _delete(book, key, offset, asked)
+            _delete(book, key, offset, asked, time_ms)
+
+    def take_request(self, key: bytes | None, value: bytes | None, time_ms: int) -> None:
+        """Take in the next record of the requests topic. A tombstone ends nothing, since anybody may write one."""
+        name = (key or b"").decode(errors="replace")
+        demand = None if value is None else demanded(key, value, time_ms)
+        if demand is not None:
+            # The first one under an id counts.
+            self.demands.setdefault(name, demand)
+        if name in self.demands:
+            self.demands[name].erased = value is None
 
     def reach(self, partition: int, offset: int) -> None:
         """Note that every record before this offset was taken in."""
@@ -230,27 +216,6 @@ class Oracle:
             and (away.asked or away.document in self.books[away.home].live)
         ]
 
-    def _about_person(
-        self, book: PartitionBook, partition: int, offset: int, key: bytes, asked: Asked, time_ms: int
-    ) -> None:
-        """Take in a record under the key of a request to forget a person. Each partition has its own."""
-        if asked.kind == "refused":
-            book.refused.add(offset)
-            book.totals["rejected"] += 1
-        elif asked.kind == "forget":
-            (subject,) = asked.subjects
-            known = self.people.setdefault(
-                (key, subject, asked.salt), PersonRequest(subject, asked.request, asked.salt, time_ms)
-            )
-            known.opened.setdefault(partition, offset)
-            # The same request once more: what came since its end goes as well.
-            known.closed.pop(partition, None)
-        elif asked.kind == "forgotten":
-            for (named, _, _), known in self.people.items():
-                if named == key and partition in known.opened:
-                    known.closed.setdefault(partition, offset)
-                    known.covered.setdefault(partition, offset)
-
     def _place(self, key: bytes, record: Away, kind: str) -> None:
         """Note whether a record is in the partition of its key, or must take effect there."""
         if record.home == record.partition:
@@ -263,36 +228,35 @@ class Oracle:
         return count(live for book in self.books for live in book.live.values())
 
 
-def _add(book: PartitionBook, key: bytes, new: Live) -> None:
+def _add(book: PartitionBook, key: bytes, new: Live, span: Span) -> None:
     have = book.live.get(key)
     # An identical add leaves the document as old as it was, so a version before it holds it still.
-    if have is not None and (have.passages, have.labels) == (new.passages, new.labels):
+    if have == new:
         book.totals["unchanged"] += 1
         # Whom a document is about may change without its content, from this record on.
-        named = {subject: have.named.get(subject, since) for subject, since in new.named.items()}
-        book.live[key] = replace(have, named=named)
+        before = book.open[key].about
+        book.open[key].about = {subject: before.get(subject, since) for subject, since in span.about.items()}
         return
     book.totals["added" if have is None else "replaced"] += 1
-    _end(book, key, new.offset)
-    book.live[key] = new
-    book.open[key] = Span(key, new.offset)
-    book.spans.append(book.open[key])
+    _end(book, key, span.begin)
+    book.live[key], book.open[key] = new, span
+    book.spans.append(span)
 
 
-def _delete(book: PartitionBook, key: bytes, offset: int, asked: Asked) -> None:
+def _delete(book: PartitionBook, key: bytes, offset: int, asked: Asked, time_ms: int) -> None:
     have = book.live.pop(key, None)
     book.totals["not_found" if have is None else "deleted"] += 1
-    book.deletions[offset] = Deletion(asked.request, _end(book, key, offset), asked.salt, key)
+    book.deletions[offset] = Deletion(asked.request, _end(book, key, offset), asked.salt, key, time_ms)
 
 
-def _refuse(book: PartitionBook, key: bytes | None, offset: int, asked: Asked, *, here: bool) -> None:
+def _refuse(book: PartitionBook, key: bytes | None, offset: int, asked: Asked, time_ms: int, *, here: bool) -> None:
     """End the document of a refused record; the end has a receipt if the record asks for one."""
     have = book.live.pop(key, None) if key is not None else None
     span = _end(book, key, offset) if have is not None and key is not None else None
     if have is not None:
         book.totals["deleted_by_refusal"] += 1
     if asked.request and (here or have is not None):
-        book.deletions[offset] = Deletion(asked.request, span, asked.salt, key or b"")
+        book.deletions[offset] = Deletion(asked.request, span, asked.salt, key or b"", time_ms)
 
 
 def _end(book: PartitionBook, key: bytes, offset: int) -> Span | None:

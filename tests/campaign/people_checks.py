@@ -1,7 +1,7 @@
-"""Checks of requests to forget a person against the oracle: who must be gone, and what their receipts count.
+"""Checks of requests against the oracle: what must be gone, and what their receipts count.
 
-Everything follows from the documents topic: the records of the requests, the tombstones that end them, and the deletes
-in between. Each check returns its findings, [] if all is well.
+Everything follows from the topics: the records of the requests, the tombstones with their request ids, and the ledger.
+Each check returns its findings, [] if all is well.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import hmac
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
-    from campaign.oracle import Deletion, Oracle, PersonRequest
+    from campaign.oracle import Deletion, Oracle, Span
+    from campaign.reading import Demand
     from campaign.witness import Witness
-    from streamtopic.signed import SubjectReceipt
 
-__all__ = ["LONGEST_HOLD_MS", "check_people", "deletions_of", "open_people", "said_of"]
+__all__ = ["LONGEST_HOLD_MS", "check_people", "deletions_of", "open_demands", "said_of"]
 
 LONGEST_HOLD_MS = 300_000
 """So long a request holds a version back, as docs/messages.md says."""
@@ -40,106 +40,114 @@ def deletions_of(oracle: Oracle) -> dict[str, dict[Place, Deletion]]:
     return found
 
 
-def open_people(oracle: Oracle, witness: Witness) -> list[str]:
-    """Return what requests to forget a person still wait for; [] where all have ended and have their receipt."""
-    covered = {receipt.request for receipt, _ in witness.covering.values()}
-    every = range(len(oracle.books))
+def open_demands(oracle: Oracle, witness: Witness, recalled: Collection[str]) -> list[str]:
+    """Return what requests still wait for; [] if all have their receipt, and the log forgets whom they named.
+
+    recalled: ids of requests that somebody has tried to cancel.
+    """
     found = []
-    for asked in oracle.people.values():
-        lasting = [partition for partition in every if partition not in asked.closed]
-        if lasting:
-            found.append(f"a request to forget {asked.subject} lasts in partitions {lasting}")
-        elif said_of(asked.request, asked.salt) not in covered:
-            found.append(f"a request to forget {asked.subject} has no receipt")
+    for demand in oracle.demands.values():
+        if demand.request not in recalled and said_of(demand.request, demand.salt) not in witness.covering:
+            found.append(f"request {demand.request} has no receipt")
+        elif not demand.erased:
+            found.append(f"request {demand.request} has no tombstone, and the log keeps whom it names")
     return found
 
 
-def check_people(oracle: Oracle, witness: Witness) -> list[str]:
-    """Check that forgotten people are gone, each in one version, and that their receipts count what was deleted."""
-    receipts = {receipt.request: (receipt, index) for receipt, index in witness.covering.values()}
-    deletions = deletions_of(oracle)
-    findings = []
-    for asked in oracle.people.values():
-        findings += _still_there(oracle, asked)
-        own = {place: one for place, one in deletions.get(asked.request, {}).items() if one.salt == asked.salt}
-        findings += _parted(asked, own, witness)
-        name = said_of(asked.request, asked.salt)
-        if name not in receipts:
-            findings.append(f"the request {asked.request} to forget {asked.subject} has no receipt")
-            continue
-        receipt, index = receipts.pop(name)
-        findings += _coverage(asked, receipt, index, own, witness)
-        findings += _in_newest(asked, own, witness)
-    findings += [f"{receipt.id} is that of a request that nobody made" for receipt, _ in receipts.values()]
-    return findings
+def check_people(oracle: Oracle, witness: Witness, recalled: Collection[str]) -> list[str]:
+    """Check that what requests name is gone, in one version each, and that their receipts count what they deleted.
+
+    recalled: ids of requests that somebody has tried to cancel.
+    """
+    findings = open_demands(oracle, witness, recalled)
+    deletions, spans = deletions_of(oracle), _spans(oracle)
+    known = set()
+    for demand in oracle.demands.values():
+        name = said_of(demand.request, demand.salt)
+        known.add(name)
+        own = {place: one for place, one in deletions.get(demand.request, {}).items() if one.salt == demand.salt}
+        findings += _parted(demand, own, witness)
+        if name in witness.covering:
+            findings += _coverage(name, own, witness)
+            findings += _still_there(demand, own, spans, witness)
+    strange = [receipt.id for name, (receipt, _) in witness.covering.items() if name not in known]
+    return findings + [f"{receipt} is that of a request that nobody made" for receipt in strange]
 
 
-def _still_there(oracle: Oracle, asked: PersonRequest) -> list[str]:
-    """Return the documents that named the person before the request ended, and that live."""
-    found = []
-    for partition, closed in asked.closed.items():
-        for document, live in oracle.books[partition].live.items():
-            if live.named.get(asked.subject, closed) < closed:
-                found.append(
-                    f"{document!r} is about {asked.subject}, who was forgotten at {partition}/{closed}, and lives"
-                )
+def _spans(oracle: Oracle) -> dict[str, list[tuple[int, Span]]]:
+    """Return each person to the lives of the documents about the person, with their partitions."""
+    found: dict[str, list[tuple[int, Span]]] = {}
+    for partition, book in enumerate(oracle.books):
+        for span in book.spans:
+            for subject in span.about:
+                found.setdefault(subject, []).append((partition, span))
     return found
 
 
-def _parted(asked: PersonRequest, own: Mapping[Place, Deletion], witness: Witness) -> list[str]:
-    """Return the versions that lack some of a person's documents and hold others: they must leave in one version.
+def _still_there(
+    demand: Demand,
+    own: Mapping[Place, Deletion],
+    spans: Mapping[str, Sequence[tuple[int, Span]]],
+    witness: Witness,
+) -> list[str]:
+    """Return the documents that came before the request was counted, and that live or are in a version after it.
+
+    own: the deletions under its request id and salt.
+    spans: each person to the lives of documents.
+    """
+    # It is counted later than that: all partitions count on until they have passed the last of its tombstones.
+    counted_ms = max([demand.asked_ms, *(one.time_ms for one in own.values())])
+    receipt, _ = witness.covering[said_of(demand.request, demand.salt)]
+    later = {number: entry.cut for number, entry in witness.entries.items() if number >= receipt.version > 0}
+    found = []
+    for subject in demand.subjects:
+        for partition, span in spans.get(subject, ()):
+            if span.about[subject] >= counted_ms:
+                continue
+            what = f"{span.document!r} is about {subject}, whom request {demand.request} has forgotten, and"
+            if span.end is None:
+                found.append(f"{what} lives")
+            held = [number for number, cut in later.items() if span.holds(cut.get(partition, 0))]
+            found += [f"{what} version {number} holds it" for number in held[:1]]
+    return found
+
+
+def _parted(demand: Demand, own: Mapping[Place, Deletion], witness: Witness) -> list[str]:
+    """Return the versions that lack some documents of a request and hold others: they must leave in one version.
 
     own: the deletions under its request id and salt.
     """
-    lives = {}
-    for (partition, offset), one in own.items():
-        # A request that is sent a second time deletes what has come since the end of the first.
-        if one.span is not None and offset < asked.covered.get(partition, 0):
-            lives[partition, offset] = one.span
+    lives = {place: one.span for place, one in own.items() if one.span is not None}
+    begun_ms = min((one.time_ms for one in own.values()), default=0)
     found = []
     for number, envelope in sorted(witness.entries.items()):
         gone = any(offset < envelope.cut.get(partition, 0) for partition, offset in lives)
         held = [place for place, span in lives.items() if span.holds(envelope.cut.get(place[0], 0))]
         # A request holds a version back for so long, and no longer.
-        if gone and held and envelope.created - asked.asked_ms < LONGEST_HOLD_MS:
+        if gone and held and envelope.created - begun_ms < LONGEST_HOLD_MS:
             found.append(
-                f"version {number} parts the documents of {asked.subject}: it holds {min(held)}, and lacks others"
+                f"version {number} parts the documents of request {demand.request}: it holds {min(held)}, and lacks "
+                "others"
             )
     return found
 
 
-def _coverage(
-    asked: PersonRequest, receipt: SubjectReceipt, index: int, own: Mapping[Place, Deletion], witness: Witness
-) -> list[str]:
-    """Compare a receipt with the deletions of its request.
+def _coverage(name: str, own: Mapping[Place, Deletion], witness: Witness) -> list[str]:
+    """Compare the receipt of a request with its deletions.
 
-    index: number of entries before the receipt.
+    name: of the request in receipts.
     own: the deletions under its request id and salt.
     """
-    found = {place for place, one in own.items() if one.span is not None and place[1] > asked.opened.get(place[0], -1)}
-    # What the same request has deleted when it was sent a second time, its first receipt need not count.
-    must = {(partition, offset) for partition, offset in found if offset < asked.covered.get(partition, 0)}
+    receipt, index = witness.covering[name]
+    found = {place for place, one in own.items() if one.span is not None}
     findings = [
         f"{receipt.id} stands before the receipt of {place}, which its request has deleted"
-        for place in sorted(must)
+        for place in sorted(found)
         if witness.places.get(place, index) >= index
     ]
-    if not len(must) <= receipt.documents <= len(found):
-        findings.append(f"{receipt.id} counts {receipt.documents} documents, its request has deleted {len(must)}")
-    least, most = (
-        max((witness.receipts[place].version for place in places & witness.receipts.keys()), default=0)
-        for places in (must, found)
-    )
-    if not least <= receipt.version <= most:
-        findings.append(f"{receipt.id} says gone from version {receipt.version} on, its receipts say {most}")
+    if receipt.documents != len(found):
+        findings.append(f"{receipt.id} counts {receipt.documents} documents, its request has deleted {len(found)}")
+    version = max((witness.receipts[place].version for place in found & witness.receipts.keys()), default=0)
+    if receipt.version != version:
+        findings.append(f"{receipt.id} says gone from version {receipt.version} on, its receipts say {version}")
     return findings
-
-
-def _in_newest(asked: PersonRequest, own: Mapping[Place, Deletion], witness: Witness) -> list[str]:
-    """Return the documents that a request has deleted and that the newest version holds."""
-    if not witness.entries:
-        return []
-    number = max(witness.entries)
-    cut = witness.entries[number].cut
-    held = [place for place, one in own.items() if one.span is not None and one.span.holds(cut.get(place[0], 0))]
-    return [f"version {number} holds the document at {place}, deleted for {asked.subject}" for place in sorted(held)]

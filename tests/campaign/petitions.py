@@ -1,7 +1,7 @@
 """People who ask for deletions through the door, with the commands of the service, and hold it to what they were told.
 
-A request waits for its hold, or is paused by the brake. Requests are in Redis alone, so a Redis that was set back may
-have forgotten one, or that one was cancelled. Whoever asks then asks again, as docs/requests.md says.
+A request waits for its hold, or is paused by the brake. That it was approved or cancelled is in Redis alone, so a Redis
+that was set back may have forgotten that. Whoever cancelled a request then cancels it again, as docs/requests.md says.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from campaign.cluster import BRAKE_SHARE
-from campaign.people_checks import Place, deletions_of
+from campaign.people_checks import Place, deletions_of, said_of
 from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.state import Connection
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from campaign.cluster import Cluster
-    from campaign.oracle import Deletion, Oracle, PersonRequest
+    from campaign.oracle import Deletion, Oracle
+    from campaign.witness import Witness
 
 __all__ = ["Petition", "Petitioner", "check_petitions"]
 
@@ -57,7 +58,7 @@ class Petition:
 
 
 class Petitioner:
-    """Asks for deletions, cancels and approves, and asks again for what Redis has forgotten.
+    """Asks for deletions, cancels and approves.
 
     cluster: whose commands are called; they reach Redis through the proxy.
     rng: draws requests.
@@ -65,9 +66,8 @@ class Petitioner:
     left: told of the documents that were asked for, so that others take them for deleted.
     forgotten: returns how often Redis may have forgotten what it had confirmed.
 
-    petitions: confirmed requests that Redis must know.
-    asked, cancelled, again: numbers of requests that were confirmed, that were cancelled, and that were lost with Redis
-        and asked for again.
+    petitions: confirmed requests.
+    cancelled: number of those that were cancelled.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Petitioner:
         forgotten: Callable[[], int],
     ) -> None:
         self.petitions: dict[str, Petition] = {}
-        self.asked = self.cancelled = self.again = 0
+        self.cancelled = 0
         self._cluster = cluster
         self._rng = rng
         self._documents = documents
@@ -90,6 +90,11 @@ class Petitioner:
         self._connection = Connection(cluster.redis.url)
         self._requests = DeletionRequests(self._connection, cluster.names.model)
         self._looked = 0.0
+
+    @property
+    def recalled(self) -> frozenset[str]:
+        """Ids of the requests that somebody has tried to cancel."""
+        return frozenset(petition.name for petition in self.petitions.values() if petition.tried)
 
     def close(self) -> None:
         """Close the connection."""
@@ -110,26 +115,28 @@ class Petitioner:
                 self._recall(petition)
 
     def tend(self) -> None:
-        """Look after requests that do not go on by themselves: those that are paused, and those that are forgotten."""
+        """Approve or cancel what the brake has paused, and cancel again what Redis has forgotten to be cancelled."""
         if time.monotonic() - self._looked < _LOOK_SECONDS:
             return
         self._looked = time.monotonic()
         try:
-            found = {request.id: request for request in self._requests.open()}
-            # In this order: a request that ends meanwhile is found among the ended ones.
-            missing = [one for one in self.petitions.values() if one.name not in found]
-            lost = [petition for petition in missing if self._requests.get(petition.name) is None]
+            found = self._requests.open()
         except (ComponentUnreachable, StateError):
             # It may be one of the faults; the next look sees it.
             return
-        self._decide(found)
-        for petition in lost:
-            # Where Redis cannot have forgotten it, the checks will say that it is missing.
-            if petition.forgotten != self._forgotten():
-                del self.petitions[petition.name]
-                self.again += 1
-                if petition.recalled is None:
-                    self._ask(sorted(petition.documents), [petition.subject] if petition.subject else [])
+        paused = [request.id for request in found if request.state is RequestState.PAUSED]
+        # Nobody cancels what others have asked for: it must have a receipt.
+        approved = [
+            name
+            for name in paused
+            if name not in self.petitions or (self._rng.random() < _APPROVED and not self._is_recalled(name))
+        ]
+        if approved:
+            self._cluster.ask("deletions", "approve", *approved)
+        waiting = [one.id for one in found if one.state is RequestState.WAITING and self._is_recalled(one.id)]
+        for name in [*waiting, *paused]:
+            if name not in approved:
+                self._recall(self.petitions[name])
 
     def unrest(self) -> list[str]:
         """Return which requests have not ended. Raises ComponentUnreachable, StateError."""
@@ -138,22 +145,6 @@ class Petitioner:
     def ended(self) -> dict[str, DeletionRequest]:
         """Return the requests that have ended by their ids. Raises ComponentUnreachable, StateError."""
         return {request.id: request for request in self._requests.ended()}
-
-    def _decide(self, found: dict[str, DeletionRequest]) -> None:
-        """Approve or cancel what the brake has paused, and cancel again what Redis has forgotten to be cancelled."""
-        paused = [request.id for request in found.values() if request.state is RequestState.PAUSED]
-        approved = [name for name in paused if self._rng.random() < _APPROVED and not self._is_recalled(name)]
-        if approved:
-            self._cluster.ask("deletions", "approve", *approved)
-        for name in paused:
-            # A command that was killed has made requests that nobody knows by name.
-            if name not in approved and name in self.petitions:
-                self._recall(self.petitions[name])
-            elif name not in approved:
-                self._cluster.ask("deletions", "cancel", name)
-        for request in found.values():
-            if request.state is RequestState.WAITING and self._is_recalled(request.id):
-                self._recall(self.petitions[request.id])
 
     def _is_recalled(self, name: str) -> bool:
         petition = self.petitions.get(name)
@@ -174,7 +165,6 @@ class Petitioner:
             Petition(one["id"], one["salt"], ids, subject, before)
             for one, (ids, subject) in zip(told["requests"], named, strict=True)
         ]
-        self.asked += len(made)
         self.petitions |= {petition.name: petition for petition in made}
         self._left(documents)
         return made
@@ -188,7 +178,7 @@ class Petitioner:
             petition.recalled = before
 
 
-def check_petitions(petitioner: Petitioner, oracle: Oracle, forgotten: int) -> list[str]:
+def check_petitions(petitioner: Petitioner, oracle: Oracle, witness: Witness, forgotten: int) -> list[str]:
     """Check that each request did what it says: all of its deletes are in the log, or none if it was cancelled.
 
     forgotten: how often Redis may have forgotten something by now.
@@ -198,15 +188,15 @@ def check_petitions(petitioner: Petitioner, oracle: Oracle, forgotten: int) -> l
     ended, deletions = petitioner.ended(), deletions_of(oracle)
     findings = []
     for petition in petitioner.petitions.values():
-        found = _differences(petition, deletions.get(petition.name, {}).values())
+        own = deletions.get(petition.name, {})
+        found = _differences(petition, own.values())
         request = ended.get(petition.name)
-        if request is None:
-            found.append("has not ended, or is unknown")
-        elif request.state is RequestState.COMPLETED:
-            found += _completed(petition, oracle, deletions, forgotten)
+        has_receipt = said_of(petition.name, petition.salt.encode()) in witness.covering
+        if has_receipt or (request is not None and request.state is RequestState.COMPLETED):
+            found += _completed(petition, own.values(), forgotten, has_receipt=has_receipt)
         elif petition.forgotten == forgotten:
             # Redis that was set back may hold a request again, which is then cancelled too late, or without its ids.
-            found += _cancelled(petition, oracle, deletions)
+            found += _cancelled(petition, own, request)
         findings += [f"request {petition.name} {what}" for what in found]
     return findings
 
@@ -221,31 +211,25 @@ def _differences(petition: Petition, own: Iterable[Deletion]) -> list[str]:
     return found
 
 
-def _completed(
-    petition: Petition, oracle: Oracle, deletions: Mapping[str, Mapping[Place, Deletion]], forgotten: int
-) -> list[str]:
-    """Return the faults of a request that says it is completed."""
+def _completed(petition: Petition, own: Iterable[Deletion], forgotten: int, *, has_receipt: bool) -> list[str]:
+    """Return the faults of a request that is completed, or has its receipt."""
     found = []
-    named = {deletion.document.decode() for deletion in deletions.get(petition.name, {}).values()}
-    every = len(oracle.books)
-    ends = [len(asked.closed) for asked in _of_person(petition, oracle) if asked.subject == petition.subject]
-    if named != petition.documents if not petition.subject else every not in ends:
+    if not has_receipt:
+        found.append("is completed, and has no receipt")
+    if not petition.subject and {deletion.document.decode() for deletion in own} != petition.documents:
         found.append("is completed, and not all of its deletes are in the log")
     if petition.recalled == forgotten:
         found.append("was cancelled, and is completed")
     return found
 
 
-def _cancelled(petition: Petition, oracle: Oracle, deletions: Mapping[str, Mapping[Place, Deletion]]) -> list[str]:
-    """Return the faults of a request that says it is cancelled."""
+def _cancelled(petition: Petition, own: Mapping[Place, Deletion], request: DeletionRequest | None) -> list[str]:
+    """Return the faults of a request that has no receipt, so it must say that it is cancelled."""
     found = []
-    if petition.name in deletions or _of_person(petition, oracle):
+    if request is None or request.state is not RequestState.CANCELLED:
+        found.append("has no receipt, and is not cancelled")
+    if own:
         found.append("is cancelled, and its deletes are in the log")
     if not petition.tried:
         found.append("is cancelled, and nobody has cancelled it")
     return found
-
-
-def _of_person(petition: Petition, oracle: Oracle) -> list[PersonRequest]:
-    """Return the requests to forget a person that have the request id of a petition."""
-    return [asked for asked in oracle.people.values() if asked.request == petition.name]

@@ -1,4 +1,4 @@
-"""Reads a record of the documents topic a second time, by the rules of docs/messages.md.
+"""Reads records of documents and of requests a second time, by the rules of docs/messages.md.
 
 The rules are written down again on purpose: nothing is shared with the code that decodes.
 """
@@ -16,7 +16,7 @@ import msgpack
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["LARGEST", "LONGEST_KEY", "SUBJECT_KEY", "Asked", "Passage", "home", "understand"]
+__all__ = ["LARGEST", "LONGEST_KEY", "Asked", "Demand", "Passage", "demanded", "home", "understand"]
 
 Passage = tuple[int, dict[str, int]]
 
@@ -30,9 +30,8 @@ _MARKS = re.compile("[\u0300-\u036f]+")
 LONGEST_KEY = 512
 LARGEST = 4 << 20
 """The most bytes of a value."""
-SUBJECT_KEY = b"st:subject:"
-"""Keys that begin with it belong to requests to forget a person."""
 _MOST_SUBJECTS, _LONGEST_SUBJECT = 8, 256
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +42,33 @@ class Asked:
     passages: (L, word counts) of an add.
     labels: task to class, of an add.
     request, salt: of a delete, or of a refused record that ends the document of its id; empty if there is none.
-    subjects: the people that an add is about, or the one that a request is about.
+    subjects: the people that an add is about.
     """
 
-    kind: Literal["add", "delete", "nothing", "refused", "forget", "forgotten"]
+    kind: Literal["add", "delete", "nothing", "refused"]
     passages: tuple[Passage, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
     request: str = ""
     salt: bytes = b""
     subjects: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Demand:
+    """A request of the requests topic.
+
+    request, salt: its id, and the salt of the requester.
+    documents, subjects: what it names, the one or the other.
+    asked_ms: time of its record, milliseconds since 1970.
+    erased: whether the newest record under its id is a tombstone, so that compaction takes the others.
+    """
+
+    request: str
+    salt: bytes
+    documents: frozenset[str]
+    subjects: frozenset[str]
+    asked_ms: int
+    erased: bool = False
 
 
 # Their own checks refuse nested values.
@@ -71,8 +88,6 @@ def understand(key: bytes | None, value: bytes | None, headers: Sequence[tuple[s
     # A producer with a schema registry puts a zero byte and the id of a schema before the value.
     value = value[5:] if value is not None and value[:1] == b"\0" and len(value) >= 5 else value
     empty = value is None or value.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\v\f\0").lower() in _EMPTY
-    if key.startswith(SUBJECT_KEY):
-        return Asked("forgotten") if empty or value is None else _about_person(value, asked)
     if empty or value is None:
         return Asked("delete", **asked)
     fields = _map(value)
@@ -84,6 +99,24 @@ def understand(key: bytes | None, value: bytes | None, headers: Sequence[tuple[s
     return Asked("refused", **asked) if read.kind == "add" and len(headers) > 256 else read
 
 
+def demanded(key: bytes | None, value: bytes, time_ms: int) -> Demand | None:
+    """Return the request in a record of the requests topic, None for one that is refused."""
+    try:
+        fields: Any = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict) or key is None or not _REQUEST_ID.fullmatch(key):
+        return None
+    lists = fields.get("documents", []), fields.get("subjects", [])
+    if not all(isinstance(names, list) and all(map(_is_subject, names)) for names in lists):
+        return None
+    documents, subjects = (frozenset(names) for names in lists)
+    salt = _named({"salt": fields.get("salt")})["salt"]
+    # The stream makes none that names too many.
+    sound = salt and bool(documents) != bool(subjects)
+    return Demand(key.decode(), salt, documents, subjects, time_ms) if sound else None
+
+
 def _asked(fields: Mapping[Any, Any], headers: dict[str, Any]) -> Asked:
     if _deletes(fields):
         own = _named(fields)
@@ -93,16 +126,6 @@ def _asked(fields: Mapping[Any, Any], headers: dict[str, Any]) -> Asked:
     if fields.get("op") != "add" or not sound:
         return Asked("refused", **headers)
     return Asked("add", passages or (), labels or {}, subjects=subjects or frozenset())
-
-
-def _about_person(value: bytes, headers: dict[str, Any]) -> Asked:
-    """Return what a record under a key of SUBJECT_KEY asks for. The stream makes no damaged ones."""
-    fields = _map(value)
-    if fields is None or fields.get("op") == "add" or not _is_subject(fields.get("subject")):
-        return _REFUSED
-    own = _named(fields)
-    named = {name: own[name] or value for name, value in headers.items()}
-    return Asked("forget", subjects=frozenset([fields["subject"]]), **named)
 
 
 def _deletes(fields: Mapping[Any, Any]) -> bool:

@@ -20,9 +20,9 @@ from campaign.inject import Injector
 from campaign.leaks import leaks
 from campaign.monitor import SCRAPE_EVERY, Monitor
 from campaign.observer import Observer
+from campaign.people_checks import check_people, open_demands
 from campaign.petitions import Petitioner, check_petitions
 from campaign.plan import EVERY_KIND, SHARDED_KINDS, Fault, draw
-from campaign.reading import SUBJECT_KEY
 from campaign.stream import EventStream
 from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.streams import open_log
@@ -117,9 +117,8 @@ class Report:
     compactions: of the log.
     hidden_asked: how often the service was asked whether a transaction hides records.
     health_asked: how often processes answered how they are.
-    people: requests to forget a person that have their receipt.
-    asked, cancelled, again: requests for deletions through the door, those of them that were cancelled, and those that
-        Redis had forgotten and that were asked for again.
+    requests: those that have their receipt.
+    asked, cancelled: requests for deletions through the door, and those of them that were cancelled.
     alerts: times of which the alerts were checked; 0 without promtool.
     seconds: that it took.
     findings: [] if the service kept all its promises.
@@ -137,10 +136,9 @@ class Report:
     compactions: int = 0
     hidden_asked: int = 0
     health_asked: int = 0
-    people: int = 0
+    requests: int = 0
     asked: int = 0
     cancelled: int = 0
-    again: int = 0
     alerts: int = 0
     seconds: float = 0.0
     findings: list[str] = field(default_factory=list)
@@ -333,47 +331,52 @@ class _Campaign:
         log, _ = open_log(self._cluster.kafka.servers)
         try:
             for _ in range(-(-events // _BATCH)):
-                self._send(log, self._stream.batch(_BATCH))
+                self._append(log, self._cluster.names.documents, self._stream.batch(_BATCH))
+                self._ask(log, self._stream.requests())
                 self._report.events += _BATCH
                 time.sleep(seconds * _BATCH / events)
-            # A request to forget a person that some partition never gets holds versions back.
-            rest = self._stream.rest()
-            self._send(log, rest)
-            self._report.events += len(rest)
         finally:
             log.close()
 
-    def _send(self, log: EventLog, batch: Sequence[Message]) -> None:
-        """Send events. What was not confirmed of requests to forget a person is sent once more, with the next ones."""
-        sent, self._unconfirmed = [*self._unconfirmed, *batch], []
+    def _append(self, log: EventLog, topic: str, batch: Sequence[Message]) -> bool:
+        """Send records; return whether that was confirmed. Lost or not, the oracle knows only what is in the log."""
         try:
-            log.append_many(self._cluster.names.documents, sent)
+            log.append_many(topic, batch)
         except ComponentUnreachable as error:
-            # Lost or not, the oracle knows only what it finds in the log. But a person asks until it is confirmed.
             self._say(f"  (a batch of events was not confirmed: {error})")
-            self._unconfirmed = [message for message in sent if (message.key or b"").startswith(SUBJECT_KEY)]
+            return False
+        return True
 
-    def _send_again(self) -> None:
-        """Send the records of requests to forget a person that were not confirmed."""
+    def _ask(self, log: EventLog, requests: Sequence[Message]) -> None:
+        """Send requests to forget people, and once more those that were not confirmed: people ask until they are."""
+        sent = [*self._unconfirmed, *requests]
+        confirmed = not sent or self._append(log, self._cluster.names.requests, sent)
+        self._unconfirmed = [] if confirmed else sent
+
+    def _ask_again(self) -> None:
+        """Send the requests that were not confirmed."""
         if self._unconfirmed:
             log, _ = open_log(self._cluster.kafka.servers)
             with closing(log):
-                self._send(log, [])
+                self._ask(log, [])
 
     def _unrest(self) -> list[str]:
         """Return the work that the service still has; [] if it has come to rest."""
         found = self._observer.unrest()
+        found += open_demands(self._observer.oracle, self._observer.witness, self.petitioner.recalled)[:1]
         try:
             return found + self.petitioner.unrest()[:1]
         except (ComponentUnreachable, StateError) as error:
             return [*found, str(error)]
 
-    def _petitions(self) -> list[str]:
-        """Return the findings about requests through the door."""
+    def _requests(self) -> list[str]:
+        """Return the findings about requests."""
+        oracle, witness = self._observer.oracle, self._observer.witness
+        findings = check_people(oracle, witness, self.petitioner.recalled)
         try:
-            return check_petitions(self.petitioner, self._observer.oracle, self._injector.forgotten)
+            return findings + check_petitions(self.petitioner, oracle, witness, self._injector.forgotten)
         except (ComponentUnreachable, StateError) as error:
-            return [f"the requests cannot be read: {error}"]
+            return [*findings, f"the requests cannot be read: {error}"]
 
     def _watch(self) -> None:
         """Follow log and published topics. A process that ended by itself is a finding."""
@@ -389,7 +392,7 @@ class _Campaign:
         while calm < 2:
             for worker in self._cluster.staff:
                 worker.start()
-            self._send_again()
+            self._ask_again()
             self.petitioner.tend()
             self._watch()
             unrest = self._unrest()
@@ -403,7 +406,7 @@ class _Campaign:
         self._report.rest.append(time.monotonic() - start)
         self._report.findings += self._injector.findings
         self._report.findings += self._observer.check()
-        self._report.findings += self._petitions()
+        self._report.findings += self._requests()
         # Not before the first model, since that is the way to it.
         self._report.findings += self._monitor.false_alarms() if self._report.rounds > 1 else []
         self._summarise()
@@ -412,9 +415,8 @@ class _Campaign:
         report, witness = self._report, self._observer.witness
         report.deletions = len(witness.receipts)
         report.versions = len(witness.entries)
-        report.people = len(self._observer.witness.covering)
-        report.asked, report.cancelled = self.petitioner.asked, self.petitioner.cancelled
-        report.again = self.petitioner.again
+        report.requests = len(witness.covering)
+        report.asked, report.cancelled = len(self.petitioner.petitions), self.petitioner.cancelled
         report.documents = sum(len(book.live) for book in self._observer.oracle.books)
         report.lost_replies, report.strays = self._cluster.proxy.lost, witness.ledger.strays
         report.hidden_asked = self._injector.asked

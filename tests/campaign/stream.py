@@ -1,4 +1,4 @@
-"""Makes a seeded stream of records for the documents topic: documents that come, change, go and come again.
+"""Makes a seeded stream of records: documents that come, change, go and come again, and requests to forget people.
 
 Hostile and misrouted records are among them. Texts are ASCII and drawn from a few planted topics, so a model of them is
 learned in well under a second.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from campaign.reading import SUBJECT_KEY, home
+from campaign.reading import home
 from streamtopic.streams import Message
 
 if TYPE_CHECKING:
@@ -41,15 +41,18 @@ KINDS = (
     "forgotten",
 )
 """Kinds of records. again: under an id that was deleted before; odd: valid, in a form that few producers use; renamed:
-the same content about other people; forgotten: a request to forget a person, a record for each partition."""
+the same content about other people; forgotten: a document about a person whom a request forgets at the same time."""
 _PEOPLE = 60
-# Shares of the documents that are about somebody, of requests for a person who was asked for shortly before, of those
-# for nobody, and of requests whose end somebody forges.
-_NAMED, _ASKED_TWICE, _NOBODY, _FORGED = 0.4, 0.25, 0.1, 0.15
+# Shares of the documents that are about somebody, and of those about the person who was asked for last. Shares
+# of requests for such a person, of those for nobody, of those that are sent again, and of those that come with a
+# tombstone or a record of somebody who means harm.
+_NAMED, _RECENT = 0.4, 0.15
+_ASKED_TWICE, _NOBODY, _REPEATED, _HARMED = 0.25, 0.1, 0.3, 0.2
+_LATEST = 12
 
 
 class EventStream:
-    """Makes records; the same generator and arguments make the same records.
+    """Makes records of both topics; the same generator and arguments make the same records.
 
     partitions: of the documents topic.
     live: about how many documents live once the stream has run for a while.
@@ -66,7 +69,7 @@ class EventStream:
         self._requests = 0
         self._people: dict[str, frozenset[str]] = {}
         self._asked: list[str] = []
-        # Records of one request come one after the other, with others in between.
+        self._sent: list[Message] = []
         self._waiting: list[Message] = []
 
     @property
@@ -82,17 +85,15 @@ class EventStream:
         return sorted({subject for document, subjects in named if document in self._live for subject in subjects})
 
     def batch(self, size: int) -> list[Message]:
-        """Return the next `size` records."""
+        """Return the next `size` records of the documents topic."""
         return [self._next() for _ in range(size)]
 
-    def rest(self) -> list[Message]:
-        """Return the records that are left of requests to forget a person which have begun."""
-        rest, self._waiting = self._waiting, []
-        return rest
+    def requests(self) -> list[Message]:
+        """Return the records of the requests topic that belong to the batches since the last call."""
+        made, self._waiting = self._waiting, []
+        return made
 
     def _next(self) -> Message:
-        if self._waiting and self._rng.random() < 0.7:
-            return self._waiting.pop(0)
         # New documents until there are enough; from then on more deletions than additions.
         full = len(self._live) / self._target
         weights = (
@@ -147,30 +148,25 @@ class EventStream:
         return self._about(document, fields)
 
     def _forgotten(self) -> Message:
-        """Return the first record of a request to forget a person. Those for the other partitions come next.
-
-        Documents of the person come in between, also under ids of others.
-        """
+        """Ask to forget a person, or ask once more as before; return a document about the person."""
+        if self._sent and self._rng.random() < _REPEATED:
+            # Under the same id with the same salt it is the same request, also when it is done.
+            self._waiting.append(self._rng.choice(self._sent[-_LATEST:]))
+            return self._new()
         subject = self._somebody()
         self._asked.append(subject)
         self._requests += 1
-        request = f"request-{self._requests}"
-        key = SUBJECT_KEY + self._rng.randbytes(16).hex().encode()
-        headers = (("request", request.encode()), ("salt", b"salt-of-" + request.encode()))
-        value = msgpack.packb({"op": "delete_subject", "subject": subject})
-        places = range(self._partitions)
-        records = [Message(key, value, headers, partition) for partition in places]
-        if self._rng.random() < _FORGED:
-            records.append(Message(key, None, (), self._rng.choice(places)))
+        request = f"request-{self._requests}".encode()
+        asked = {"salt": f"salt-of-{request.decode()}", "subjects": [subject]}
+        self._sent.append(Message(request, json.dumps(asked).encode(), partition=0))
+        self._waiting.append(self._sent[-1])
+        if self._rng.random() < _HARMED:
+            self._waiting.append(self._rng.choice([Message(request, None, partition=0), *_NO_REQUESTS]))
         self.leave([document for document, about in list(self._people.items()) if subject in about])
-        for _ in range(self._rng.randrange(3)):
-            document = self._rng.choice([*self._gone[-20:], f"late-{self._requests}"])
-            late = self._about(document, {"op": "add", "text": " ".join(self._words(_TOKENS))}, subject)
-            records.insert(self._rng.randrange(1, len(records) + 1), late)
-            # Before the end of the request, so it goes as well.
-            self.leave([document])
-        self._waiting += records[1:]
-        return records[0]
+        document = self._rng.choice([*self._gone[-20:], f"late-{self._requests}"])
+        late = self._about(document, {"op": "add", "text": " ".join(self._words(_TOKENS))}, subject)
+        self.leave([document])
+        return late
 
     def _somebody(self) -> str:
         """Return the person of a request."""
@@ -184,6 +180,8 @@ class EventStream:
     def _about(self, document: str, fields: Mapping[str, object], *subjects: str) -> Message:
         """Return an add about these people, or about some that are drawn."""
         drawn = [f"person-{self._rng.randrange(_PEOPLE)}" for _ in range(self._rng.choice((0, 1, 1, 1, 2, 3)))]
+        if self._rng.random() < _RECENT:
+            drawn += self._asked[-1:]
         about = list(dict.fromkeys(subjects or drawn))
         # A single one has two forms.
         named = {"subject": about[0]} if len(about) == 1 and self._rng.random() < 0.5 else {"subjects": about}
@@ -266,6 +264,12 @@ class EventStream:
         return [f"{source}w{word}" for source, word in zip(sources, words, strict=True)]
 
 
+_NO_REQUESTS = [
+    Message(b"no-request", value, partition=0)
+    for value in (b"\xff\x00", b"[" * 50_000, b'{"salt": "0123456789abcdef", "subjects": [7]}')
+]
+
+
 # A record without a key is not among them, since a compacted topic refuses it.
 def _hostile(key: bytes, rng: Random) -> list[tuple[bytes, bytes]]:
     add = msgpack.packb({"op": "add", "text": "some text"})
@@ -274,11 +278,6 @@ def _hostile(key: bytes, rng: Random) -> list[tuple[bytes, bytes]]:
         (b"k" * 513, add),
         (b"\xff\xfe", add),
         (b"st:heartbeat", add),
-        (SUBJECT_KEY + b"0", add),
-        (SUBJECT_KEY + b"1", b'{"op": "delete_subject"}'),
-        (SUBJECT_KEY + b"2", b'{"op": "delete_subject", "subject": 7}'),
-        (SUBJECT_KEY + b"3", b'{"op": "delete"}'),
-        (SUBJECT_KEY + b"4", b""),
         (key, b""),
         (key, b"null"),
         (key, b"\xc0"),

@@ -19,7 +19,7 @@ from streamtopic.signed import (
     Receipt,
     Release,
     Removed,
-    SubjectReceipt,
+    RequestReceipt,
     parse_line,
 )
 from streamtopic.streams import Record
@@ -55,7 +55,7 @@ class Witness:
     entries: number of a version to its entry in the ledger.
     versions: number to the release whose bytes were sent.
     receipts: (partition, offset) of a delete to its receipt.
-    covering: id of the receipt of a request to forget a person to it, and to the number of entries before it.
+    covering: how receipts name a request to the receipt of the request, and the number of entries before it.
     places: (partition, offset) of a delete to the number of entries before its receipt.
     rejected: (partition, offset) of records that were reported as refused.
     reasons: the same with the reported reason.
@@ -70,7 +70,7 @@ class Witness:
     entries: dict[int, Envelope] = field(default_factory=dict)
     versions: dict[int, Release] = field(default_factory=dict)
     receipts: dict[tuple[int, int], Receipt] = field(default_factory=dict)
-    covering: dict[str, tuple[SubjectReceipt, int]] = field(default_factory=dict)
+    covering: dict[str, tuple[RequestReceipt, int]] = field(default_factory=dict)
     places: dict[tuple[int, int], int] = field(default_factory=dict)
     rejected: set[tuple[int, int]] = field(default_factory=set)
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -127,9 +127,10 @@ class Witness:
             if entry.version in self.entries:
                 self.findings.append(f"version {entry.version} has a second entry in the ledger, {index}")
             self.entries.setdefault(entry.version, entry)
-        elif isinstance(entry, SubjectReceipt):
-            # The same request may have been sent again, and is a new one then.
-            self.covering.setdefault(entry.id, (entry, index))
+        elif isinstance(entry, RequestReceipt):
+            if entry.request in self.covering:
+                self.findings.append(f"{entry.id} has a second entry in the ledger, {index}")
+            self.covering.setdefault(entry.request, (entry, index))
         elif isinstance(entry, Receipt):
             place = entry.partition, entry.offset
             if place in self.receipts:

@@ -163,7 +163,12 @@ def test_a_whole_model_goes_and_leaves_its_evidence(site, tmp_path, kept_redis):
         membership.leave()
         assert not file.exists()
         done = site.on("delete-model", file, "--yes")
-        assert set(done["topics"]) == {site.names.documents, site.names.releases, site.names.rejected}
+        assert set(done["topics"]) == {
+            site.names.documents,
+            site.names.requests,
+            site.names.releases,
+            site.names.rejected,
+        }
         assert {path.name for path in (site.folder / "keys").iterdir()} == {"signing.pub"}
         assert log.partitions(site.names.documents) == 0
         with Connection(kept_redis.url) as connection:

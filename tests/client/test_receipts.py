@@ -17,8 +17,8 @@ from streamtopic.signed import (
     KeyList,
     KeyRing,
     LedgerProof,
+    RequestReceipt,
     SigningKey,
-    SubjectReceipt,
     link_digest,
     request_digest,
     seal_keys,
@@ -37,7 +37,7 @@ def receipts(log, maker):
 def person(request, documents=3):
     """The receipt of a person."""
     digest = request_digest(request, SALT)
-    return SubjectReceipt(f"news/subject/{request}", "news", digest, "", "2026-11", CREATED, documents, 1)
+    return RequestReceipt(f"news/request/{request}", "news", digest, "", "2026-11", CREATED, documents, 1)
 
 
 def test_receipts_are_found_as_they_come(maker, receipts):

@@ -36,7 +36,7 @@ from waiting import PATIENCE, until
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SERVICES = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
 # One broker serves all tests of a session: a topic of another model, and two doors with certificates that are wrong.
-TOPICS = ("news.documents", "news.releases", "news.ledger", "news.rejected", "other.documents")
+TOPICS = ("news.documents", "news.requests", "news.releases", "news.ledger", "news.rejected", "other.documents")
 WRONG_DOORS = {"EXPIRED": "expired.pem", "ELSEWHERE": "elsewhere.pem"}
 
 

@@ -14,20 +14,21 @@ from streamtopic.streams.opening import open_membership
 from waiting import PATIENCE
 
 ROLES = ("producer", "ingest", "schedule", "serve", "subscriber", "operator", "stranger")
-TOPICS = ("news.documents", "news.releases", "news.ledger", "news.rejected", "other.documents")
+TOPICS = ("news.documents", "news.requests", "news.releases", "news.ledger", "news.rejected", "other.documents")
 # What each may do; everything else is tried too, and must be refused.
 READS = {
     "ingest": {"news.documents", "news.rejected"},
-    "schedule": {"news.documents", "news.releases", "news.ledger"},
-    "serve": {"news.releases", "news.ledger", "news.rejected"},
+    "schedule": {"news.documents", "news.requests", "news.releases", "news.ledger"},
+    "serve": {"news.requests", "news.releases", "news.ledger", "news.rejected"},
     "subscriber": {"news.releases", "news.ledger"},
-    "operator": set(TOPICS[:4]),
+    "operator": set(TOPICS[:5]),
 }
 WRITES = {
     "producer": {"news.documents"},
     "ingest": {"news.documents", "news.rejected"},
-    "schedule": {"news.documents", "news.releases", "news.ledger"},
-    "operator": set(TOPICS[:4]),
+    "schedule": {"news.documents", "news.requests", "news.releases", "news.ledger"},
+    "serve": {"news.requests"},
+    "operator": set(TOPICS[:5]),
 }
 GROUPS = {"ingest", "operator"}
 
@@ -131,7 +132,7 @@ def test_who_may_administer(broker, role):
 @pytest.mark.parametrize("role", ROLES)
 def test_who_may_see_settings(broker, role, topic):
     """Schedule looks whether releases and ledger keep every record; all other settings are for the operator alone."""
-    seen = {"schedule": {"news.releases", "news.ledger"}, "operator": set(TOPICS[:4])}
+    seen = {"schedule": {"news.releases", "news.ledger"}, "operator": set(TOPICS[:5])}
     with KafkaLog(_options(broker, role)) as log:
         if topic in seen.get(role, ()):
             assert log.settings(topic)["cleanup.policy"] == "compact"

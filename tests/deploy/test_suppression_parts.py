@@ -191,7 +191,7 @@ def test_what_was_forgotten_stays_away_in_each_deployment(start, compose, system
             producer.add("mail", text=f"cherry damson {number}", subjects=["customer-7"])
             producer.add(f"new-{number}", text="elder fig")
 
-        with _running(start, compose("ingest")):
+        with _running(start, compose("ingest")), _running(start, compose("schedule")):
             send(0)
             _await(start, compose, 3)
             operator("delete", "letter", "--subject", "customer-7", "--suppress")

@@ -27,8 +27,8 @@ from streamtopic.signed import (
     LedgerProof,
     Payload,
     Receipt,
+    RequestReceipt,
     SigningKey,
-    SubjectReceipt,
     Withdraw,
     line_of,
     open_keys,
@@ -159,8 +159,8 @@ def test_limits_are_those_of_the_program():
 
 def test_examples_of_the_description_are_events():
     """Each example decodes to the event that it is an example of, as JSON and as msgpack."""
-    kinds = {"add": Add, "delete": Delete, "heartbeat": events.Heartbeat, "deleteSubject": events.ForgetSubject}
-    keys = {"heartbeat": b"st:heartbeat", "deleteSubject": b"st:subject:1"}
+    kinds = {"add": Add, "delete": Delete, "heartbeat": events.Heartbeat}
+    keys = {"heartbeat": b"st:heartbeat"}
     for name, kind in kinds.items():
         key = keys.get(name, b"doc-1")
         for example in MESSAGES[name]["examples"]:
@@ -202,7 +202,7 @@ def test_reasons_are_those_of_the_program():
 ENTRIES = {
     "version": Envelope,
     "receipt": Receipt,
-    "request": SubjectReceipt,
+    "request": RequestReceipt,
     "withdraw": Withdraw,
     "erased": Erased,
     "alive": Alive,

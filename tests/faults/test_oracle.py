@@ -8,13 +8,14 @@ import pytest
 from campaign.checks import check_forwards
 from campaign.intruder import bombs, forged, poison
 from campaign.oracle import Live, Oracle, count
-from campaign.reading import home, understand
+from campaign.reading import demanded, home, understand
 from campaign.stream import EventStream
 from streamtopic.counts import Weighting
-from streamtopic.documents.events import Add, Delete, ForgetSubject, Heartbeat, SubjectForgotten, decode
+from streamtopic.documents.deletion_record import decode_request
+from streamtopic.documents.events import Add, Delete, Heartbeat, decode
 from streamtopic.errors import InvalidEvent
 from streamtopic.service.verify.recount import recount
-from streamtopic.streams import partition_of
+from streamtopic.streams import Record, partition_of
 
 PARTITIONS = 4
 
@@ -55,11 +56,6 @@ def test_oracle_and_service_understand_the_same_records(made, seed):
                 assert asked.subjects == set(event.subjects)
             case Delete():
                 assert (asked.kind, asked.request, asked.salt) == ("delete", event.request or "", event.salt)
-            case ForgetSubject():
-                assert (asked.kind, asked.subjects) == ("forget", {event.subject})
-                assert (asked.request, asked.salt) == (event.request, event.salt)
-            case SubjectForgotten():
-                assert asked.kind == "forgotten"
             case Heartbeat():
                 assert asked.kind == "nothing"
 
@@ -87,7 +83,7 @@ def test_oracle_counts_like_the_kernel():
 @pytest.mark.parametrize("others", [0, 1, 300, 63 * 8192])
 def test_weights_are_those_of_the_service(length, others):
     """Both round the same fraction in the same way, at every corner of f(L), for a document of several passages too."""
-    pairs = count([Live(0, ((length, {"one": 1, "two": 1}), (others, {})), {})]).pairs
+    pairs = count([Live(((length, {"one": 1, "two": 1}), (others, {})), {})]).pairs
     weight = int(Weighting(256).weights([length], [length + others])[0])
     assert pairs.get(("one", "two"), 0) == weight
 
@@ -105,14 +101,27 @@ def test_a_stream_is_made_again_from_its_seed():
     assert _stream(5, 300) == _stream(5, 300) != _stream(6, 300)
 
 
-def test_a_request_to_forget_a_person_reaches_every_partition():
-    """However a stream is cut, what is left of its requests completes them."""
-    for size in range(200, 240):
-        oracle, stream = Oracle(PARTITIONS), EventStream(random.Random(4), PARTITIONS, live=100)
-        for partition, offset, message in _appended([*stream.batch(size), *stream.rest()]):
-            oracle.take(partition, offset, message.key, message.value, message.headers)
-        assert oracle.people
-        assert all(len(asked.opened) == PARTITIONS for asked in oracle.people.values())
+def test_oracle_and_service_understand_the_same_requests():
+    """Some are sent twice, some records are no requests, and some are tombstones of others."""
+    oracle, stream = Oracle(PARTITIONS), EventStream(random.Random(4), PARTITIONS, live=100)
+    stream.batch(3000)
+    sent = stream.requests()
+    for message in sent:
+        oracle.take_request(message.key, message.value, 0)
+        if message.value is not None:
+            asked = demanded(message.key, message.value, 0)
+            try:
+                wanted = decode_request(Record("requests", 0, 0, message.key, message.value, (), 0))
+            except InvalidEvent:
+                assert asked is None
+            else:
+                assert (asked.request, asked.salt.decode(), asked.subjects) == (
+                    wanted.id,
+                    wanted.salt,
+                    {*wanted.subjects},
+                )
+    assert 20 < len(oracle.demands) < len({message.key for message in sent}) < len(sent)
+    assert {demand.erased for demand in oracle.demands.values()} == {False, True}
 
 
 def test_a_stream_holds_every_kind_of_event_and_settles():

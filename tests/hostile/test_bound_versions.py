@@ -15,7 +15,7 @@ from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.app import Service
 from streamtopic.service.verify.ledger_checks import read_ledger
 from streamtopic.settings import Settings
-from streamtopic.signed import KeyList, KeyRing, Revoked, SigningKey, SubjectReceipt, tombstones
+from streamtopic.signed import KeyList, KeyRing, RequestReceipt, Revoked, SigningKey, tombstones
 from streamtopic.streams import FileLog, Message
 
 THEMES = [[f"w{theme}{letter}" for letter in "abcdefghijkl"] for theme in range(3)]
@@ -157,7 +157,7 @@ def test_a_receipt_that_is_not_borne_out_is_noticed(maker, changes, said):
 def test_a_person_s_receipt_names_a_version_too(maker):
     """The receipt for all documents of a person is held to the same; without documents it names none."""
     maker.publish(1)
-    person = SubjectReceipt("news/subject/aa", "news", "", "", "2026-11", 5, 0, 0)
+    person = RequestReceipt("news/request/aa", "news", "", "", "2026-11", 5, 0, 0)
     maker.append(person)
     assert whole(maker)[2].passed is True
     maker.append(dataclasses.replace(person, documents=2, version=4))

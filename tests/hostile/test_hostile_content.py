@@ -105,6 +105,7 @@ def names(kafka_server):
     with log:
         log.create(names.documents, 1, OPEN)
         log.create(names.rejected, 1, {"cleanup.policy": "compact"})
+        log.create(names.requests, 1)
         producer = KafkaProducer(**options, enable_idempotence=False)
         futures = []
         for _ in range(COUNT):

@@ -41,7 +41,7 @@ def test_a_request_becomes_a_receipt_with_its_proof(ask, instance):
     status, said = send(ask, id="of-a-portal", documents=["d1"])
     assert (status, said["id"], said["received_ms"] > 0) == (202, "of-a-portal", True)
     before = json.loads(ask("/requests/of-a-portal").text)
-    assert (before["receipts"], before["proofs"]) == (0, [])
+    assert (before["state"], before["proof"], before["receipts"], before["proofs"]) == ("waiting", None, 0, [])
     with Service(instance) as service:
         for _ in range(3):
             service.move_requests()
@@ -49,14 +49,17 @@ def test_a_request_becomes_a_receipt_with_its_proof(ask, instance):
         keys = service.keys
     after = json.loads(ask("/requests/of-a-portal").text)
     (proof,) = after["proofs"]
-    assert verify_receipt(proof, keys).version == 2
-    assert "d1" not in json.dumps(after)
+    assert verify_receipt(proof, keys, document="d1", salt=said["salt"]).version == 2
+    assert verify_receipt(after["proof"], keys).documents == 1
+    assert '"d1"' not in json.dumps(after)
 
 
 def test_a_request_that_is_sent_again_is_one(ask):
     """The same id with the same documents is answered as before; with others it is refused."""
-    first = send(ask, id="twice", documents=["d2", "d3"])
-    assert send(ask, id="twice", documents=["d3", "d2"]) == first
+    first, again = send(ask, id="twice", documents=["d2", "d3"]), send(ask, id="twice", documents=["d3", "d2"])
+    assert [(status, said["id"], said["state"], said["salt"]) for status, said in (first, again)] == [
+        (202, "twice", "waiting", first[1]["salt"])
+    ] * 2
     status, said = send(ask, id="twice", documents=["d4"])
     assert (status, "twice" in said["error"]) == (409, True)
 
@@ -110,7 +113,7 @@ def test_what_is_no_request_is_refused_with_the_form(ask, body):
 @pytest.mark.parametrize("name", ["-x", "x" * 101, "a b", HOSTILE])
 def test_ids_that_cannot_be_used_are_refused(ask, name):
     """They would not stay the same in an address."""
-    assert send(ask, id=name, documents=["d9"])[0] == 409
+    assert send(ask, id=name, documents=["d9"])[0] == 400
 
 
 @pytest.mark.parametrize("length", [str(MOST_BYTES + 1), "99999999999999", "-1", "x", None])

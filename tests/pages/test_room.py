@@ -19,7 +19,7 @@ def test_templates_alone_write_elements():
 
 def test_the_example_of_the_page_runs(tmp_path, monkeypatch):
     """The Python of docs/pictures.md finds the planted topics and writes its figure."""
-    page = PACKAGE.parent / "docs" / "pictures.md"
+    page = Path(__file__).parents[2] / "docs" / "pictures.md"
     monkeypatch.chdir(tmp_path)
     (block,) = (part.partition("```")[0] for part in page.read_text(encoding="utf-8").split("```python\n")[1:])
     names = {}

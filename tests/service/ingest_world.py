@@ -38,6 +38,7 @@ class IngestWorld:
         self.limits = limits
         self.log.create(self.topics.documents, partitions)
         self.log.create(self.topics.rejected, 1)
+        self.log.create(self.topics.requests, 1)
         self.open()
 
     def open(self):

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtopic.service.schedule.decide import Policy, Retrain, Situation, Unlearn, Wait, decide
-from streamtopic.service.schedule.situation import LogClock
 
 NOW = 10_000_000
 MODEL = {"documents": 1000, "base_documents": 1000, "model_documents": 1000, "capacity": 100}
@@ -38,22 +37,22 @@ LONG_AGO = NOW - 3_600_000
         ({**MODEL, "base_only": True, "new_documents": 50}, Retrain, "base model's documents only"),
         ({**MODEL, "base_only": True, "requested": "unlearn", "new_documents": 49}, Unlearn, "by hand"),
         ({**MODEL, "base_only": True, "unserved": 3, "oldest_unserved_ms": 0, "forget_set": 3}, Unlearn, "waited"),
-        ({**MODEL, "new_documents": 50, "forgetting_ms": NOW - 1}, Wait, "subject"),
-        ({**MODEL, "new_documents": 50, "forgetting_ms": NOW - 300_000}, Unlearn, "50 new documents"),
-        ({**MODEL, "forgetting_ms": NOW - 1, "requested": "unlearn"}, Unlearn, "by hand"),
+        ({**MODEL, "new_documents": 50, "forgetting_ms": 1}, Wait, "request"),
+        ({**MODEL, "new_documents": 50, "forgetting_ms": 300_000}, Unlearn, "50 new documents"),
+        ({**MODEL, "forgetting_ms": 1, "requested": "unlearn"}, Unlearn, "by hand"),
+        ({**MODEL, "unserved": 3, "oldest_unserved_ms": 0, "forget_set": 3, "forgetting_ms": 1}, Wait, "request"),
         (
-            {**MODEL, "unserved": 3, "oldest_unserved_ms": LONG_AGO, "forget_set": 3, "forgetting_ms": NOW},
+            {**MODEL, "unserved": 3, "oldest_unserved_ms": 0, "forget_set": 3, "forgetting_ms": 1, "holding_ms": NOW},
             Unlearn,
             "wai",
         ),
-        ({**MODEL, "unserved": 3, "oldest_unserved_ms": NOW - 1, "forget_set": 101, "forgetting_ms": NOW}, Wait, "one"),
-        ({"documents": 5, "forgetting_ms": NOW - 1}, Wait, "subject"),
+        ({"documents": 5, "forgetting_ms": 1}, Wait, "request"),
         ({**MODEL, "documents": 0, "unserved": 1000, "forget_set": 1000, "failed": "no document"}, Wait, "no document"),
     ],
 )
 def test_decisions(situation, expected, words):
     """Each situation leads to its decision, and the reason says why."""
-    decision = decide(Situation(**situation, log_ms=NOW), Policy(), NOW)
+    decision = decide(Situation(**situation), Policy(), NOW)
     assert isinstance(decision, expected), decision
     assert words in decision.reason
 
@@ -68,7 +67,7 @@ def test_decisions(situation, expected, words):
 )
 def test_a_wait_is_said_in_numbers_that_agree(lag_ms, waited_ms, said):
     """No deletion is said to have waited longer than "at most 0 s"."""
-    situation = Situation(**MODEL, unserved=1, forget_set=1, oldest_unserved_ms=NOW - waited_ms, log_ms=NOW)
+    situation = Situation(**MODEL, unserved=1, forget_set=1, oldest_unserved_ms=NOW - waited_ms)
     assert decide(situation, Policy(max_forget_lag_ms=lag_ms), NOW).reason == said
 
 
@@ -112,37 +111,17 @@ def test_a_deletion_that_has_waited_long_enough_is_served(
         documents=documents, base_documents=documents, model_documents=documents, capacity=capacity,
         forget_set=forgotten, published_forget_set=min(published, forgotten - 1), unserved=1,
         oldest_unserved_ms=NOW - waited, new_documents=new, next_epsilon=epsilon, base_only=base_only,
-        forgetting_ms=None if asked_before is None else NOW - asked_before, log_ms=NOW,
+        forgetting_ms=asked_before, holding_ms=waited,
     )  # fmt: skip
     assert not isinstance(decide(situation, Policy(max_forget_lag_ms=lag), NOW), Wait)
 
 
-def test_a_request_holds_a_version_back_for_five_minutes_at_most_where_every_deletion_is_urgent():
-    """With a lag of 0 the deletions of one subject still leave together, and requests without an end hold nothing."""
-    urgent = Policy(max_forget_lag_ms=0)
-    since = {**MODEL, "unserved": 3, "forget_set": 3}
-    for waited, expected in ((0, Wait), (299_999, Wait), (300_000, Unlearn)):
-        situation = Situation(**since, oldest_unserved_ms=NOW - waited, forgetting_ms=NOW, log_ms=NOW)
-        assert isinstance(decide(situation, urgent, NOW), expected)
-
-
 @pytest.mark.parametrize("wrong_ms", [-400 * 86_400_000, 0, 400 * 86_400_000])
-def test_a_wrong_clock_of_this_machine_parts_no_subject_and_holds_nothing_longer(wrong_ms):
-    """How long a request has held versions back is read from the log's clock alone."""
-    since = {**MODEL, "unserved": 3, "forget_set": 3, "oldest_unserved_ms": NOW - 1, "forgetting_ms": NOW - 1}
+def test_a_request_holds_a_version_back_for_five_minutes_at_most_whatever_the_time_of_day(wrong_ms):
+    """With a lag of 0 the deletions of one person still leave together, and requests without an end hold nothing."""
     urgent = Policy(max_forget_lag_ms=0)
-    assert "subject" in decide(Situation(**since, log_ms=NOW), urgent, NOW + wrong_ms).reason
-    assert "subject" not in decide(Situation(**since, log_ms=NOW + 300_000), urgent, NOW + wrong_ms).reason
-
-
-def test_the_clock_of_the_log_goes_on_between_records_and_never_back():
-    """From the newest record on it takes as long as this machine's monotonic clock; older records change nothing."""
-    ticks = [50.0]
-    clock = LogClock(lambda: ticks[0])
-    clock.see(NOW)
-    ticks[0] += 2
-    clock.see(NOW - 1000)
-    assert clock.now() == NOW + 2000
-    clock.see(NOW + 1500)
-    ticks[0] += 1
-    assert clock.now() == NOW + 2500
+    since = {**MODEL, "unserved": 3, "forget_set": 3, "oldest_unserved_ms": NOW - 1}
+    cases = ((0, 0, True), (299_999, 299_999, True), (300_000, 0, False), (1, 300_000, False))
+    for forgetting, holding, waits in cases:
+        decision = decide(Situation(**since, forgetting_ms=forgetting, holding_ms=holding), urgent, NOW + wrong_ms)
+        assert ("request" in decision.reason) is waits

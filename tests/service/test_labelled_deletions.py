@@ -63,15 +63,17 @@ def count(service):
     return counts.restrict(keep).digest(words), counts.documents
 
 
-def test_what_carries_a_label_goes_under_one_request(opened):
+def test_what_carries_a_label_goes_by_one_request(opened):
     """All partitions are asked, one request names all deletes, and a twin without these documents counts the same."""
     service, twin = opened(), opened()
     service.add(documents())
     count(service)
     found = documents_with_label(service, "section", "sport")
     assert sorted(found) == sorted(f"doc-{n}" for n in range(0, 30, 3))
-    requests = service.delete(found, together=True)
-    assert (len(requests), len({(one, one.salt) for one in requests})) == (10, 1)
+    received = service.door.receive(found)
+    assert received.request.documents == 10
+    lease = service.state.acquire("test", 60_000)
+    assert service.request_mover.step(lease).sent == 1
     twin.add([document for document in documents() if document.id not in found])
     assert count(service) == count(twin)
     assert count(service)[1] == 20

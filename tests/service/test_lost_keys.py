@@ -28,7 +28,7 @@ DELETED = b"d6"
 
 
 def _subjects(connection):
-    secret = connection.call("HGET", OWN.subject_requests, "secret")
+    secret = connection.call("HGET", OWN.subject_secret, "secret")
     return OWN.subjects(OWN.bucket(subject_digest("alice", secret)))
 
 
@@ -44,7 +44,7 @@ NOTICED = {
     "statistics": lambda _: OWN.statistics,
     "forgets": lambda _: OWN.forgets,
     "forwards": lambda _: OWN.forwards,
-    "subject_requests": lambda _: OWN.subject_requests,
+    "subject_secret": lambda _: OWN.subject_secret,
     "subjects": _subjects,
     "suppressed": lambda _: OWN.suppressed,
     "documents": lambda _: OWN.documents(OWN.bucket(DELETED)),
@@ -218,6 +218,8 @@ def test_changes_that_a_writer_needs_when_it_starts_are_missed(world, twin):
             go_on(service)
     with world.opened(service.settings.dir) as mended:
         rebuild(mended, silent)
+        # Its requests go on.
+        mended.settle()
         assert outcome(mended)[:3] == twin[:3]
 
 

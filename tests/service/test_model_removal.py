@@ -15,7 +15,7 @@ from streamtopic.service.upkeep.model_removal import HOLDER, end_in, facts_of, o
 from streamtopic.settings import load
 from streamtopic.signed import End, KeyRing, LedgerReader, Receipt, new_secret
 from streamtopic.state import Connection
-from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, Wanted
+from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState
 from streamtopic.state.removal import leader
 from streamtopic.streams import FileLog, TopicNames
 
@@ -121,11 +121,11 @@ def test_nothing_is_left_but_the_evidence(world):
 
 def test_requests_that_wait_are_deletions_without_a_receipt(world):
     """People asked for them and got nothing: the end counts each, though nothing of them is in the log."""
-    held = DeletionRequest("r1", RequestState.PAUSED, 2, 1, 1, 1)
-    sent = DeletionRequest("r2", RequestState.SENT, 1, 1, 1, 1)
+    held = DeletionRequest("r1", "d", RequestState.PAUSED, 2, 1, 1, 1)
+    sent = DeletionRequest("r2", "d", RequestState.SENT, 1, 1, 1, 1)
     requests = DeletionRequests(world.connection, "news")
-    requests.receive(held, Wanted(("d4", "d5"), "00" * 16))
-    requests.receive(sent, Wanted(("d3",), "00" * 16))
+    requests.receive(held)
+    requests.receive(sent)
     assert delete(world).end.waiting == 3
     gone(world)
 

@@ -55,9 +55,10 @@ def test_a_request_reaches_the_partition_of_each_key(service):
     lease = state.acquire("test", 60_000)
     received = service.door.receive([f"doc-{n}" for n in range(6)])
     mover = RequestMover(
-        service.connection, service.settings.model, PARTITIONS, Brake(0.0, 1000), lambda: 12, service.send,
-        service.ledger, lambda: now[0],
+        service.connection, service.names, PARTITIONS, Brake(0.0, 1000, 60_000, 0), service.reader, service.log,
+        service.send, service.ledger, lambda: now[0],
     )  # fmt: skip
+    assert mover.step(lease).taken == 1
     assert not mover.step(lease)
     now[0] += 61
     assert mover.step(lease).sent == 1

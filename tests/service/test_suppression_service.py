@@ -147,7 +147,7 @@ def test_what_nobody_can_be_called_is_not_suppressed(world):
     """A wrong id or subject is refused before anything is written."""
     with world() as service:
         service.add(documents(0, 4))
-        for ids, subjects in ((["x" * 600], []), ([], [""]), (["st:subject:1"], []), (["\ud800"], [])):
+        for ids, subjects in ((["x" * 600], []), ([], [""]), (["\ud800"], [])):
             with pytest.raises(UsageError, match="cannot suppress"):
                 service.suppress([*ids, "d1"], subjects)
         service.settle()

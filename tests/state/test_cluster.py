@@ -14,7 +14,7 @@ from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
 from streamtopic.state import Applied, Connection, ModelSettings, ModelState
-from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, Wanted
+from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState
 from streamtopic.state.redis_keys import ModelKeys
 
 
@@ -99,12 +99,11 @@ def test_requests_for_deletions_live_on_a_cluster(cluster):
     """All keys of a request lie in one slot, so one script moves it."""
     with Connection(cluster.url) as connection:
         requests = DeletionRequests(connection, "asked")
-        made = DeletionRequest("r-1", RequestState.WAITING, 1, 1, 1, 1)
-        before = requests.receive(made, Wanted(("doc",), "s" * 32))
+        before = DeletionRequest("r-1", "d", RequestState.WAITING, 1, 1, 1, 1)
+        assert requests.receive(before) == Applied()
         lease = ModelState.open(connection, "asked", ModelSettings(1, 256)).acquire("a", 60_000)
         sending = before.moved(RequestState.SENDING, 2)
         assert requests.move(before, sending, lease) == Applied()
-        assert requests.salts(["r-1"]) == {"r-1": "s" * 32}
         assert requests.move(sending, sending.moved(RequestState.COMPLETED, 3), lease) == Applied()
         requests.trim(10, 60_000)
         assert [one.state for one in requests.ended()] == [RequestState.COMPLETED]

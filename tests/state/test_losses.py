@@ -21,7 +21,6 @@ from streamtopic.state import (
     Reader,
     RemovedDocument,
     Stale,
-    SubjectRequest,
     begin_epoch,
 )
 from streamtopic.state.measure import growth
@@ -54,7 +53,6 @@ def planned(run, number):
         [RemovedDocument(name, stored) for name, stored in gone.items()],
         [Forget(offset, name, kind, "r", b"s", stored.offset, 0, 1, 1) for name, stored in gone.items()],
         forwards=[Forward(offset, b"elsewhere", 1, asked=True, time_ms=1)],
-        requests=[SubjectRequest(b"q%d" % number, digest, "r", b"s", offset, 1)],
         suppressions=[Suppression(digest, suppressed=True, made_ms=1)],
         suppressed=1,
     )
@@ -89,7 +87,7 @@ def keys_of(run):
         "earlier changes": before,
         "deletions": keys.forgets,
         "forwards": keys.forwards,
-        "requests": keys.subject_requests,
+        "secret": keys.subject_secret,
         "suppressions": keys.suppressed,
         "subjects": keys.subjects(keys.bucket(subject)),
         "documents": keys.documents(keys.bucket(b"d11")),
@@ -101,7 +99,7 @@ NOTICED = {
     "statistics": "the word statistics are gone",
     "deletions": "the deletions that wait for receipts are gone",
     "forwards": "the deletions to send to other partitions are gone",
-    "requests": "the requests to forget a subject are gone",
+    "secret": "the secret of the index of subjects are gone",
     "suppressions": "the suppressions are gone",
     "subjects": "a part of the index of subjects are gone",
     "documents": "documents are there, ",
@@ -156,7 +154,7 @@ def test_a_partition_is_not_begun_anew_beside_what_is_left(connection, run):
     keys, saved = run.state.keys, dump(connection, run.state)
     connection.call("DEL", *saved)
     # A rebuild keeps these two: what was sent already, and the secret that digests were made with.
-    for key in saved.keys() - {name.encode() for name in (keys.meta, keys.forwards, keys.subject_requests)}:
+    for key in saved.keys() - {name.encode() for name in (keys.meta, keys.forwards, keys.subject_secret)}:
         connection.call("RESTORE", key, 0, saved[key])
         with pytest.raises(StateCorrupt, match=rf"has {key.decode()} still"):
             run.open()
@@ -210,7 +208,7 @@ def test_a_loss_stays_noticed_however_the_writer_goes_on(connection, run, kind):
     for number in (11, 20, 25):
         assert write(run, number) == Applied()
     assert isinstance(begin_epoch(connection, run.model, 0, epoch=1, leader=1), Meta)
-    assert kind == "statistics" or connection.call("EXISTS", key) == 1
+    assert kind in {"statistics", "secret"} or connection.call("EXISTS", key) == 1
     with pytest.raises(StateCorrupt, match=NOTICED[kind]):
         require_keys(connection, run.state.keys)
     is_right(run, Reader(connection, run.model, 1))

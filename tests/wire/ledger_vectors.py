@@ -22,9 +22,9 @@ from streamtopic.signed import (  # noqa: E402
     Erased,
     KeyList,
     Payload,
+    RequestReceipt,
     Revoked,
     SigningKey,
-    SubjectReceipt,
     Withdraw,
     leaf_hash,
     request_digest,
@@ -52,7 +52,7 @@ def written():
     maker.list_keys(keys)
     made = maker.publish(1, payload=payload("news", "today"), r=1)
     about = request_digest("r-7", SALT)
-    person = SubjectReceipt("news/subject/00", "news", about, "", "2025-11", MADE, 1, 1)
+    person = RequestReceipt("news/subject/00", "news", about, "", "2025-11", MADE, 1, 1)
     maker.append(maker.receipt(7, "r-7"), maker.receipt(8), person)
     # Somebody else's words, a key that nobody knows, and a writer that came second.
     sleeper = maker.fork().records([maker.receipt(9)])

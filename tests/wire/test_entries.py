@@ -17,7 +17,7 @@ from streamtopic.signed import (
     Erased,
     Keys,
     Receipt,
-    SubjectReceipt,
+    RequestReceipt,
     Withdraw,
     document_digest,
     line_of,
@@ -25,9 +25,9 @@ from streamtopic.signed import (
     parse_line,
     receipt_id,
     request_digest,
+    request_receipt_id,
     service_document_salt,
     service_salt,
-    subject_receipt_id,
 )
 from streamtopic.signed.entries import names_of
 
@@ -35,8 +35,8 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "300"))
 
 MONTH_KEY = b"k" * 32
 RECEIPT = receipt_of(7, "r-1", link=link_digest(MONTH_KEY, "r-1"))
-SUBJECT = SubjectReceipt(
-    "news/subject/1", "news", request_digest("r-1", SALT), link_digest(MONTH_KEY, "r-1"), "2026-11", 1000, 4, 3
+SUBJECT = RequestReceipt(
+    "news/request/1", "news", request_digest("r-1", SALT), link_digest(MONTH_KEY, "r-1"), "2026-11", 1000, 4, 3
 )
 ENTRIES = {
     "version": envelope_of(3, release="d" * 64, withdrawn=(1, 2), ratio=0.25, covered=False, commitment="c" * 64),
@@ -237,18 +237,16 @@ def test_digests_are_bound_to_what_they_are_about():
 
 
 def test_receipts_have_names_that_hold_no_names():
-    """A deletion's is its place in the log; a request's is a digest, since senders choose the key it comes from."""
+    """A deletion's is its place in the log; a request's is a part of the digest of its id."""
     assert RECEIPT.id == receipt_id("news", 0, 7) == "news/0/7"
-    name = subject_receipt_id("news", b"forget alice")
-    assert name.startswith("news/subject/")
-    assert "alice" not in name
+    assert request_receipt_id("news", request_digest("alice", SALT)).startswith("news/request/")
 
 
 def test_entries_are_found_by_the_names_that_requesters_have():
     """Receipts by place, by request and by the link of the service; versions by number, `erased` by partition."""
     assert names_of(RECEIPT) == ("news/0/7", RECEIPT.link, RECEIPT.request)
     assert names_of(dataclasses.replace(RECEIPT, link="", request="")) == ("news/0/7",)
-    assert names_of(SUBJECT) == ("news/subject/1", SUBJECT.link, SUBJECT.request)
+    assert names_of(SUBJECT) == ("news/request/1", SUBJECT.link, SUBJECT.request)
     assert set(names_of(ENTRIES["erased"])) == {"erased/0", "erased/10", "erased/2"}
     assert names_of(ENTRIES["version"]) == ("version/3",)
     assert names_of(ENTRIES["alive"]) == ()

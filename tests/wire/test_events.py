@@ -230,7 +230,6 @@ def test_encoded_deletes_and_heartbeats_read_back():
         lambda: encode_delete("d", ""),
         lambda: encode_add(HEARTBEAT_KEY.decode(), text="a"),
         lambda: encode_delete(HEARTBEAT_KEY.decode(), "r"),
-        lambda: encode_delete("st:subject:1", "r"),
         lambda: decode(HEARTBEAT_KEY, msgpack.packb({"op": "add", "text": "a"})),
     ],
 )

@@ -6,7 +6,6 @@ decode             records to documents and deletes, a batch at a time
 find_suppressions  which of them are suppressed
 resolve            their net effect on a partition, without any I/O
 send_home          deletions of another partition, forwarded to it
-forget_subjects    requests to forget a subject, as tombstones
 missed_deletes     documents whose deletes left the log unread
 rejections         records that were refused, and their second try
 """

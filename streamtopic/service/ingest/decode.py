@@ -27,15 +27,13 @@ from streamtopic.documents.events import (
     STRUCTURED,
     Add,
     Delete,
-    ForgetSubject,
     Heartbeat,
-    SubjectForgotten,
     check_labels,
     dated,
     decode_record,
     document_of,
 )
-from streamtopic.documents.subjects import is_subject_key, subject_digests
+from streamtopic.documents.subjects import subject_digests
 from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import InvalidEvent
 from streamtopic.state import AddedDocument, AddedDocuments, Batch, Rows, RowSpan
@@ -54,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["Decoded", "Event", "decode_all"]
 
 
-Event = AddedDocument | Delete | Heartbeat | ForgetSubject | SubjectForgotten | Suppression | InvalidEvent
+Event = AddedDocument | Delete | Heartbeat | Suppression | InvalidEvent
 
 # Bytes of an average document in Redis (measured: 1.8 a word). A flush has to be bounded before it is encoded.
 _BYTES_A_WORD = 2
@@ -237,7 +235,7 @@ def _live_key(key: bytes | None, dialect: Dialect) -> bytes:
 
 def _is_reserved(key: bytes | None, dialect: Dialect) -> bool:
     """Return whether a key is the service's own, and so names no document."""
-    return key == HEARTBEAT_KEY or is_subject_key(key) or dialect.is_suppression(key)
+    return key == HEARTBEAT_KEY or dialect.is_suppression(key)
 
 
 def _scan(

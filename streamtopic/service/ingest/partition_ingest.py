@@ -17,7 +17,6 @@ from streamtopic.errors import StateError, StateMismatch, StreamtopicError
 from streamtopic.monitoring.tracing import span
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.find_suppressions import find_suppressions
-from streamtopic.service.ingest.forget_subjects import SubjectForgetter
 from streamtopic.service.ingest.resolve import OUTCOMES, resolve
 from streamtopic.service.ingest.send_home import Forwarder
 from streamtopic.service.log_history import departures
@@ -97,7 +96,6 @@ class Ingest:
     State and offset move in one commit, so a process that is killed anywhere loses nothing and counts nothing twice.
     Pointers to rejected records are confirmed by their log before the commit; after a crash they may be there twice.
     Deletions that belong to another partition are part of the commit. They are sent after it, once (send_home.py).
-    So are requests to forget a subject: they become tombstones of documents after it (forget_subjects.py).
     """
 
     def __init__(
@@ -133,7 +131,6 @@ class Ingest:
         )
         self._dialect = dialect
         self._forwarder = Forwarder(state, log, topics.documents)
-        self._subjects = SubjectForgetter(state, log, topics.documents)
         self._topic_id = log.describe(topics.documents).id
         self.check_log()
 
@@ -196,8 +193,7 @@ class Ingest:
     def lag(self) -> int:
         """Number of records that are not yet counted, and of deletions that are not yet in their own partition.
 
-        A request to forget a subject counts as one until no document of the subject is left in the partition. Raises
-        StateMismatch if the log ends before what was counted.
+        Raises StateMismatch if the log ends before what was counted.
         """
         end = self._log.end(self._topics.documents, self.partition)
         uncounted = end - self.state.meta.next_offset
@@ -205,7 +201,7 @@ class Ingest:
             self.state.reload()
             self.check_log()
             uncounted = end - self.state.meta.next_offset
-        return uncounted + self._forwarder.waiting + self._subjects.waiting
+        return uncounted + self._forwarder.waiting
 
     def step(
         self, max_records: int | None = None, amend: Callable[[Changes], Changes | None] = lambda changes: changes
@@ -260,11 +256,9 @@ class Ingest:
     def forward(self) -> int:
         """Send deletions to the partitions that they belong to, as far as they can be sent now.
 
-        Documents of a subject that is to be forgotten are deleted in the same way, some at a time.
-
         Return how many deletions were sent or settled. Raises as `step`.
         """
-        return self._forwarder.step() + self._subjects.step()
+        return self._forwarder.step()
 
     def went_back(self) -> bool:
         """Return whether Redis was set back to an earlier moment; go back with it if so."""
@@ -272,7 +266,6 @@ class Ingest:
         # replica, or a restored server, had not heard of would wait for the next record. Notes of deletions elsewhere
         # are struck off behind the commit, so they may be back where the position is not.
         self._forwarder.read_again()
-        self._subjects.read_again()
         if not self.state.is_set_back():
             return False
         self.state.reload()
@@ -324,7 +317,7 @@ class Ingest:
         now_ms = int(self._clock() * 1000)
         key = self.dialect.suppression
         said = None if key is None else find_suppressions(self.state, decoded, key)
-        resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms, self.state.secret, said)
+        resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms, said)
         # After the look-up, so that a loss before it is noticed. A rebuild keeps these as they are, or the log does.
         if _rests_on_absence(resolution.changes):
             self.state.require_keys()
@@ -333,13 +326,6 @@ class Ingest:
         found = resolution.changes
         if found.forwards:
             found = replace(found, forwards=self._forwarder.placed(found.forwards))
-        if found.requests:
-            found = replace(found, requests=self._subjects.resumed(found.requests))
-        if resolution.closed:
-            # A request that came in these records as well is as these records leave it.
-            new = {request.name for request in found.requests}
-            older = [one for one in self._subjects.closing(resolution.closed) if one.name not in new]
-            found = replace(found, requests=[*found.requests, *older])
         changes = amend(found)
         if changes is None:
             self.state.reload()
@@ -349,15 +335,12 @@ class Ingest:
         # Before the commit as well: where its answer is lost, nobody knows whether the notes are there.
         if changes.forwards:
             self._forwarder.noted()
-        if changes.requests:
-            self._subjects.read_again()
         start = time.perf_counter()
         with self._records.beyond(decoded, rest, min(max_records, self._fitting)):
             result = self.state.apply(changes)
         seconds = time.perf_counter() - start
         if isinstance(result, Stale):
             self._forwarder.read_again()
-            self._subjects.read_again()
             return None
         if changes.forwards:
             self._forwarder.committed(changes.forwards)
@@ -423,7 +406,7 @@ class Ingest:
 def _rests_on_absence(changes: Changes) -> bool:
     """Return whether changes conclude from an entry that is not in Redis that it never was, beyond what is counted."""
     unknown = any(forget.kind is ForgetKind.NOT_FOUND for forget in changes.forgets)
-    return unknown or bool(changes.requests) or bool(changes.suppressions)
+    return unknown or bool(changes.suppressions)
 
 
 def _thread_of(log: EventLog) -> ThreadPoolExecutor:

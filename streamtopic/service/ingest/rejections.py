@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgpack
 
+from streamtopic.documents.deletion_record import decode_request
 from streamtopic.documents.dialects import OWN, Dialect
-from streamtopic.documents.events import Add, ForgetSubject
-from streamtopic.documents.subjects import is_subject_key
+from streamtopic.documents.events import Add
 from streamtopic.errors import InvalidEvent
 from streamtopic.streams import MURMUR2, Message, pages, partition_of
 
@@ -114,7 +115,7 @@ def _again(
     keys = {rejection.document for rejection in wanted.values()}
     newest: dict[bytes | None, int] = {}
     found: dict[int, Record] = {}
-    forgotten: dict[str, int] = {}
+    forgotten = _forgotten(log, names)
     end = log.end(names.documents, partition)
     # Anybody may write to the rejected topic, so a pointer may name an offset that never was.
     offset = min(max(min(wanted), log.begin(names.documents, partition)), end)
@@ -122,10 +123,6 @@ def _again(
         for record in page:
             if record.key in keys:
                 newest[record.key] = record.offset
-            if is_subject_key(record.key):
-                asked = _event(record, dialect)
-                if isinstance(asked, ForgetSubject):
-                    forgotten[asked.subject] = record.offset
             if record.offset in wanted and wanted[record.offset].is_of(record):
                 found[record.offset] = record
     for place in wanted:
@@ -137,7 +134,7 @@ def _again(
         elif event is None or partition_of(refused.key, partitions, partitioner) != partition:
             outcomes["still_rejected"] += 1
         # Only the newest record of an id is repeated: an older one would undo the changes behind it.
-        elif newest.get(refused.key) != place or _is_forgotten(event, place, forgotten):
+        elif newest.get(refused.key) != place or _is_forgotten(event, refused, forgotten):
             outcomes["superseded"] += 1
         else:
             yield Message(refused.key, refused.value, refused.headers, partition)
@@ -154,12 +151,28 @@ def _event(record: Record, dialect: Dialect) -> Event | None:
         return None
 
 
-def _is_forgotten(event: Event, offset: int, forgotten: Mapping[str, int]) -> bool:
+def _forgotten(log: EventLog, names: TopicNames) -> dict[str, int]:
+    """Return each person whom a request forgets, with its time, for those requests that the log still holds."""
+    found: dict[str, int] = {}
+    if not log.partitions(names.requests):
+        # Nobody has made the topic, so nobody has asked.
+        return found
+    for page in pages(log, names.requests, 0, log.begin(names.requests, 0)):
+        for record in page:
+            if record.value is None:
+                continue
+            with suppress(InvalidEvent):
+                found.update(dict.fromkeys(decode_request(record).subjects, record.timestamp_ms))
+    return found
+
+
+def _is_forgotten(event: Event, record: Record, forgotten: Mapping[str, int]) -> bool:
     """Return whether a document is about a person whom a later record asked to forget.
 
-    forgotten: subject to the offset of the last request, for those requests that the log still holds.
+    forgotten: as of `_forgotten`.
     """
-    return isinstance(event, Add) and any(forgotten.get(subject, -1) > offset for subject in event.subjects)
+    people = event.subjects if isinstance(event, Add) else ()
+    return any(forgotten.get(subject, -1) >= record.timestamp_ms for subject in people)
 
 
 def parse_rejection(record: Record) -> Rejection | None:

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 
 from streamtopic.documents.events import (
     Delete,
-    ForgetSubject,
     Heartbeat,
-    SubjectForgotten,
     document_of,
     encode_rejected,
     request_of,
     salt_of,
 )
-from streamtopic.documents.subjects import is_subject_key, request_name, subject_digest
 from streamtopic.documents.suppression import SUPPRESSION_HEADER, Suppression, is_suppression_key, suppressed
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.metrics import OUTCOMES
@@ -29,7 +26,6 @@ from streamtopic.state import (
     Forward,
     RemovedDocument,
     StoredDocument,
-    SubjectRequest,
 )
 
 if TYPE_CHECKING:
@@ -60,14 +56,11 @@ class Resolution:
     changes: to be committed.
     rejected: pointers for the rejected topic. They must be written and confirmed before the commit.
     reasons: number of these pointers by reason.
-    closed: key of each request to forget a subject whose own record went, to the offset of its tombstone. It closes a
-        request that came before these records.
     """
 
     changes: Changes
     rejected: Sequence[Message]
     reasons: Mapping[str, int]
-    closed: Mapping[bytes, int]
 
 
 def resolve(
@@ -76,7 +69,6 @@ def resolve(
     base: Meta,
     partition: int,
     now_ms: int,
-    secret: bytes = b"",
     suppressions: Suppressions | None = None,
 ) -> Resolution:
     """Apply records in order to the live documents, and return the changes.
@@ -85,7 +77,6 @@ def resolve(
     base: the state that these documents were read from.
     partition: the partition of the records.
     now_ms: milliseconds since 1970, for receipts.
-    secret: of the partition; subjects are digested with it.
     suppressions: what the state holds about ids and subjects in the records; None where the model has none. It is
         changed by the records.
 
@@ -95,7 +86,7 @@ def resolve(
     found = _only_new(decoded, live, base, partition, now_ms, suppressions)
     if found is not None:
         return found
-    run = _Run(live, base, partition, now_ms, secret, suppressions)
+    run = _Run(live, base, partition, now_ms, suppressions)
     ids = decoded.batch.keys
     people = (suppressions.people if suppressions is not None else ()) or [()] * len(ids)
     rows = zip(decoded.records, decoded.events, decoded.homes, ids, people, strict=True)
@@ -124,7 +115,7 @@ def _only_new(
         totals={name: number for name, number in totals.items() if number},
         time_ms=newest_ms,
     )
-    return Resolution(changes, [], {}, {})
+    return Resolution(changes, [], {})
 
 
 @dataclass(slots=True)
@@ -135,15 +126,12 @@ class _Run:
     said: statements about ids and subjects, None in a model without suppressions.
     current: the live documents of the ids in the records, after the records so far.
     forgets, totals, counted, rejected, forwards, time_ms: of the changes to commit.
-    requests: requests to forget a subject by name.
-    closed: as of the resolution.
     """
 
     live: LiveDocuments
     base: Meta
     partition: int
     now_ms: int
-    secret: bytes
     said: Suppressions | None
     current: dict[bytes, StoredDocument | AddedDocument] = field(init=False)
     forgets: list[Forget] = field(default_factory=list)
@@ -152,8 +140,6 @@ class _Run:
     counted: Counter[int] = field(default_factory=Counter)
     rejected: list[Message] = field(default_factory=list)
     forwards: list[Forward] = field(default_factory=list)
-    requests: dict[bytes, SubjectRequest] = field(default_factory=dict)
-    closed: dict[bytes, int] = field(default_factory=dict)
     time_ms: int = 0
 
     def __post_init__(self) -> None:
@@ -168,10 +154,6 @@ class _Run:
         """
         self.time_ms = max(self.time_ms, record.appended_ms(self.now_ms))
         if isinstance(event, Heartbeat):
-            return
-        # Every partition has its own record of such a request, so their keys have no home.
-        if is_subject_key(record.key):
-            self.about_subject(record, event)
             return
         if self.said is not None and is_suppression_key(record.key):
             self.about_suppression(record, event, self.said)
@@ -240,32 +222,6 @@ class _Run:
             value=value,
         )
         self.forwards.append(note)
-
-    def about_subject(self, record: Record, event: Event) -> None:
-        """Open a request to forget a subject, close one, or refuse the record."""
-        if isinstance(event, InvalidEvent):
-            self.reject(record, event, b"", here=False)
-        elif isinstance(event, ForgetSubject):
-            name = request_name(event.key, event.subject, event.salt)
-            before = self.requests.get(name)
-            digest = subject_digest(event.subject, self.secret)
-            # The same request again goes on from its first record, and its receipt covers all since.
-            offset = record.offset if before is None else before.offset
-            received_ms = record.appended_ms(self.now_ms)
-            self.requests[name] = SubjectRequest(
-                name=name,
-                digest=digest,
-                request=event.request or "",
-                salt=event.salt,
-                offset=offset,
-                received_ms=received_ms,
-                trace=trace_of(record.headers),
-            )
-        elif isinstance(event, SubjectForgotten):
-            self.closed[event.key] = record.offset
-            for name, asked in self.requests.items():
-                if asked.key == event.key:
-                    self.requests[name] = replace(asked, closed=record.offset)
 
     def reject(self, record: Record, error: InvalidEvent, document: bytes, *, here: bool) -> None:
         """Refuse a record: point at it, and remove the document of its id.
@@ -390,11 +346,10 @@ class _Run:
             totals=totals,
             forwards=self.forwards,
             time_ms=self.time_ms,
-            requests=list(self.requests.values()),
             suppressions=suppressions,
             suppressed=suppressed_more,
         )
-        return Resolution(changes, self.rejected, self.reasons, self.closed)
+        return Resolution(changes, self.rejected, self.reasons)
 
 
 def misplaced(partition: int, home: int) -> InvalidEvent:

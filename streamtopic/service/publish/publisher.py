@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import StateError
 from streamtopic.monitoring.tracing import span
-from streamtopic.service.publish.subject_receipts import SubjectReceipts
+from streamtopic.service.publish.request_receipts import RequestReceipts
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (
     Alive,
     Envelope,
     Erased,
     Receipt,
+    RequestReceipt,
     Withdraw,
     document_digest,
     line_of,
@@ -37,7 +38,8 @@ from streamtopic.signed import (
     version_of,
 )
 from streamtopic.signed.ledger import PAGE_BYTES
-from streamtopic.state.deletions import LinkKeys, SubjectRequests, month_of, months_before
+from streamtopic.state import Reader
+from streamtopic.state.deletions import LinkKeys, month_of, months_before
 from streamtopic.state.residue_ledger import Residue, ResidueState, Stage
 from streamtopic.streams import Message, TopicNames
 
@@ -80,7 +82,8 @@ class Published:
 
     entries: number of entries of the ledger.
     versions: the versions among them.
-    receipts: number of receipts.
+    receipts: number of receipts of deletions.
+    requests: number of receipts of requests.
     records: number of records that left the outbox.
     erased: whether deletions were said to have left no trace.
     """
@@ -88,6 +91,7 @@ class Published:
     entries: int = 0
     versions: tuple[int, ...] = ()
     receipts: int = 0
+    requests: int = 0
     records: int = 0
     erased: bool = False
 
@@ -98,6 +102,7 @@ class Published:
             entries=len(page),
             versions=tuple(entry.version for entry in page if isinstance(entry, Envelope)),
             receipts=sum(isinstance(entry, Receipt) for entry in page),
+            requests=sum(isinstance(entry, RequestReceipt) for entry in page),
             records=records,
             erased=any(isinstance(entry, Erased) for entry in page),
         )
@@ -105,7 +110,7 @@ class Published:
     @property
     def did_something(self) -> bool:
         """Whether a further round may find more to do; an `alive` by itself is no news."""
-        return bool(self.versions or self.receipts or self.records or self.erased)
+        return bool(self.versions or self.receipts or self.requests or self.records or self.erased)
 
 
 Cuts = list[tuple[int, dict[int, int]]]
@@ -155,8 +160,8 @@ class Publisher:
         self._links = LinkKeys(state.connection, state.model)
         self._destroyed_at = -math.inf
         self._residue = ResidueState(state.connection, state.model)
-        requests = SubjectRequests(state.connection, state.model, state.settings.partitions)
-        self._subjects = SubjectReceipts(state.model, requests, log, self._names.releases, writer, self._links)
+        reader = Reader(state.connection, state.model, state.settings.partitions)
+        self._requests = RequestReceipts(reader, state.model, writer, self._links)
         self._looked_at: dict[int, object] = {}
 
     def step(self) -> Published:
@@ -196,7 +201,7 @@ class Publisher:
         versions: that the ledger lacks.
         served: deletions that one of these reflects, or one before them.
         """
-        others: list[Entry] = [*self._withdrawals(), *self._subjects.due(self._forgets)]
+        others: list[Entry] = [*self._withdrawals(), *self._requests.due(self._forgets)]
         erased = self._erased()
         others += [] if erased is None else [erased]
         receipts, dropped = self._receipts(served)
@@ -356,7 +361,6 @@ class Publisher:
                 self._residue.complete(entry.ends)
             elif isinstance(entry, Alive):
                 self._watch.alive(entry.made / 1000)
-        self._subjects.settle(page)
 
     def _send(self) -> int:
         """Send the records of the outbox whose version the ledger has, oldest first; return their number."""

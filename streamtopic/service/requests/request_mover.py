@@ -1,74 +1,132 @@
-"""Moves each request for deletions on: it is paused by the brake, sent as tombstones, and completed by its receipts.
+"""Moves each request for deletions on, from its record in the requests topic until its receipt is in the ledger.
 
-RequestMover  one step: every open request as far as it can go
-Moved         what a step did
+1. A record is taken in. It waits for the end of its hold, or for somebody's word if the brake has paused it.
+2. A tombstone is written for each document that it names, or that is about a person whom it names. They are deletes
+   like any other, so recounts, receipts and traces know nothing of requests.
+3. Once every partition has counted them, the index is asked again for documents of these people, which may have come
+   meanwhile, and step 2 is repeated for those. No version is made until none is left (SituationReader.splits).
+4. The publisher makes the receipt once all its deletions have theirs. Then a tombstone is written under the request's
+   id, so that the log forgets whom it named.
+
+A process may be killed between any two of these: each step begins with what Redis, the index and the topic hold. A
+request that has its receipt is not begun again, whatever Redis has forgotten.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from streamtopic.documents.events import encode_delete, encode_delete_subject
-from streamtopic.signed import Receipt, SubjectReceipt, request_digest
-from streamtopic.state.deletion_requests import DeletionRequests, RequestState, received_near
-from streamtopic.state.deletions import SubjectRequests
+from streamtopic.documents.deletion_record import decode_request
+from streamtopic.documents.events import encode_delete
+from streamtopic.errors import InvalidEvent
+from streamtopic.service.ingest.resolve import receipt_headers
+from streamtopic.signed import request_digest, request_receipt_id
+from streamtopic.state.deletion_requests import (
+    MOST_OPEN,
+    MOST_OPEN_DOCUMENTS,
+    DeletionRequest,
+    DeletionRequests,
+    RequestState,
+    received_near,
+)
+from streamtopic.state.deletions import SubjectIndex
 from streamtopic.state.scripts import Stale
+from streamtopic.streams import Message, pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from streamtopic.documents.deletion_record import Wanted
     from streamtopic.service.publish.ledger_writer import LedgerWriter
-    from streamtopic.signed import Logged
-    from streamtopic.state import Connection, Lease
-    from streamtopic.state.deletion_requests import DeletionRequest, Wanted
-    from streamtopic.streams import Message
+    from streamtopic.state import Connection, Lease, Reader
+    from streamtopic.streams import EventLog, TopicNames
 
-__all__ = ["Brake", "Moved", "RequestMover"]
+__all__ = ["Brake", "Moved", "RequestMover", "new_request"]
 
 MOST_SENT = 20_000
 """Documents whose tombstones one step writes: then the scheduler decides again."""
+MOST_ROUNDS = 10
+"""How often documents that came meanwhile are looked for. All that are left then came later than the request."""
 _TRIM_EVERY = 3600.0
+# Tombstones of one append, and records that are not counted yet and are read before documents are named.
+_AT_ONCE = 1_000
+_MOST_BEHIND = 3_000
+# The time that a request takes is known from so many that are completed; 99 of 100 take no longer.
+_ENOUGH = 20
+_SHARE = 0.99
 
 logger = logging.getLogger("streamtopic.service")
 
 
 @dataclass(frozen=True, slots=True)
 class Brake:
-    """When requests are paused.
+    """When requests wait.
 
-    share: of the live documents; 0 for never.
+    share: of the live documents from which on requests are paused; 0 for never.
     window_ms: milliseconds within which requests are summed.
+    hold_ms: milliseconds that each request waits.
+    max_forget_lag_ms: the longest that a deletion waits for a version, milliseconds.
     """
 
     share: float
     window_ms: int
+    hold_ms: int
+    max_forget_lag_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What one step did: the number of requests that it paused, sent, completed, and gave up."""
+    """What one step did: the number of requests that it took in, paused, sent, counted, completed, and gave up."""
 
+    taken: int = 0
     paused: int = 0
     sent: int = 0
+    counted: int = 0
     completed: int = 0
     lost: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.paused or self.sent or self.completed or self.lost)
+        return any((self.taken, self.paused, self.sent, self.counted, self.completed, self.lost))
+
+
+def new_request(wanted: Wanted, received_ms: int, hold_ms: int, usual_ms: int = 0) -> DeletionRequest:
+    """Return a request as it is taken in.
+
+    received_ms: when, milliseconds since 1970. hold_ms: how long it is held.
+    usual_ms: milliseconds that requests take after that.
+    """
+    due_ms = received_ms + hold_ms
+    return DeletionRequest(
+        id=wanted.id,
+        digest=request_digest(wanted.id, wanted.salt),
+        state=RequestState.WAITING,
+        documents=len(wanted.documents),
+        subjects=len(wanted.subjects),
+        received_ms=received_ms,
+        due_ms=due_ms,
+        changed_ms=received_ms,
+        expected_ms=due_ms + usual_ms if usual_ms else 0,
+    )
+
+
+class _Superseded(Exception):
+    """Another scheduler leads by now."""
 
 
 class RequestMover:
     """Moves requests. Each step can be repeated, and may end anywhere.
 
     connection: to Redis.
-    model: name of the model.
+    names: topics of the model.
     partitions: number of partitions of the documents topic.
-    brake: when requests are paused.
-    documents: counts the live documents.
-    send: writes records to the documents topic, and returns once they are there.
+    brake: when requests wait.
+    reader: tells positions and the number of live documents.
+    log: holds both topics.
+    send: writes tombstones to the documents topic, each to the partition of its key, and returns once they are there.
     ledger: in which receipts are found.
     clock: seconds since 1970.
     """
@@ -76,23 +134,28 @@ class RequestMover:
     def __init__(
         self,
         connection: Connection,
-        model: str,
+        names: TopicNames,
         partitions: int,
         brake: Brake,
-        documents: Callable[[], int],
+        reader: Reader,
+        log: EventLog,
         send: Callable[[Sequence[Message]], object],
         ledger: LedgerWriter,
         clock: Callable[[], float],
     ) -> None:
-        self._requests = DeletionRequests(connection, model)
-        self._subjects = SubjectRequests(connection, model, partitions)
+        self._requests = DeletionRequests(connection, names.model)
+        self._index = SubjectIndex(connection, names.model, partitions)
+        self._names = names
         self._partitions = partitions
         self._brake = brake
-        self._documents = documents
+        self._reader = reader
+        self._log = log
         self._append = send
         self._ledger = ledger
         self._clock = clock
-        self._digests: dict[str, str] = {}
+        self._next: int | None = None
+        # What the open requests ask for, with the times of their records.
+        self._wanted: dict[str, tuple[Wanted, int]] = {}
         self._looked: tuple[int, frozenset[str]] | None = None
         self._trimmed = 0.0
 
@@ -102,20 +165,110 @@ class RequestMover:
         Raises ComponentUnreachable and StateError; whatever was moved stays so.
         """
         self._trim()
+        self._read()
         found = self._requests.open()
+        taken = self._take({request.id for request in found})
+        if taken:
+            found = self._requests.open()
         if not found:
-            return Moved()
-        completed = self._complete(lease, [one for one in found if one.state is RequestState.SENT])
-        paused = self._pause(lease, [one for one in found if one.state is RequestState.WAITING])
-        outcomes = Counter[RequestState]()
+            return Moved(taken)
+        done = Counter[RequestState | None]()
+        # First: a Redis that was set back holds requests that are done, whose people may have come again since.
+        completed = self._complete(lease, found)
+        found = [request for request in found if request.id not in completed]
         documents = 0
-        for request in found:
-            if request.id not in paused and self._is_due(request) and documents < MOST_SENT:
-                documents += request.known
-                outcomes[self._send(lease, request)] += 1
-        moved = Moved(len(paused), outcomes[RequestState.SENT], completed, outcomes[RequestState.CANCELLED])
+        paused = self._pause(lease, [one for one in found if one.state is RequestState.WAITING])
+        # What is sent already is told all the same.
+        with suppress(_Superseded):
+            for request in found:
+                if documents >= MOST_SENT:
+                    break
+                if request.state is RequestState.SENT:
+                    done[self._go_on(lease, request)] += 1
+                elif request.id not in paused and self._is_due(request):
+                    documents += request.known
+                    done[self._send(lease, request)] += 1
+        moved = Moved(
+            taken,
+            len(paused),
+            done[RequestState.SENDING],
+            done[RequestState.COUNTED],
+            len(completed),
+            done[RequestState.CANCELLED],
+        )
         _tell(moved)
         return moved
+
+    def _read(self) -> None:
+        """Read the records of requests that came since the last step, from the beginning of the topic in the first.
+
+        Where as many are known as may be open at the same time, others wait in the topic.
+        """
+        topic = self._names.requests
+        end = self._log.end(topic, 0)
+        if self._next is None or end < self._next:
+            self._next = self._log.begin(topic, 0)
+        for page in pages(self._log, topic, 0, self._next, end):
+            if self._is_full():
+                return
+            for record in page:
+                if record.value is None:
+                    # Its own, written at the end. Nobody else's means anything: a request that is open stays so.
+                    continue
+                try:
+                    wanted = decode_request(record)
+                except InvalidEvent as error:
+                    extra = {"event": "request_refused", "reason": error.reason, "offset": record.offset}
+                    logger.warning("a request at offset %d is refused: %s", record.offset, error.reason, extra=extra)
+                    continue
+                # The first one counts: a requester may send a request again.
+                self._wanted.setdefault(wanted.id, (wanted, record.appended_ms(self._now_ms())))
+            self._next = page[-1].next_offset
+
+    def _is_full(self) -> bool:
+        """Return whether this process holds as many requests as may be open."""
+        named = sum(len(wanted.documents) + len(wanted.subjects) for wanted, _ in self._wanted.values())
+        return len(self._wanted) >= MOST_OPEN or named >= MOST_OPEN_DOCUMENTS
+
+    def _take(self, known: set[str]) -> int:
+        """Take new requests in, those that Redis has forgotten too; return how many. known: ids of open requests."""
+        new = [one for name, one in self._wanted.items() if name not in known]
+        if not new:
+            return 0
+        receipts = {self._receipt_of(wanted): wanted.id for wanted, _ in new}
+        self._ledger.catch_up()
+        ended = {receipts[name] for name in self._ledger.find(list(receipts))}
+        taken = 0
+        usual_ms = self._usual_ms()
+        for wanted, received_ms in new:
+            if wanted.id in ended:
+                continue
+            request = new_request(wanted, received_ms, self._brake.hold_ms, usual_ms)
+            answer = self._requests.receive(request)
+            if isinstance(answer, Stale) and answer.reason == "full":
+                # They stay in the topic, and are taken in when others have ended.
+                logger.warning(
+                    "too many requests for deletions are open: others wait", extra={"event": "requests_full"}
+                )
+                break
+            if isinstance(answer, Stale):
+                ended.add(wanted.id)
+            else:
+                taken += 1
+        self._forget(ended)
+        return taken
+
+    def _receipt_of(self, wanted: Wanted) -> str:
+        return request_receipt_id(self._names.model, request_digest(wanted.id, wanted.salt))
+
+    def _forget(self, ended: Iterable[str]) -> None:
+        """Write a tombstone for each request that has ended, so that the log forgets whom it named."""
+        names = list(ended)
+        if names:
+            gone = [Message(name.encode(), None, partition=0) for name in names]
+            self._log.append_many(self._names.requests, gone)
+        for name in names:
+            self._wanted.pop(name, None)
 
     def _is_due(self, request: DeletionRequest) -> bool:
         if request.state is RequestState.SENDING:
@@ -128,7 +281,8 @@ class RequestMover:
         todo = [request for request in waiting if not request.approved]
         if not todo or not self._brake.share:
             return set()
-        limit = self._brake.share * self._documents()
+        documents = sum(meta.documents for meta in self._reader.positions().values())
+        limit = self._brake.share * documents
         tally = Counter(self._requests.tally())
         # Requests for subjects are not in it: only the index knows how many documents they are for.
         tally.update(self._of_subjects())
@@ -137,8 +291,7 @@ class RequestMover:
             if received_near(request, self._brake.window_ms, tally) <= limit:
                 continue
             paused.add(request.id)
-            found = self._count([request])[request.id] if request.subjects else 0
-            after = replace(request.moved(RequestState.PAUSED, self._now_ms()), found=found)
+            after = replace(request.moved(RequestState.PAUSED, self._now_ms()), found=self._count(request))
             self._requests.move(request, after, lease)
         return paused
 
@@ -147,75 +300,150 @@ class RequestMover:
         found = Counter[int]()
         every = self._requests.of_subjects()
         # All at once: thousands of requests may be held, and this is asked in each step.
-        counted = self._count([request for request in every if not (request.found or request.state.ended)])
+        unknown = [one for one in every if not (one.found or one.state.ended)]
+        named = {request.id: self._subjects(request) for request in unknown}
+        counted = self._index.count({subject for subjects in named.values() for subject in subjects})
         for request in every:
-            found[request.minute] += request.found or counted[request.id]
+            present = sum(counted[subject] for subject in named.get(request.id, ()))
+            found[request.minute] += request.found or present
         return found
 
-    def _count(self, requests: Sequence[DeletionRequest]) -> Counter[str]:
-        """Return the number of live documents of the subjects of each request, by its id."""
-        named = self._requests.subjects([request.id for request in requests])
-        documents = self._subjects.documents({subject for subjects in named.values() for subject in subjects})
-        found: Counter[str] = Counter()
-        for name, subjects in named.items():
-            found[name] = sum(documents[subject] for subject in subjects)
-        return found
+    def _subjects(self, request: DeletionRequest) -> tuple[str, ...]:
+        wanted = self._wanted.get(request.id)
+        return () if wanted is None else wanted[0].subjects
 
-    def _send(self, lease: Lease, request: DeletionRequest) -> RequestState:
-        """Write the tombstones of a request; return the state in which it is now, as far as this process knows.
+    def _count(self, request: DeletionRequest) -> int:
+        """Return the number of live documents of the subjects of a request."""
+        return sum(self._index.count(self._subjects(request)).values()) if request.subjects else 0
 
-        It is CANCELLED where the ids of its documents are lost.
-        """
+    def _send(self, lease: Lease, request: DeletionRequest) -> RequestState | None:
+        """Write the tombstones of a request; return SENDING if that was done, CANCELLED if its record is lost."""
+        wanted = self._wanted.get(request.id)
+        if wanted is None:
+            # Not completed, which would be untrue: its requester learns that it was cancelled, and can send it again.
+            cancelled = request.moved(RequestState.CANCELLED, self._now_ms())
+            answer = self._requests.move(request, cancelled, lease)
+            return None if isinstance(answer, Stale) else RequestState.CANCELLED
+        if request.subjects and self._is_behind():
+            return None
         sending = request
         if request.state is RequestState.WAITING:
             # Later requests of the same wave are summed with it, when its documents are gone from the index.
-            found = self._count([request])[request.id] if request.subjects and self._brake.share else 0
+            found = self._count(request) if self._brake.share else 0
             sending = replace(request.moved(RequestState.SENDING, self._now_ms()), found=found)
             if isinstance(self._requests.move(request, sending, lease), Stale):
                 # Cancelled meanwhile, or sent by another leader: the next step sees what became of it.
-                return request.state
-        wanted = self._requests.wanted(request.id)
-        if wanted is None:
-            return self._give_up(lease, sending)
-        self._append(records_of(request.id, wanted, self._partitions))
+                return None
+        self._write(lease, wanted[0])
         now_ms = self._now_ms()
-        sent = replace(sending.moved(RequestState.SENT, now_ms), sent_ms=now_ms)
-        # Where this is Stale another leader sends it again, which does no harm.
+        sent = replace(sending.moved(RequestState.SENT, now_ms), sent_ms=now_ms, ends=self._ends(), rounds=1)
+        # If this is Stale another leader sends it again, which does no harm.
         self._requests.move(sending, sent, lease)
-        return RequestState.SENT
+        return RequestState.SENDING
 
-    def _give_up(self, lease: Lease, request: DeletionRequest) -> RequestState:
-        """End a request whose ids are lost, unless another leader has moved it on."""
-        if self._requests.get(request.id) == request:
-            # Not completed, which would be untrue: its requester learns that it was cancelled, and can send it again.
-            cancelled = request.moved(RequestState.CANCELLED, self._now_ms())
-            self._requests.move(request, cancelled, lease)
-            return cancelled.state
-        return request.state
+    def _go_on(self, lease: Lease, request: DeletionRequest) -> RequestState | None:
+        """Write tombstones for documents that came meanwhile; return COUNTED if there are none, SENDING if there are.
 
-    def _complete(self, lease: Lease, sent: Sequence[DeletionRequest]) -> int:
-        """Complete the requests whose documents all have receipts; return their number."""
-        unknown = [request.id for request in sent if request.id not in self._digests]
-        salts = self._requests.salts(unknown)
-        self._digests |= {name: request_digest(name, salt) for name, salt in salts.items()}
-        # Those that have ended are not needed any more.
-        self._digests = {one.id: self._digests[one.id] for one in sent if one.id in self._digests}
-        digests = {self._digests[one.id]: one for one in sent if one.id in self._digests}
-        if not digests:
-            return 0
+        None as long as not every partition has counted the tombstones before them.
+        """
+        positions = self._reader.positions()
+        if any(positions[partition].next_offset < end for partition, end in request.ends.items()):
+            return None
+        wanted = self._wanted.get(request.id)
+        if wanted is not None and request.subjects and request.rounds < MOST_ROUNDS:
+            if self._is_behind():
+                return None
+            if self._write(lease, wanted[0]):
+                again = replace(request, ends=self._ends(), rounds=request.rounds + 1)
+                self._requests.move(request, again, lease)
+                return RequestState.SENDING
+        counted = request.moved(RequestState.COUNTED, self._now_ms())
+        answer = self._requests.move(request, counted, lease)
+        return None if isinstance(answer, Stale) else RequestState.COUNTED
+
+    def _write(self, lease: Lease, wanted: Wanted) -> int:
+        """Write tombstones for the documents that a request asks for now; return how many documents there are.
+
+        A document of a person that a record names which is not counted yet is left for the next round: that record may
+        be an add for somebody else, or the tombstone itself. Raises _Superseded if another scheduler leads by now.
+        """
+        salt = wanted.salt.encode()
+        if not wanted.subjects:
+            records = [encode_delete(one, wanted.id, salt, wanted.trace) for one in wanted.documents]
+            for start in range(0, len(records), _AT_ONCE):
+                self._must_lead(lease)
+                self._append(records[start : start + _AT_ONCE])
+            return len(records)
+        headers = receipt_headers(wanted.id, salt, wanted.trace)
+        found = 0
+        for partition in range(self._partitions):
+            documents = self._index.documents(wanted.subjects, partition)
+            found += len(documents)
+            for start in range(0, len(documents), _AT_ONCE):
+                # Each time anew: records come all the time.
+                uncounted = self._uncounted(partition)
+                due = [one for one in documents[start : start + _AT_ONCE] if one not in uncounted]
+                tombstones = [Message(one, None, headers, partition) for one in due]
+                if tombstones:
+                    self._must_lead(lease)
+                    self._log.append_many(self._names.documents, tombstones)
+        return found
+
+    def _must_lead(self, lease: Lease) -> None:
+        """Raise _Superseded if another scheduler leads: it may have carried the request out, and ids are used again."""
+        if not self._requests.is_led(lease):
+            raise _Superseded
+
+    def _is_behind(self) -> bool:
+        """Return whether a partition has so many records to count that it has to do that first, or hides some.
+
+        A record of an open transaction may give a document to somebody else, and nobody can read it yet.
+        """
+        topic = self._names.documents
+        for partition, meta in self._reader.positions().items():
+            end = self._log.end(topic, partition)
+            if end - meta.next_offset > _MOST_BEHIND or self._log.written_end(topic, partition) > end:
+                return True
+        return False
+
+    def _uncounted(self, partition: int) -> set[bytes]:
+        """Return the keys of the records of a partition that are not counted yet."""
+        topic = self._names.documents
+        keys: set[bytes] = set()
+        for page in pages(self._log, topic, partition, self._reader.positions()[partition].next_offset):
+            keys.update(record.key for record in page if record.key is not None)
+        return keys
+
+    def _ends(self) -> dict[int, int]:
+        """Return the end of each partition of the documents topic, records of open transactions included."""
+        topic = self._names.documents
+        return {partition: self._log.written_end(topic, partition) for partition in range(self._partitions)}
+
+    def _complete(self, lease: Lease, requests: Sequence[DeletionRequest]) -> set[str]:
+        """Complete the requests that have their receipt; return their ids."""
+        receipts = {request_receipt_id(self._names.model, one.digest): one for one in requests}
         self._ledger.catch_up()
-        looked = self._ledger.ledger.size, frozenset(digests)
+        looked = self._ledger.ledger.size, frozenset(receipts)
         if looked == self._looked:
-            return 0
-        found = self._ledger.find(list(digests))
-        whole = [digests[digest] for digest, receipts in found.items() if _is_whole(digests[digest], receipts)]
-        completed = 0
-        for request in whole:
-            after = request.moved(RequestState.COMPLETED, self._now_ms())
-            completed += not isinstance(self._requests.move(request, after, lease), Stale)
+            return set()
+        completed = [receipts[name] for name in self._ledger.find(list(receipts))]
+        for request in completed:
+            self._requests.move(request, request.moved(RequestState.COMPLETED, self._now_ms()), lease)
+        self._forget(request.id for request in completed)
         # If Redis is set back, a request that was moved comes back, and is looked up again then.
-        self._looked = None if whole else looked
-        return completed
+        self._looked = None if completed else looked
+        return {request.id for request in completed}
+
+    def _usual_ms(self) -> int:
+        """Return the time within which 99 of 100 requests got their receipts, milliseconds.
+
+        It is `max_forget_lag` until 20 requests are completed.
+        """
+        ended = [request for request in self._requests.ended() if request.state is RequestState.COMPLETED]
+        if len(ended) < _ENOUGH:
+            return self._brake.max_forget_lag_ms
+        took = sorted(max(request.changed_ms - request.sent_ms, 0) for request in ended)
+        return took[min(int(_SHARE * len(took)), len(took) - 1)]
 
     def _trim(self) -> None:
         now = self._clock()
@@ -228,31 +456,10 @@ class RequestMover:
         return int(self._clock() * 1000)
 
 
-def _is_whole(request: DeletionRequest, receipts: Sequence[Logged]) -> bool:
-    """Return whether all documents of a request have a receipt, or all its people."""
-    entries = [logged.entry for logged in receipts]
-    if request.subjects:
-        return sum(isinstance(entry, SubjectReceipt) for entry in entries) >= request.subjects
-    # A tombstone that was sent twice has two receipts of one document.
-    return len({entry.document for entry in entries if isinstance(entry, Receipt)}) >= request.documents
-
-
-def records_of(name: str, wanted: Wanted, partitions: int) -> list[Message]:
-    """Return the records of a request, the same each time: one request id and one salt.
-
-    partitions: number of partitions of the documents topic.
-    """
-    salt = wanted.salt.encode()
-    records = [encode_delete(document, name, salt) for document in wanted.documents]
-    for subject in wanted.subjects:
-        records += encode_delete_subject(subject, name, salt, partitions)
-    return records
-
-
 def _tell(moved: Moved) -> None:
     if moved.paused:
         extra = {"event": "requests_paused", "requests": moved.paused}
         logger.warning("the brake paused %d requests for deletions", moved.paused, extra=extra)
     if moved.lost:
         extra = {"event": "requests_lost", "requests": moved.lost}
-        logger.error("%d requests for deletions had lost their ids and were cancelled", moved.lost, extra=extra)
+        logger.error("%d requests for deletions had lost their records and were cancelled", moved.lost, extra=extra)

@@ -21,7 +21,7 @@ BY_HAND = "asked for by hand"
 """The reason of an action that an operator asked for."""
 
 LONGEST_HOLD_MS = 300_000
-"""The longest that a request to forget a subject holds a version back, so that its documents leave in one version."""
+"""The longest that a request holds a version back, so that its documents leave in one version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class Situation:
     lost: why an update must not start from the kept base model; None where it may.
     unsent: the newest version, if its bytes were lost before they were sent.
     base_only: whether an update covers the base model's documents only.
-    forgetting_ms: when the oldest request to forget a subject that is not done in every partition came, milliseconds
-        since 1970; None where all are done.
-    log_ms: the present by the log's clock, milliseconds since 1970.
+    forgetting_ms: for how long a request whose deletions are not all counted has held versions back, milliseconds; None
+        if there is no such request.
+    holding_ms: for how long there always was one, milliseconds.
     """
 
     documents: int
@@ -84,7 +84,7 @@ class Situation:
     unsent: tuple[int, ...] = ()
     base_only: bool = False
     forgetting_ms: int | None = None
-    log_ms: int = 0
+    holding_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +122,15 @@ def decide(situation: Situation, policy: Policy, now_ms: int) -> Decision:
 
 
 def held(situation: Situation, policy: Policy) -> Wait | None:
-    """Return why a version has to wait for the rest of a subject's documents, None where it need not."""
+    """Return why a version has to wait for the rest of what a request deletes, None where it need not."""
     if situation.forgetting_ms is None or situation.requested is not None:
         return None
-    # Anybody who may write documents may ask at any time. So neither one request nor many in a row hold a deletion back
-    # for longer than `max_forget_lag`, or than one request may take.
+    # Whoever may ask may do so at any time. So neither one request nor many in a row hold a deletion back for longer
+    # than `max_forget_lag`, or than one request may take.
     longest = max(policy.max_forget_lag_ms, LONGEST_HOLD_MS)
-    now_ms = situation.log_ms
-    oldest = now_ms if situation.oldest_unserved_ms is None else situation.oldest_unserved_ms
-    if now_ms - situation.forgetting_ms >= LONGEST_HOLD_MS or now_ms - oldest >= longest:
+    if situation.forgetting_ms >= LONGEST_HOLD_MS or situation.holding_ms >= longest:
         return None
-    return Wait("the documents of a subject are being deleted; they leave in one version")
+    return Wait("the documents of a request are being deleted; they leave in one version")
 
 
 def _first(situation: Situation) -> Decision | None:

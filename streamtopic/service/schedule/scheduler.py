@@ -42,7 +42,7 @@ from streamtopic.service.schedule.modeller import (
     check_update,
 )
 from streamtopic.service.schedule.payload import PayloadPlan, TaskData, TaskOptions, no_sample, read_labelled, remarks
-from streamtopic.service.schedule.situation import Base, LogClock, SituationReader, traced_deletions, unserved
+from streamtopic.service.schedule.situation import Base, SituationReader, traced_deletions, unserved
 from streamtopic.service.schedule.version import (
     describe,
     erasures,
@@ -195,7 +195,6 @@ class Scheduler:
     log: where the ledger and the releases are.
     lease: leadership.
     clock: seconds since 1970.
-    log_clock: as of SituationReader.
     watch: is told what the scheduler does.
     staged: called once there is something to publish.
     """
@@ -213,7 +212,6 @@ class Scheduler:
         log: EventLog,
         lease: LeaseKeeper,
         clock: Callable[[], float] = time.time,
-        log_clock: LogClock | None = None,
         watch: Watch | None = None,
         staged: Callable[[], None] = lambda: None,
     ) -> None:
@@ -230,7 +228,7 @@ class Scheduler:
         self._lease = lease
         self._watch = watch or Watch()
         self._staged = staged
-        self._situation = SituationReader(self.reader, state, modeller, options.policy, options.delta, clock, log_clock)
+        self._situation = SituationReader(self.reader, state, modeller, options.policy, options.delta, clock)
         self._noted = ""
         self._parent = 0
         self._heads = TaskData().before
@@ -438,7 +436,7 @@ class Scheduler:
         self._ledger.catch_up()
         if self._last_version() != self._parent or self._ledger.ledger.newest >= version:
             return Wait(f"other versions stand there than when version {version} was begun: Redis was set back")
-        # A request to forget a subject may have come since the decision.
+        # A request may have come since the decision.
         return None if decision.reason == BY_HAND else self._situation.splits(envelope.cut)
 
     def _stage(self, lease: Lease, drafted: _Drafted) -> Step:

@@ -2,7 +2,6 @@
 
 Base, LastRelease  the base model and the newest version, as the scheduler wrote them
 Mode               the part of a modeller that a decision depends on
-LogClock           the time of a log that several machines write
 SituationReader    reads the situation, and the versions that must be withdrawn
 """
 
@@ -14,14 +13,13 @@ from typing import Any, Protocol
 from streamtopic.monitoring.tracing import MAX_LINKS
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Policy, Situation, Wait, decide, held
-from streamtopic.state import Forget, Meta, ModelState, Reader, StoredBase, SubjectRequest, SubjectRequests
-from streamtopic.state.deletions import split_requests, unfinished_requests
+from streamtopic.state import Forget, Meta, ModelState, Reader, StoredBase
+from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 
 __all__ = [
     "Base",
     "BaseCapacity",
     "LastRelease",
-    "LogClock",
     "Mode",
     "SituationReader",
     "base_forget_set",
@@ -166,29 +164,6 @@ class Mode(Protocol):
         """Return why no update can start from a kept base model, None where one can."""
 
 
-class LogClock:
-    """The time by the clock of a log that several machines write, which goes on by this machine's monotonic clock.
-
-    This machine's time of day may be wrong, and would then part the documents of a subject.
-
-    ticks: seconds that never jump.
-    """
-
-    def __init__(self, ticks: Callable[[], float] = time.monotonic) -> None:
-        self._ticks = ticks
-        self._newest_ms = 0
-        self._seen = ticks()
-
-    def see(self, newest_ms: int) -> None:
-        """Take in the time of the newest counted record, milliseconds since 1970."""
-        if newest_ms > self._newest_ms:
-            self._newest_ms, self._seen = newest_ms, self._ticks()
-
-    def now(self) -> int:
-        """Return milliseconds since 1970; too few where nothing was written for a while before this process came."""
-        return self._newest_ms + int(1000 * (self._ticks() - self._seen))
-
-
 class SituationReader:
     """Reads the present situation of a model from Redis.
 
@@ -196,7 +171,7 @@ class SituationReader:
     policy: when to act.
     delta: the delta at which the cumulative epsilon of all versions is stated.
     clock: seconds since 1970.
-    log_clock: says how long a request to forget a subject has held versions back; None where `clock` is the log's.
+    ticks: seconds that never jump, which say how long a request has held versions back.
     """
 
     def __init__(
@@ -207,7 +182,7 @@ class SituationReader:
         policy: Policy,
         delta: float,
         clock: Callable[[], float],
-        log_clock: LogClock | None = None,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reader = reader
         self._state = state
@@ -215,7 +190,12 @@ class SituationReader:
         self._policy = policy
         self._delta = delta
         self._clock = clock
-        self._log_clock = log_clock
+        self._ticks = ticks
+        self._requests = DeletionRequests(state.connection, state.model)
+        # When this process saw a request under way for the first time, and since when there always was one. Clocks of
+        # several machines may differ.
+        self._seen: dict[str, float] = {}
+        self._since: float | None = None
 
     def read(self, requested: str | None = None, failed: str | None = None) -> Situation:
         """Return the present situation.
@@ -226,44 +206,33 @@ class SituationReader:
         Raises StateMissing, StateCorrupt, ComponentUnreachable.
         """
         # Before the counts: a request that is done by now has no document in counts that are read later.
-        requests = self._subject_requests()
-        situation = self._of_counts(requested, failed)
-        # Behind the counts, with which the clock of the log was read.
-        forgetting = self._oldest(unfinished_requests(requests))
-        return replace(situation, forgetting_ms=forgetting)
-
-    def _oldest(self, requests: Iterable[SubjectRequest]) -> int | None:
-        """Return when the oldest of these requests came that may hold a version back, None where none of them may."""
-        # One that some partition never got stays for days. It must not end the wait for those that came since.
-        since = self._log_now() - LONGEST_HOLD_MS
-        return min((request.received_ms for request in requests if request.received_ms > since), default=None)
-
-    def _subject_requests(self) -> dict[int, dict[bytes, SubjectRequest]]:
-        """Return partition to its requests to forget a subject, by name."""
-        state = self._state
-        return SubjectRequests(state.connection, state.model, state.settings.partitions).read()
+        under_way = [one for one in self._requests.open() if one.is_under_way]
+        self._seen = {one.id: self._seen.get(one.id, self._ticks()) for one in under_way}
+        self._since = self._since or self._ticks() if under_way else None
+        situation = self._of_positions(self._reader.positions(), requested, failed)
+        return self._with_holding(situation, under_way)
 
     def splits(self, cut: Mapping[int, int]) -> Wait | None:
-        """Return why a version with this cut has to wait, since it would part the documents of a subject; else None.
+        """Return why a version with this cut has to wait, since it would part what a request deletes; else None.
 
         cut: partition to the first offset that the version does not reflect.
 
         Raises as `read`.
         """
-        requests = split_requests(self._subject_requests(), cut)
-        if not requests:
+        parted = [one for one in self._requests.open() if one.parted_by(cut)]
+        if not parted:
             return None
-        situation = self._of_counts(None, None)
-        # Behind the counts, as in `read`.
-        forgetting = self._oldest(requests)
-        return held(replace(situation, forgetting_ms=forgetting), self._policy)
+        situation = self._of_positions(self._reader.positions(), None, None)
+        return held(self._with_holding(situation, parted), self._policy)
 
-    def _of_counts(self, requested: str | None, failed: str | None) -> Situation:
-        """Return the situation, without requests to forget a subject."""
-        positions = self._reader.positions()
-        if self._log_clock is not None:
-            self._log_clock.see(max(meta.time_ms for meta in positions.values()))
-        return replace(self._of_positions(positions, requested, failed), log_ms=self._log_now())
+    def _with_holding(self, situation: Situation, requests: Iterable[DeletionRequest]) -> Situation:
+        """Return the situation with how long these requests have held versions back."""
+        now = self._ticks()
+        spent = [int(1000 * (now - self._seen.get(request.id, now))) for request in requests]
+        # One that cannot go on must not end the wait for those that came since.
+        forgetting = max((one for one in spent if one < LONGEST_HOLD_MS), default=None)
+        since = now if self._since is None else self._since
+        return replace(situation, forgetting_ms=forgetting, holding_ms=int(1000 * (now - since)))
 
     def _of_positions(self, positions: Mapping[int, Meta], requested: str | None, failed: str | None) -> Situation:
         documents = sum(meta.documents for meta in positions.values())
@@ -355,9 +324,6 @@ class SituationReader:
     def now(self) -> int:
         """Return milliseconds since 1970."""
         return int(self._clock() * 1000)
-
-    def _log_now(self) -> int:
-        return self.now() if self._log_clock is None else self._log_clock.now()
 
     def _standing(self, versions: Iterable[int]) -> tuple[int, ...]:
         """Return those of the versions that are not withdrawn yet, oldest first."""

@@ -71,7 +71,8 @@ def _unanswered(forgets: Forgets) -> int:
 def _not_sent(requests: DeletionRequests) -> int:
     """Return how many deletions people have asked for in requests that wait or are paused: they are not in the log."""
     # Those of a request that was sent are in the log, and were counted there.
-    return sum(request.known for request in requests.open() if request.state is not RequestState.SENT)
+    sent = {RequestState.SENT, RequestState.COUNTED}
+    return sum(request.known for request in requests.open() if request.state not in sent)
 
 
 def remove(service: Service, path: Path, end: End, update: Callable[[int, int | None], None]) -> RemovedModel:
@@ -99,7 +100,7 @@ def remove(service: Service, path: Path, end: End, update: Callable[[int, int | 
     if written.ledger_kept != end.ledger_kept:
         kept = "kept" if written.ledger_kept else "removed"
         raise UsageError(f"the ledger's end says that it is {kept}: repeat the command as it was")
-    topics = [names.documents, names.releases, names.rejected]
+    topics = [names.documents, names.requests, names.releases, names.rejected]
     if not written.ledger_kept:
         topics.append(names.ledger)
         # A repetition must not take the topic for one that has lost its records.

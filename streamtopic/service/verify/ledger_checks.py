@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamtopic.service.verify.finding import fails, holds, not_checked
-from streamtopic.signed import Envelope, LedgerReader, Receipt, SubjectReceipt, leaf_hash, receipt_id
+from streamtopic.signed import Envelope, LedgerReader, Receipt, RequestReceipt, leaf_hash, receipt_id
 from streamtopic.signed.checkpoints import text_of
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class WholeLedger:
     def take(self, logged: Logged) -> None:
         """Count an entry in."""
         entry = logged.entry
-        if isinstance(entry, Envelope | Receipt | SubjectReceipt) and entry.model != self.ledger.keys.model:
+        if isinstance(entry, Envelope | Receipt | RequestReceipt) and entry.model != self.ledger.keys.model:
             self.contradictions.append(f"entry {logged.index} is about model {entry.model}")
         elif isinstance(entry, Envelope):
             if entry.version <= self.newest:
@@ -99,7 +99,7 @@ class WholeLedger:
                 self.versions[entry.version] = entry
         elif isinstance(entry, Receipt):
             self._take_receipt(logged, entry)
-        elif isinstance(entry, SubjectReceipt) and entry.version and entry.version not in self.versions:
+        elif isinstance(entry, RequestReceipt) and entry.version and entry.version not in self.versions:
             self.unserved.append(f"receipt {entry.id} names version {entry.version}, which is not before it")
 
     def _take_receipt(self, logged: Logged, receipt: Receipt) -> None:

@@ -1,5 +1,5 @@
 -- Become the writer of a partition, and create its state where there is none.
--- KEYS: meta, forwards, requests to forget a subject, forgets, suppressions; the sorted sets of subjects; words, statistics,
+-- KEYS: meta, forwards, secret of subjects, forgets, suppressions; the sorted sets of subjects; words, statistics,
 --   changes and the hashes of documents.
 -- ARGV: cap of the document mass, partitions, first offset, format, partitioner, limits of records, a new secret,
 --   number of sorted sets.
@@ -26,8 +26,6 @@ if not have[1] then
   -- Drawn once, and kept by a rebuild: digests of subjects are made with it. With the claim, so that a Redis that was
   -- set back to before it has fenced this writer out.
   if not redis.call('HGET', KEYS[3], 'secret') then
-    -- Requests without the secret were digested with one that is gone: they would find no document and count as done.
-    redis.call('DEL', KEYS[3])
     redis.call('HSET', KEYS[3], 'secret', ARGV[7])
   end
   -- Marks, so that a key that is lost can be told from one that has nothing in it (`require_keys` of meta.py).

@@ -1,22 +1,20 @@
 -- Move a request for deletions to its next state, if it is still in the state that the caller has seen.
--- KEYS: open requests, ended requests, what the request names, tally, sums; for a scheduler also fence, lease.
+-- KEYS: open requests, ended requests, tally, sums; for a scheduler also fence, lease.
 -- ARGV: token and holder (empty for a person, who needs no lease), id, facts before, facts after, whether it ends,
 --   number of documents, minute, whether the tally counts it no longer.
 -- `0 - n`, since a request for subjects names no document and Redis does not take -0.
 -- Answers {'applied'}, {'already'} or {'stale', reason}.
 
-local open, ended, wanted, tally, sums = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local open, ended, tally, sums = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local have = redis.call('HGET', open, ARGV[3]) or redis.call('HGET', ended, ARGV[3])
 if have == ARGV[5] then return {'already'} end
 if have ~= ARGV[4] then return {'stale', 'the request has moved on'} end
-if ARGV[1] ~= '' and not leads(KEYS[6], KEYS[7]) then
+if ARGV[1] ~= '' and not leads(KEYS[5], KEYS[6]) then
   return {'stale', 'another scheduler leads, or the lease ended'}
 end
 if ARGV[6] == '1' then
   redis.call('HDEL', open, ARGV[3])
   redis.call('HSET', ended, ARGV[3], ARGV[5])
-  -- The ids of the documents are not kept a moment longer than they are needed.
-  redis.call('DEL', wanted)
   redis.call('HINCRBY', sums, 'documents', 0 - ARGV[7])
 else
   redis.call('HSET', open, ARGV[3], ARGV[5])

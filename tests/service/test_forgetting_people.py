@@ -1,0 +1,469 @@
+"""One request, one version, one receipt: a person's documents leave together, whatever is killed, repeated or lost."""
+
+import json
+import re
+import time
+from collections import Counter
+
+import pytest
+
+from crashes import killed_beside
+from streamtopic.cli import main
+from streamtopic.client import DocumentProducer, Receipts
+from streamtopic.documents.corpus import Document
+from streamtopic.documents.deletion_record import Wanted, encode_request
+from streamtopic.documents.events import encode_add
+from streamtopic.errors import InvalidEvent, StateCorrupt
+from streamtopic.service.app import Service
+from streamtopic.service.processes import _one_step
+from streamtopic.service.schedule.decide import Wait
+from streamtopic.service.schedule.situation import SituationReader
+from streamtopic.service.upkeep.rebuild_state import rebuild
+from streamtopic.settings import Settings
+from streamtopic.signed import RequestReceipt, request_digest
+from streamtopic.state.deletion_requests import RequestState
+from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.streams import Message
+
+CHOSEN = {"topics": 2, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "max_forget_lag": 0.0, "partitions": 3}
+WORDS = [f"w{number}" for number in range(24)]
+SALT = "0123456789abcdef"
+
+
+def documents(number, subject=None, prefix="d"):
+    """Documents of two topics; with a subject, all are about it."""
+    made = []
+    for k in range(number):
+        words = WORDS[12 * (k % 2) : 12 * (k % 2) + 12]
+        text = " ".join(words[(k // 2 + step) % 12] for step in range(8))
+        made.append(Document(f"{prefix}{k}", text, subjects=() if subject is None else (subject,)))
+    return made
+
+
+@pytest.fixture
+def service(tmp_path):
+    """A service with 40 documents of alice and 60 others, and its first version."""
+    with Service(Settings(dir=tmp_path / "instance", **CHOSEN)) as running:
+        running.add([*documents(60), *documents(40, "alice", "a")])
+        running.settle()
+        yield running
+
+
+def receipts_of(service):
+    """The receipts as a subscriber reads them."""
+    return Receipts(service.log, model=service.settings.model, public_key=service.public_key)
+
+
+def ask(service, subject="alice", request="r-1"):
+    """Ask to forget somebody."""
+    with DocumentProducer(service.log, model=service.settings.model) as producer:
+        return producer.delete_subject(subject, request, salt=SALT)
+
+
+def ingest(service):
+    """Count what is in the log, and no more."""
+    for one in service.ingests:
+        list(one.drain())
+
+
+def next_process(service):
+    """Forget what this process keeps of requests: the next one has only what Redis and the log hold."""
+    service.__dict__.pop("request_mover", None)
+
+
+def live(service):
+    """Ids of the documents that are counted."""
+    return {name.decode() for one in service.ingests for ids in one.state.live_ids() for name in ids}
+
+
+def of_alice(service):
+    """Those of them that begin with a."""
+    return {name for name in live(service) if name.startswith("a")}
+
+
+def own_receipts(service, request="r-1"):
+    """The receipts of the documents of a request that were there, and that of the request."""
+    receipts = receipts_of(service)
+    found = [receipt for receipt in receipts.find(request, salt=SALT) if receipt.found]
+    return found, receipts.covering(request, salt=SALT)
+
+
+def receipts_of_requests(service):
+    """The entries of requests in the ledger."""
+    ledger = service.ledger
+    ledger.catch_up()
+    entries = ledger.entries(range(ledger.ledger.size)).values()
+    return [logged.entry for logged in entries if isinstance(logged.entry, RequestReceipt)]
+
+
+def names_anybody(service, text=b"alice"):
+    """Whether Redis or a topic holds a text once the topics are compacted."""
+    for topic in (service.names.documents, service.names.requests):
+        service.log.compact(topic)
+        for partition in range(service.log.partitions(topic)):
+            records = service.log.read(topic, partition, service.log.begin(topic, partition), 100_000)
+            if any(text in (record.key or b"") + (record.value or b"") for record in records):
+                return True
+    keys = service.connection.call("KEYS", "*")
+    return any(text in service.connection.call("DUMP", key) for key in keys)
+
+
+def test_a_person_leaves_in_one_version_with_one_receipt(service, tmp_path, capsys):
+    """40 documents in three partitions: one version, 40 receipts, and one that covers them, which the CLI proves."""
+    (request,) = service.delete_subjects(["alice"])
+    before = len(service.versions())
+    settled = service.settle()
+    assert (len(settled.versions), settled.receipts) == (1, 40)
+    assert len(service.versions()) == before + 1
+    receipts = receipts_of(service)
+    found = receipts.find(request)
+    assert len(found) == 40
+    assert {receipt.version for receipt in found} == {settled.versions[0]["version"]}
+    covering = receipts.covering(request)
+    assert (covering.documents, covering.version) == (40, settled.versions[0]["version"])
+    assert receipts.covering(str(request), salt="another salt, as long") is None
+    assert service.door.requests.get(str(request)).state is RequestState.COMPLETED
+    assert not names_anybody(service)
+    service._stack.close()
+    place = ["--dir", str(service.settings.dir), "--set", "partitions=3"]
+    for salt in ([], ["--salt", request.salt]):
+        assert main(["receipt", str(request), "--json", *salt, *place]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert [request["documents"] for request in shown["requests"]] == [40]
+        assert len(shown["receipts"]) == 40
+    proof = str(tmp_path / "alice.tlog-proof")
+    assert main(["receipt", str(request), "--proof", proof, *place]) == 0
+    text = capsys.readouterr().out
+    assert "40, each with a receipt of its own" in text
+    assert "and 30 more receipts" in text
+    key = str(service.public_key)
+    assert main(["receipts", "verify", proof, "--key", key, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["documents"] == 40
+
+
+def test_a_subject_without_documents_has_a_receipt_of_none(service):
+    """The request is answered as well: no document of that subject was there."""
+    ask(service, "nobody-at-all")
+    service.settle()
+    assert own_receipts(service)[1].documents == 0
+    assert not names_anybody(service, b"nobody")
+
+
+def test_no_version_parts_the_documents_of_a_request(service):
+    """While a partition still holds some, the scheduler waits; also if the request came after its decision."""
+    ask(service)
+    service.move_requests()
+    list(service.ingests[0].drain())
+    decision = service.scheduler.step().decision
+    assert isinstance(decision, Wait)
+    assert "request" in decision.reason
+    cut = {one.partition: one.state.meta.next_offset for one in service.ingests}
+    assert service.situation.splits(cut) is not None
+    settled = service.settle()
+    assert [version["documents"] for version in settled.versions] == [60]
+
+
+@pytest.mark.parametrize("days", [-400, 0, 400])
+def test_a_request_holds_versions_for_five_minutes_whatever_the_time_of_day(service, days):
+    """A scheduler whose clock is a year wrong waits as well; a request that cannot go on is not waited for."""
+    ask(service)
+    service.move_requests()
+    ticks = [1000.0]
+    own = service.situation
+    reader = SituationReader(
+        service.reader,
+        service.state,
+        own._mode,
+        own._policy,
+        own._delta,
+        lambda: time.time() + days * 86_400,
+        lambda: ticks[0],
+    )
+    list(service.ingests[0].drain())
+    cut = {one.partition: one.state.meta.next_offset for one in service.ingests}
+    for spent, waits in ((0, True), (299, True), (2, False)):
+        ticks[0] += spent
+        assert ("request" in reader.decide(reader.read()).reason) is waits
+        assert (reader.splits(cut) is not None) is waits
+
+
+def test_what_comes_while_the_request_runs_goes_too(service):
+    """An add after the request, and one that overtakes its tombstones; what comes after its end stays."""
+    ask(service)
+    service.add(documents(3, "alice", "late"))
+    service.move_requests()
+    service.add([Document("a0", WORDS[0], subjects=("alice",)), *documents(2, "alice", "later")])
+    service.settle()
+    assert live(service) == {f"d{k}" for k in range(60)}
+    service.add(documents(1, "alice", "a"))
+    service.settle()
+    assert of_alice(service) == {"a0"}
+
+
+def test_another_owner_s_document_is_not_deleted_by_a_late_tombstone(service):
+    """A record that is not counted yet may have given the id to another person: the id is left for later."""
+    ask(service)
+    service.add([Document("a0", "w1 w2 w3 w4 new", subjects=("bob",))])
+    service.settle()
+    assert of_alice(service) == {"a0"}
+
+
+def test_documents_of_two_people_who_are_forgotten_at_once_are_deleted_once(service):
+    """Each has one receipt of a deletion that found it, and both requests end."""
+    service.add([Document(f"both{k}", WORDS[k], subjects=("alice", "bob")) for k in range(9)])
+    service.settle()
+    ask(service, "alice", "r-1")
+    ask(service, "bob", "r-2")
+    service.settle()
+    assert live(service) == {f"d{k}" for k in range(60)}
+    (first, whole), (second, other) = own_receipts(service, "r-1"), own_receipts(service, "r-2")
+    assert (len(first) + len(second), whole.documents + other.documents) == (49, 49)
+
+
+@pytest.mark.parametrize("moment", ["at once", "sent", "after"])
+def test_a_request_that_is_sent_twice_is_one(service, moment):
+    """Whenever a client repeats it: one receipt of the request, and what came after its end stays."""
+    ask(service)
+    if moment == "sent":
+        service.move_requests()
+    if moment == "after":
+        service.settle()
+        service.add(documents(2, "alice", "a"))
+        service.settle()
+    ask(service)
+    service.settle()
+    assert of_alice(service) == ({"a0", "a1"} if moment == "after" else set())
+    assert [receipt.documents for receipt in receipts_of_requests(service)] == [40]
+    next_process(service)
+    service.settle()
+    assert len(receipts_of_requests(service)) == 1
+    assert not service.door.requests.open()
+
+
+APPENDS = [("documents", at) for at in range(5)] + [("requests", 0)] + [("ledger", at) for at in range(4)]
+"""Appends of one request, from its record to its receipt: topic, and which append to it."""
+
+
+@pytest.mark.parametrize(("topic", "at"), APPENDS)
+@pytest.mark.parametrize("written", [False, True])
+def test_a_process_that_is_killed_at_any_append_leaves_nothing_half_done(service, monkeypatch, topic, at, written):
+    """The next process goes on: nothing is left, no document has two receipts, the request has one."""
+    monkeypatch.setattr("streamtopic.service.requests.request_mover._AT_ONCE", 7)
+    ask(service)
+    with killed_beside(service.log, getattr(service.names, topic), at, written=written):
+        service.settle()
+    next_process(service)
+    service.settle()
+    service.settle()
+    assert live(service) == {f"d{k}" for k in range(60)}
+    found, whole = own_receipts(service)
+    assert set(Counter(receipt.document for receipt in found).values()) == {1}
+    assert (len(found), whole.documents, len(receipts_of_requests(service))) == (40, 40, 1)
+    assert service.door.requests.get("r-1").state is RequestState.COMPLETED
+    assert not names_anybody(service)
+
+
+@pytest.mark.parametrize("moment", ["taken", "sent", "counted", "completed"])
+def test_a_redis_that_is_set_back_ends_in_the_same_receipt(service, moment):
+    """The requests in Redis come back as they were: the ledger tells which are done, and nothing is done twice."""
+    (request,) = service.delete_subjects(["alice"])
+    keys = [ModelKeys(service.settings.model).named(f"deletions:{name}") for name in ("open", "ended", "tally", "sums")]
+
+    def kept():
+        return {key: service.connection.call("DUMP", key) for key in keys}
+
+    before = kept()
+    service.move_requests()
+    if moment != "taken":
+        before = kept()
+    if moment == "counted":
+        ingest(service)
+        service.move_requests()
+        before = kept()
+    service.settle()
+    service.add(documents(3, "alice", "a"))
+    service.settle()
+    if moment == "completed":
+        before = kept()
+    for key, value in before.items():
+        service.connection.call("DEL", key)
+        if value is not None:
+            service.connection.call("RESTORE", key, 0, value)
+    next_process(service)
+    service.settle()
+    assert of_alice(service) == {"a0", "a1", "a2"}
+    assert not service.door.requests.open()
+    about = request_digest(request, request.salt)
+    assert [(one.documents, one.request) for one in receipts_of_requests(service)] == [(40, about)]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("moment", ["before", "sent", "counted", "after"])
+def test_a_rebuild_finishes_the_request(service, moment, compacted):
+    """With the whole state gone, an open request is still carried out, and one that is done is not begun again."""
+    ask(service)
+    if moment != "before":
+        service.move_requests()
+    if moment == "counted":
+        ingest(service)
+    if moment == "after":
+        service.settle()
+        service.add(documents(2, "alice", "a"))
+        service.settle()
+    if compacted:
+        service.log.compact(service.names.documents)
+        service.log.compact(service.names.requests)
+    model = service.settings.model
+    service.connection.call("DEL", *(ModelKeys(model).named(f"deletions:{name}") for name in ("open", "ended")))
+    rebuild(service, lambda *_: None)
+    next_process(service)
+    for name in ("ingests", "reader", "scheduler", "situation", "publisher"):
+        service.__dict__.pop(name, None)
+    service.settle()
+    assert of_alice(service) == ({"a0", "a1"} if moment == "after" else set())
+    # Compaction has erased the documents with the log's knowledge that there were any.
+    documents_told = 0 if moment == "sent" and compacted else 40
+    assert [receipt.documents for receipt in receipts_of_requests(service)] == [documents_told]
+
+
+def test_a_request_waits_for_an_open_transaction(service, monkeypatch):
+    """What stands after somebody's open transaction is not counted yet: neither a version nor a receipt comes early."""
+    log, topic = service.log, service.names.documents
+    kind, wall = type(log), {1: log.end(service.names.documents, 1)}
+    end, read = kind.end, kind.read
+
+    def readable(self, to, partition):
+        return min(end(self, to, partition), wall.get(partition, 1 << 60) if to == topic else 1 << 60)
+
+    def records(self, to, partition, offset, *arguments, **options):
+        last = readable(self, to, partition)
+        return [one for one in read(self, to, partition, offset, *arguments, **options) if one.offset < last]
+
+    for name, act in (("end", readable), ("read", records), ("written_end", end)):
+        monkeypatch.setattr(kind, name, act)
+    # The transaction begins when the tombstones are on their way.
+    ask(service)
+    assert service.move_requests().sent == 1
+    for _ in range(3):
+        service.settle()
+    assert service.door.requests.get("r-1").state is RequestState.SENT
+    assert [version["documents"] for version in service.versions()] == [100]
+    wall.clear()
+    service.settle()
+    assert [version["documents"] for version in service.versions()] == [100, 60]
+    assert [receipt.documents for receipt in receipts_of_requests(service)] == [40]
+
+
+def test_a_lost_secret_is_no_person_without_documents(service):
+    """The digests of people cannot be made without it: whoever asks learns of the loss, and nothing is called done."""
+    keys = ModelKeys(service.settings.model).partition(1)
+    service.connection.call("DEL", keys.subject_secret)
+    ask(service)
+    with pytest.raises(StateCorrupt, match="secret"):
+        service.move_requests()
+    assert service.door.requests.get("r-1").state is RequestState.SENDING
+    assert not receipts_of_requests(service)
+
+
+def test_a_forgotten_request_that_is_counted_in_part_parts_nobody(service):
+    """Redis forgets it when one partition has counted its tombstones: the next step takes it in before it decides."""
+    ask(service)
+    service.move_requests()
+    list(service.ingests[0].drain())
+    service.connection.call("DEL", ModelKeys(service.settings.model).named("deletions:open"))
+    next_process(service)
+    _one_step(service, "", lambda _: None)
+    service.settle()
+    assert [version["documents"] for version in service.versions()] == [100, 60]
+
+
+def test_a_leader_that_comes_late_deletes_nothing(service, monkeypatch):
+    """It stopped between two appends, and another one has carried the request out: the ids are used again by now."""
+    monkeypatch.setattr("streamtopic.service.requests.request_mover._AT_ONCE", 5)
+    ask(service)
+    append = service.log.append_many
+    written = []
+
+    def stopped(topic, messages):
+        done = append(topic, messages)
+        if topic == service.names.documents and not written:
+            written.append(len(messages))
+            service.scheduler.close()
+            assert service.state.acquire("another", 60_000) is not None
+        return done
+
+    monkeypatch.setattr(service.log, "append_many", stopped)
+    service.move_requests()
+    assert service.door.requests.get("r-1").state is RequestState.SENDING
+    ingest(service)
+    assert len(of_alice(service)) == 40 - written[0]
+
+
+def test_many_requests_at_once(service):
+    """Hundreds of people are forgotten side by side, each with a receipt."""
+    service.add([Document(f"s{k}", WORDS[k % 24], subjects=(f"person {k % 150}",)) for k in range(450)])
+    service.settle()
+    for number in range(150):
+        ask(service, f"person {number}", f"r-{number}")
+    service.settle()
+    assert live(service) == {f"d{k}" for k in range(60)} | {f"a{k}" for k in range(40)}
+    assert Counter(receipt.documents for receipt in receipts_of_requests(service)) == {3: 150}
+
+
+def test_records_that_are_no_requests_stop_nothing(service, caplog):
+    """Anybody with the right may write bytes: what is no request is passed over, and nobody else ends a request."""
+    bad = [
+        Message(b"r-1", None, partition=0),
+        Message(None, b"{}", partition=0),
+        Message(b"r-2", b"\xff\x00", partition=0),
+        Message(b"r-3", b"[" * 50_000, partition=0),
+        Message(b"r-4", json.dumps({"salt": SALT, "subjects": ["x"] * 2, "documents": ["d1"]}).encode(), partition=0),
+        Message(b"r-5", json.dumps({"salt": "short", "subjects": ["alice"]}).encode(), partition=0),
+        Message(b"r-6", json.dumps({"salt": SALT, "subjects": [7]}).encode(), partition=0),
+        Message(b"r 7", json.dumps({"salt": SALT, "subjects": ["alice"]}).encode(), partition=0),
+        encode_add("d1", text="a document"),
+    ]
+    service.log.append_many(service.names.requests, [*bad[:-1], Message(b"d1", bad[-1].value, partition=0)])
+    ask(service, request="r-8")
+    service.log.append_many(service.names.requests, [Message(b"r-8", None, partition=0)])
+    service.settle()
+    assert live(service) == {f"d{k}" for k in range(60)}
+    assert [record.reason for record in caplog.records if getattr(record, "event", "") == "request_refused"]
+    assert not any("alice" in record.getMessage() for record in caplog.records)
+
+
+def test_a_request_is_refused_before_it_is_written():
+    """Its limits are those of its reader."""
+    for wanted in (
+        Wanted("r-1", SALT),
+        Wanted("r-1", SALT, ("d1",), ("alice",)),
+        Wanted("r-1", SALT, tuple(f"d{k}" for k in range(1_001))),
+        Wanted("r-1", SALT, subjects=tuple(f"s{k}" for k in range(101))),
+        Wanted("r-1", SALT, subjects=("",)),
+        Wanted("r-1", SALT, ("",)),
+        Wanted("", SALT, ("d1",)),
+        Wanted("r-1", "", ("d1",)),
+    ):
+        with pytest.raises(InvalidEvent):
+            encode_request(wanted)
+
+
+def test_the_command_forgets_a_person(tmp_path, capsys):
+    """`add` reads `subjects` from JSON lines, `delete --subject` forgets one, and says how to ask for the receipt."""
+    place = ["--dir", str(tmp_path / "instance")]
+    for name in ("topics=2", "min_df=1", "min_share=0", "max_df=1", "max_forget_lag=0"):
+        place += ["--set", name]
+    path = tmp_path / "documents.jsonl"
+    some = [*documents(30), *documents(8, "alice", "a")]
+    lines = [{"id": one.id, "text": one.text, "subjects": list(one.subjects) or None} for one in some]
+    path.write_text("\n".join(map(json.dumps, [*lines, {"id": "bad", "text": "x", "subjects": "alice"}])))
+    assert main(["add", str(path), "--json", *place]) == 0
+    assert json.loads(capsys.readouterr().out)["skipped"] == 1
+    assert main(["delete", "--subject", "alice", "--subject", "alice", *place]) == 0
+    text = capsys.readouterr().out
+    assert "8 deleted" in text
+    request, salt = re.search(r"subject alice: request (\S+), salt (\S+)", text).groups()
+    assert main(["receipt", request, "--salt", salt, "--json", *place]) == 0
+    assert json.loads(capsys.readouterr().out)["requests"][0]["documents"] == 8
+    assert main(["delete", "--subject", "", *place]) == 2
+    assert main(["delete", *place]) == 2

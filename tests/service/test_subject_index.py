@@ -1,0 +1,140 @@
+"""The index of people: the live documents of each subject, in every partition, and nobody's name."""
+
+import json
+from collections import Counter
+
+import pytest
+from ingest_world import NOW, IngestWorld
+
+from streamtopic.documents.deletion_record import Wanted, encode_request
+from streamtopic.documents.dialects import Dialect, InputMapping
+from streamtopic.documents.events import LIMITS, encode_add, encode_delete
+from streamtopic.errors import StateCorrupt
+from streamtopic.service.ingest.rejections import retry
+from streamtopic.state import SubjectIndex
+from streamtopic.state.redis_keys import BUCKETS, ModelKeys
+from streamtopic.state.removal import remove_partition
+from streamtopic.streams import FileLog, Message
+
+
+class World(IngestWorld):
+    """Ingests whose documents are about people."""
+
+    def drain(self):
+        """Count all that there is; outcomes."""
+        outcomes = Counter()
+        for progress in self.work():
+            outcomes.update(progress.outcomes)
+        return outcomes
+
+    @property
+    def people(self):
+        """The index."""
+        return SubjectIndex(self.connection, self.topics.model, self.partitions)
+
+    def index(self, *subjects):
+        """Ids of the documents of subjects, as the index has them."""
+        found = [name.decode() for p in range(self.partitions) for name in self.people.documents(subjects, p)]
+        assert len(found) == len(set(found))
+        return set(found)
+
+    def bytes(self):
+        """The whole index of every partition."""
+        keys = [ingest.state.keys.subjects(bucket) for ingest in self.ingests for bucket in range(BUCKETS)]
+        return [self.connection.call("ZRANGE", key, 0, -1) for key in keys]
+
+
+@pytest.fixture
+def world(connection, tmp_path):
+    """A model of two partitions, with a log in files."""
+    return World(connection, FileLog(tmp_path, clock=lambda: NOW))
+
+
+def add(name, *subjects, word="x"):
+    """An add of a document with two words."""
+    return encode_add(name, counts={word: 2, "y": 1}, subjects=subjects)
+
+
+def test_the_index_follows_adds_replacements_and_deletions(world):
+    """A document stands in the index under its present subjects, each exactly once, and nowhere without any."""
+    world.send(add("a", "alice"), add("b", "alice", "bob"), add("c"), add("d", "bob"))
+    world.drain()
+    assert (world.index("alice"), world.index("bob")) == ({"a", "b"}, {"b", "d"})
+    assert world.index("alice", "bob") == {"a", "b", "d"}
+    assert world.people.count(["alice", "bob", "nobody"]) == {"alice": 2, "bob": 2, "nobody": 0}
+    world.send(add("a", "carol", word="z"), encode_delete("d", "r"), add("c", "alice"), Message(b"b", b"damaged"))
+    world.drain()
+    assert (world.index("alice"), world.index("bob"), world.index("carol")) == ({"c"}, set(), {"a"})
+    assert not world.index("alic")
+
+
+def test_a_person_may_have_many_documents(world):
+    """They are read some at a time, and all are found."""
+    world.send(*(add(f"a{n}", "alice") for n in range(5_000)), add("kept", "bob"))
+    world.drain()
+    assert world.index("alice") == {f"a{n}" for n in range(5_000)}
+
+
+def test_the_index_holds_no_subject(world):
+    """Redis has digests under a secret of the partition, which no other partition shares."""
+    world.send(add("a", "alice-in-plain"), add("b", "alice-in-plain"))
+    world.drain()
+    pattern = f"{{st:{world.topics.model}:*"
+    dumps = [world.connection.call("DUMP", key) for key in world.connection.call("KEYS", pattern)]
+    assert dumps
+    assert not any(b"alice" in dump for dump in dumps)
+    assert world.ingests[0].state.secret != world.ingests[1].state.secret
+
+
+def test_the_same_content_about_another_person_is_no_deletion(world):
+    """Naming the subjects of documents that are there costs no capacity and makes no receipt."""
+    world.send(*(add(f"d{n}") for n in range(10)))
+    world.drain()
+    metas = [dict(ingest.state.meta.counted) for ingest in world.ingests]
+    world.send(*(add(f"d{n}", "alice") for n in range(10)), add("d3", "bob"))
+    assert world.drain() == {"unchanged": 11}
+    assert world.index("alice") == {f"d{n}" for n in range(10)} - {"d3"}
+    assert not world.forgets()
+    assert [dict(ingest.state.meta.counted) for ingest in world.ingests] == metas
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_rebuild_gives_the_same_index(world, compacted):
+    """Counted again from the log, the index has the same bytes: its secret outlives the state."""
+    world.send(*(add(f"a{n}", "alice", "team") for n in range(20)), *(add(f"b{n}", "bob") for n in range(20)))
+    world.send(encode_delete("a3", "r"), add("b4", "alice"))
+    world.drain()
+    before = world.bytes()
+    if compacted:
+        world.log.compact(world.topics.documents)
+    for partition in range(2):
+        remove_partition(world.connection, world.topics.model, partition)
+    assert not world.connection.call("KEYS", f"{{st:{world.topics.model}:*:subjects:*")
+    world.open()
+    world.drain()
+    assert world.bytes() == before
+
+
+def test_a_part_that_redis_lost_is_not_a_person_without_documents(world):
+    """Whoever asks learns of the loss."""
+    world.send(*(add(f"a{n}", "alice") for n in range(20)))
+    world.drain()
+    keys = ModelKeys(world.topics.model).partition(0)
+    world.connection.call("DEL", *(keys.subjects(bucket) for bucket in range(BUCKETS)))
+    with pytest.raises(StateCorrupt, match="index of subjects"):
+        world.index("alice")
+
+
+def test_a_retry_of_refused_records_brings_no_forgotten_person_back(connection, tmp_path):
+    """No document of the person was there when the request came, and its record is newer than the refused one."""
+    first = InputMapping(format="json", text=("missing",), subject="who")
+    rules = {"dialect": Dialect(first), "limits": LIMITS + first.rules}
+    world = World(connection, FileLog(tmp_path, clock=lambda: NOW), 1, **rules)
+    people = {"a": "alice", "b": "bob"}
+    world.send(*(Message(k.encode(), json.dumps({"text": "x y", "who": who}).encode()) for k, who in people.items()))
+    world.log.append_many(world.topics.requests, [encode_request(Wanted("r-1", "s" * 32, subjects=("alice",)))])
+    assert world.drain()["rejected"] == 2
+    corrected = Dialect(InputMapping(format="json", text=("text",), subject="who"))
+    outcomes = retry(world.log, world.topics, dialect=corrected)
+    assert (outcomes["retried"], outcomes["superseded"]) == (1, 1)
+    assert world.records()[-1].key == b"b"

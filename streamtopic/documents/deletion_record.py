@@ -78,7 +78,7 @@ def decode_request(record: Record) -> Wanted:
     if not isinstance(fields, dict):
         raise InvalidEvent("format", "a request is an object of JSON")
     lists = [fields.get(field, []) for field in ("documents", "subjects")]
-    if not all(isinstance(named, list) and all(isinstance(one, str) for one in named) for named in lists):
+    if not all(map(_is_texts, lists)):
         raise InvalidEvent("request", "`documents` and `subjects` of a request are lists of texts")
     documents, subjects = (tuple(dict.fromkeys(named)) for named in lists)
     salt = fields.get("salt")
@@ -87,6 +87,10 @@ def decode_request(record: Record) -> Wanted:
     found = Wanted(name, salt, documents, subjects, trace_of(record.headers))
     _check(found)
     return found
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _check(wanted: Wanted) -> None:

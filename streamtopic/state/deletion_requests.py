@@ -118,7 +118,7 @@ class DeletionRequest:
         """Whether some of its tombstones may be counted, and others are still to come."""
         return self.state in {RequestState.SENDING, RequestState.SENT}
 
-    def parted_by(self, cut: Mapping[int, int]) -> bool:
+    def parted_by(self, cut: Mapping[int, float]) -> bool:
         """Return whether a version may reflect a part of its deletions.
 
         cut: partition to the first offset that the version does not reflect.

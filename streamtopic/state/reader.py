@@ -44,10 +44,11 @@ class Reader:
 
     def positions(self) -> dict[int, Meta]:
         """Return the meta of each partition, without its counts. Raises StateMismatch where there is no state."""
-        found = {}
-        for partition, keys in enumerate(self._keys):
-            found[partition] = read_meta(self.connection, keys)
-        return found
+        return {partition: self.position(partition) for partition in range(len(self._keys))}
+
+    def position(self, partition: int) -> Meta:
+        """Return the meta of one partition. Raises as `positions`."""
+        return read_meta(self.connection, self._keys[partition])
 
     def forgets(self, partition: int) -> Forgets:
         """Return the deletions of a partition that wait for their receipts."""

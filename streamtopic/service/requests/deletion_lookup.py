@@ -21,7 +21,7 @@ __all__ = ["receipts_of_request", "traces_of_receipt", "waiting_deletion"]
 def receipts_of_request(parts: Parts, name: str, salt: str | None) -> list[Logged]:
     """Return the receipt with this id, else all receipts of this request, in the order of the ledger.
 
-    A request for people has a `RequestReceipt` for each of them, too.
+    A request that was written to the requests topic has a `RequestReceipt`, too.
 
     salt: the requester's own; None: the keys of the months are tried, which only the service has.
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from streamtopic.documents.deletion_record import Wanted
     from streamtopic.service.publish.ledger_writer import LedgerWriter
-    from streamtopic.state import Connection, Lease, Reader
+    from streamtopic.state import Connection, Lease, Meta, Reader
     from streamtopic.streams import EventLog, TopicNames
 
 __all__ = ["Brake", "Moved", "RequestMover", "new_request"]
@@ -157,6 +157,8 @@ class RequestMover:
         # What the open requests ask for, with the times of their records.
         self._wanted: dict[str, tuple[Wanted, int]] = {}
         self._looked: tuple[int, frozenset[str]] | None = None
+        # As they were when this step asked first. Requests may be many, and so may partitions.
+        self._positions: dict[int, Meta] | None = None
         self._trimmed = 0.0
 
     def step(self, lease: Lease) -> Moved:
@@ -164,6 +166,7 @@ class RequestMover:
 
         Raises ComponentUnreachable and StateError; whatever was moved stays so.
         """
+        self._positions = None
         self._trim()
         self._read()
         found = self._requests.open()
@@ -281,7 +284,7 @@ class RequestMover:
         todo = [request for request in waiting if not request.approved]
         if not todo or not self._brake.share:
             return set()
-        documents = sum(meta.documents for meta in self._reader.positions().values())
+        documents = sum(meta.documents for meta in self._counted().values())
         limit = self._brake.share * documents
         tally = Counter(self._requests.tally())
         # Requests for subjects are not in it: only the index knows how many documents they are for.
@@ -346,7 +349,7 @@ class RequestMover:
 
         None as long as not every partition has counted the tombstones before them.
         """
-        positions = self._reader.positions()
+        positions = self._counted()
         if any(positions[partition].next_offset < end for partition, end in request.ends.items()):
             return None
         wanted = self._wanted.get(request.id)
@@ -400,17 +403,23 @@ class RequestMover:
         A record of an open transaction may give a document to somebody else, and nobody can read it yet.
         """
         topic = self._names.documents
-        for partition, meta in self._reader.positions().items():
+        for partition, meta in self._counted().items():
             end = self._log.end(topic, partition)
             if end - meta.next_offset > _MOST_BEHIND or self._log.written_end(topic, partition) > end:
                 return True
         return False
 
+    def _counted(self) -> dict[int, Meta]:
+        """Return how far each partition is counted, as of this step."""
+        if self._positions is None:
+            self._positions = self._reader.positions()
+        return self._positions
+
     def _uncounted(self, partition: int) -> set[bytes]:
         """Return the keys of the records of a partition that are not counted yet."""
         topic = self._names.documents
         keys: set[bytes] = set()
-        for page in pages(self._log, topic, partition, self._reader.positions()[partition].next_offset):
+        for page in pages(self._log, topic, partition, self._reader.position(partition).next_offset):
             keys.update(record.key for record in page if record.key is not None)
         return keys
 

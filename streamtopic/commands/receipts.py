@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["readable", "register"]
 
-# Receipts of a person's documents that are printed; --json gives all.
+# Receipts of a request's documents that are printed; --json gives all.
 RECEIPTS_SHOWN = 10
 _GUARANTEE = ("guarantee", "epsilon", "delta", "sigma", "certificate", "cumulative_epsilon")
 
@@ -55,18 +55,18 @@ def _receipt(args: argparse.Namespace) -> int:
         found = _asked_for(parts, args)
         if args.proof is not None:
             _write_proof(parts, _one_of(found, args.name), args.proof)
-        people, receipts = _parted(found)
-        shown = receipts if args.json or not people else receipts[:RECEIPTS_SHOWN]
+        requests, receipts = _parted(found)
+        shown = receipts if args.json or not requests else receipts[:RECEIPTS_SHOWN]
         guarantees = _guarantees(parts, shown)
         fields = [_fields(parts, logged, guarantees) for logged in shown]
     if args.json:
-        requests = [dataclasses.asdict(request) for request in people]
-        say_json({"receipts": fields, "requests": requests, "proof": None if args.proof is None else str(args.proof)})
+        whole = [dataclasses.asdict(request) for request in requests]
+        say_json({"receipts": fields, "requests": whole, "proof": None if args.proof is None else str(args.proof)})
         return 0
-    for person in people:
-        _say_request(person)
+    for request in requests:
+        _say_request(request)
     for number, one in enumerate(fields):
-        if number or people:
+        if number or requests:
             say()
         _say_receipt(one)
     more = len(receipts) - len(shown)
@@ -80,11 +80,11 @@ def _receipt(args: argparse.Namespace) -> int:
 
 
 def _parted(found: Sequence[Logged]) -> tuple[list[RequestReceipt], list[Logged]]:
-    """Return the receipts of people, and those of documents."""
+    """Return the receipts of requests, and those of documents."""
     from streamtopic.signed import RequestReceipt
 
-    people = [logged.entry for logged in found if isinstance(logged.entry, RequestReceipt)]
-    return people, [logged for logged in found if not isinstance(logged.entry, RequestReceipt)]
+    requests = [logged.entry for logged in found if isinstance(logged.entry, RequestReceipt)]
+    return requests, [logged for logged in found if not isinstance(logged.entry, RequestReceipt)]
 
 
 def _asked_for(parts: Parts, args: argparse.Namespace) -> list[Logged]:
@@ -128,11 +128,11 @@ def _is_about(parts: Parts, logged: Logged, document: str, salt: str | None) -> 
 
 
 def _one_of(found: Sequence[Logged], name: str) -> Logged:
-    """Return the receipt to be proved: that of a person before those of documents. Raises UsageError for several."""
+    """Return the receipt to be proved: that of a request before those of documents. Raises UsageError for several."""
     from streamtopic.signed import RequestReceipt
 
-    people = [logged for logged in found if isinstance(logged.entry, RequestReceipt)]
-    chosen = people or found
+    whole = [logged for logged in found if isinstance(logged.entry, RequestReceipt)]
+    chosen = whole or found
     if len(chosen) > 1:
         raise UsageError(
             f"{name} has {len(chosen)} receipts, and a file proves one: name the receipt by its id, or give --document"
@@ -241,6 +241,6 @@ def _verify(args: argparse.Namespace) -> int:
     say(f"ok    receipt {receipt.id} is in the ledger, says the holder of the key")
     about = "its document" if args.document is None else f"document {args.document}"
     if isinstance(receipt, RequestReceipt):
-        about = f"any of {receipt.documents} documents of a person"
+        about = f"any of {receipt.documents} documents of a request"
     say(f"ok    version {receipt.version} is the first without {about}")
     return 0

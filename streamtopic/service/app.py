@@ -443,7 +443,7 @@ class Service(Parts):
             del seconds["count"]
         if not made and not receipts:
             del seconds["publish"]
-        versions = [version for version in self.versions() if version["version"] in made] if made else []
+        versions = versions_of(self.state, len(made)) if made else []
         return Settled(ingested, versions, decision, receipts, seconds)
 
     def _ingest(self, update: Callable[[int, int | None], None], stopped: Callable[[], bool]) -> dict[str, int]:

@@ -8,7 +8,7 @@ that they make sense.
 import contextlib
 import math
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -71,7 +71,7 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return _plain_map(value)
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return list(value) if _all_text(value) else [_plain(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -79,6 +79,11 @@ def _plain(value: object) -> object:
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return value
     raise TypeError(f"a {type(value).__name__} has no canonical form")
+
+
+def _all_text(values: Iterable[object]) -> bool:
+    """Return whether all values are text and nothing else, without a call for each: a model has thousands of words."""
+    return set(map(type, values)) <= {str}
 
 
 def _plain_map(value: Mapping[Any, object]) -> dict[str, object]:
@@ -100,7 +105,7 @@ def _plain_array(array: np.ndarray[Any, np.dtype[Any]]) -> dict[str, object]:
 
 def _rich(value: object) -> object:
     if isinstance(value, list):
-        return [_rich(item) for item in value]
+        return value if _all_text(value) else [_rich(item) for item in value]
     if not isinstance(value, dict):
         return value
     if set(value) != ARRAY_FIELDS:
@@ -161,8 +166,8 @@ def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 -- an annotation
     return _scalar_fits(value, hint)
 
 
-def _all_fit(values: Iterable[object], hint: Any) -> bool:  # noqa: ANN401 -- an annotation
-    return all(_fits(value, hint) for value in values)
+def _all_fit(values: Collection[object], hint: Any) -> bool:  # noqa: ANN401 -- an annotation
+    return (hint is str and _all_text(values)) or all(_fits(value, hint) for value in values)
 
 
 def _scalar_fits(value: object, hint: type) -> bool:

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 __all__ = ["Runs", "runs"]
@@ -39,11 +39,11 @@ class Runs(AbstractSet[int]):
         return place % 2 == 1 or (place < len(self.edges) and self.edges[place] == number)
 
     def __iter__(self) -> Iterator[int]:
-        for first, last in self._pairs():
+        for first, last in self.pairs():
             yield from range(first, last + 1)
 
     def __len__(self) -> int:
-        return sum(last + 1 - first for first, last in self._pairs())
+        return sum(last + 1 - first for first, last in self.pairs())
 
     def __repr__(self) -> str:
         return f"Runs({self.edges})"
@@ -52,7 +52,7 @@ class Runs(AbstractSet[int]):
         """Return the union; of two such sets without going through their numbers."""
         more = other if isinstance(other, Runs) else Runs.of(other)
         edges = list[int]()
-        for first, last in sorted((*self._pairs(), *more._pairs())):
+        for first, last in sorted((*self.pairs(), *more.pairs())):
             if edges and first <= edges[-1] + 1:
                 edges[-1] = max(edges[-1], last)
             else:
@@ -61,7 +61,28 @@ class Runs(AbstractSet[int]):
 
     __ror__ = __or__
 
-    def _pairs(self) -> Iterable[tuple[int, int]]:
+    def gaps(self, last: int) -> "Runs":
+        """Return the numbers from 1 to `last` that are not in the set."""
+        edges = [1]
+        for first, end in self.pairs():
+            if first > last:
+                break
+            edges += [first - 1, end + 1]
+        edges.append(last)
+        spans = zip(edges[::2], edges[1::2], strict=True)
+        return Runs(tuple(chain.from_iterable(span for span in spans if span[0] <= span[1])))
+
+    def newest(self, count: int) -> list[int]:
+        """Return the largest `count` numbers of the set, ascending."""
+        found = list[int]()
+        for first, last in reversed(list(self.pairs())):
+            found = [*range(max(first, last + 1 - count + len(found)), last + 1), *found]
+            if len(found) == count:
+                break
+        return found
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """Return first and last of each run."""
         return zip(self.edges[::2], self.edges[1::2], strict=True)
 
 

@@ -4,6 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import msgpack
@@ -257,7 +258,7 @@ class ModelState:
     def withdrawn(self, records: Sequence[tuple[int, Mapping[str, Any]]] | None = None) -> set[int]:
         """Return all withdrawn versions, whether a later version names them or not.
 
-        records: of all versions, as `releases` gave them a moment ago; None: they are read.
+        records: of all versions, as `releases` gave them a moment ago; None: they are read, however many they are.
         """
         found = self.withdrawn_alone()
         made = self.releases() if records is None else records
@@ -384,13 +385,25 @@ class ModelState:
 
     def releases(self, count: int | None = None) -> list[tuple[int, dict[str, Any]]]:
         """Return (version, release record), oldest first; only the last `count`, if given."""
-        moved = self.moved()
         limit = () if count is None else ("COUNT", count)
-        rows = self._call("XREVRANGE", "releases", "+", "-", *limit)
+        return self._release_records([("XREVRANGE", self._keys.named("releases"), "+", "-", *limit)])
+
+    def releases_among(self, spans: Iterable[tuple[int, int]]) -> list[tuple[int, dict[str, Any]]]:
+        """Return (version, release record) of the versions within some spans that Redis has, oldest first.
+
+        spans: first and last number of each. A service may have made a million versions: who needs some reads these.
+        """
+        key = self._keys.named("releases")
+        return self._release_records([("XREVRANGE", key, str(last), str(first)) for first, last in spans])
+
+    def _release_records(self, reads: Sequence[tuple[str | int, ...]]) -> list[tuple[int, dict[str, Any]]]:
+        if not reads:
+            return []
+        number, *answers = self.connection.batch([("HGET", self._keys.named("settings"), "moved"), *reads])
+        moved = int(number or 0)
         found = []
-        for entry, fields in reversed(rows):
-            number, _, _ = entry.partition(b"-")
-            version = int(number)
+        for entry, fields in sorted(chain.from_iterable(answers), key=_version_of):
+            version = _version_of((entry, fields))[0]
             record = msgpack.unpackb(fields[b"release"])
             if version <= moved:
                 # Its offsets are of other partitions than those of today: it may hold any document.
@@ -422,6 +435,12 @@ class ModelState:
     def _base_parts(self) -> list[str]:
         head = self._call("HGET", "base", "head")
         return [] if head is None else list(msgpack.unpackb(head)["parts"])
+
+
+def _version_of(row: tuple[bytes, object]) -> tuple[int, int]:
+    """Return the number of the version that an entry of the releases is about, and which of its records it is."""
+    number, _, part = row[0].partition(b"-")
+    return int(number), int(part)
 
 
 def _cut(blob: bytes) -> list[bytes]:

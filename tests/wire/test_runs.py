@@ -25,6 +25,16 @@ def test_runs_are_a_set(one, two):
     assert mine == one
 
 
+@given(numbers=NUMBERS, last=st.integers(0, 70), count=st.integers(1, 20))
+def test_gaps_are_the_numbers_that_are_missing(numbers, last, count):
+    """From 1 on; the newest of a set are its largest numbers."""
+    mine = Runs.of(numbers)
+    missing = sorted(set(range(1, last + 1)) - numbers)
+    assert list(mine.gaps(last)) == missing
+    assert mine.gaps(last).edges == runs(missing)
+    assert mine.newest(count) == sorted(numbers)[-count:]
+
+
 @given(NUMBERS)
 def test_edges_are_the_shortest_of_their_kind(numbers):
     """Pairs that ascend, with a number between each two that is not in the set."""

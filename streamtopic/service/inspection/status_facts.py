@@ -232,7 +232,7 @@ def _model(service: Parts, situation: SituationReader, overdue: Sequence[Hidden]
     else:
         # No leader has decided yet: show the decision that one would take now.
         decision = decision_text(situation.decide(present))
-    versions = versions_of(service.state)
+    versions = versions_of(service.state, 1)
     last = versions[-1] if versions else {}
     late = [f"{one.text} since {_moment(one.since_ms)}: {REMEDY}" for one in overdue]
     return {

@@ -27,7 +27,6 @@ from streamtopic.streams import TopicNames, pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
-    from collections.abc import Set as AbstractSet
 
     from streamtopic.state import Lease, Meta, ModelState, Reader
     from streamtopic.streams import EventLog, Record
@@ -223,19 +222,23 @@ class ResidueKeeper:
     def _pass(self, positions: Mapping[int, Meta]) -> Generator[None, None, dict[int, int]]:
         """Return, by partition, the offset before which both topics are free of deleted documents."""
         found = dict[int, int]()
-        records = dict(self._state.releases())
-        standing = yield from standing_versions(self._log, self._names.releases, self._state.withdrawn())
+        there = yield from standing_versions(self._log, self._names.releases)
+        newest = self._state.releases(1)
+        # A version is withdrawn by a later one: no record of one before these speaks of them.
+        since = [(min(there), newest[0][0])] if there and newest else []
+        records = dict(self._state.releases_among(since)) | dict(newest)
+        standing = there & self._state.withdrawn(list(records.items()))
         if standing:
             # Only a closed file is compacted, and only a further record closes it: the next version may take months.
             self._log.append_many(self._names.releases, tombstones(max(standing), 0))
         cuts = [_cut(records.get(version, {})) for version in standing]
-        newest = _cut(records[max(records)]) if records else {}
+        last = _cut(newest[0][1]) if newest else {}
         for partition, meta in positions.items():
             if not meta.removals:
                 continue
             # A version was withdrawn, but its bytes are still there: it may hold documents deleted after it was made.
             reflected = [cut.get(partition, 0) for cut in cuts]
-            released = min(reflected, default=newest.get(partition, 0))
+            released = min(reflected, default=last.get(partition, 0))
             superseded = yield from superseded_from(self._log, self._names.documents, partition)
             found[partition] = min(released, superseded)
         return found
@@ -263,7 +266,7 @@ class ResidueKeeper:
         head = self._state.base_head()
         if head is None:
             return counted
-        record = dict(self._state.releases()).get(head.version, {})
+        record = dict(self._state.releases_among([(head.version, head.version)])).get(head.version, {})
         # The base model before this one stays in Redis for a while.
         if progress.now() < record.get("created", 0) + self._options.grace * 1000:
             return {}
@@ -411,18 +414,16 @@ def _still_there(log: EventLog, topic: str, partition: int, offset: int, end: in
             return
 
 
-def standing_versions(log: EventLog, topic: str, versions: AbstractSet[int]) -> Generator[None, None, set[int]]:
-    """Return the versions among these whose bytes the releases topic still holds. Yields after each page."""
+def standing_versions(log: EventLog, topic: str) -> Generator[None, None, set[int]]:
+    """Return the versions whose bytes the releases topic still holds. Yields after each page."""
     found = set[int]()
-    if not versions:
-        return found
     offset = log.begin(topic, 0)
     end = log.end(topic, 0)
     for records in pages(log, topic, 0, offset, end):
-        there = {version_of(record.key) for record in records if record.value is not None}
-        found |= there & versions
+        found |= {version_of(record.key) for record in records if record.value is not None}
         yield
-    return found
+    # Whatever is no chunk of a version.
+    return found - {0}
 
 
 def waiting_by_stage(residue: Residue) -> dict[Stage, Outstanding]:

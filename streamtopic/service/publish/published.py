@@ -95,9 +95,9 @@ _SHOWN = (
 """Fields of a version's record in Redis that `versions --json` shows under their own names."""
 
 
-def versions_of(state: ModelState) -> list[dict[str, Any]]:
-    """Return every version in Redis as `versions --json` shows it, oldest first."""
-    releases = state.releases()
+def versions_of(state: ModelState, count: int | None = None) -> list[dict[str, Any]]:
+    """Return the newest `count` versions in Redis as `versions --json` shows them, oldest first; None: all."""
+    releases = state.releases(count)
     withdrawn = state.withdrawn(releases)
     found = []
     for version, record in releases:

@@ -59,8 +59,8 @@ PAGE = 1000
 # A writer that loses so often in a row is not alone for long.
 _ATTEMPTS = 20
 _LOOK_SECONDS = 3_600
-# Versions that may still be the first without some document: a deletion waits for the next few.
-_VERSIONS = 1000
+# Versions that may still be the first without some document: usually a deletion waits for the next few.
+_FEW, _VERSIONS = 8, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class Publisher:
         latest = (self._writer.ledger.newest, tuple(one.release for one in versions), self._state.moved())
         # A million deletions may wait for the next version: they are read once, until something changes.
         waiting = [p for p in waiting if self._looked_at.get(p) != (marks[p], latest)]
-        cuts = self._cuts(versions) if waiting else []
+        cuts = self._cuts(versions, waiting) if waiting else []
         found = list[_Served]()
         for partition in waiting:
             of_partition = _served(self._forgets[partition], partition, cuts, PAGE - len(found))
@@ -273,16 +273,33 @@ class Publisher:
                 break
         return found
 
-    def _cuts(self, versions: Sequence[Envelope]) -> Cuts:
-        """Return (version, cut) of the newest versions in the ledger and of those that it gets, oldest first."""
+    def _cuts(self, versions: Sequence[Envelope], waiting: Sequence[int]) -> Cuts:
+        """Return (version, cut) of the newest versions in the ledger and of those that it gets, oldest first.
+
+        waiting: partitions with deletions that wait. The oldest version was made before all of these deletions were
+        counted, unless there is no such version, or too many came since.
+        """
+        oldest = {partition: _oldest(self._forgets[partition]) for partition in waiting}
+        count = _FEW
+        while True:
+            records = self._state.releases(count)
+            cuts = self._in_ledger(records)
+            before = cuts[0][1] if cuts else None
+            reaches = before is not None and all(before.get(p, 0) <= offset for p, offset in oldest.items())
+            if reaches or len(records) < count or count >= _VERSIONS:
+                return cuts + [(one.version, dict(one.cut)) for one in versions]
+            count = _VERSIONS
+
+    def _in_ledger(self, records: Sequence[tuple[int, Mapping[str, Any]]]) -> Cuts:
+        """Return (version, cut) of those of these versions that stand in the ledger."""
         ledger = self._writer.ledger
         cuts = []
-        for version, record in self._state.releases(_VERSIONS):
+        for version, record in records:
             # A version that waits is not in the ledger, and one that was drawn again is not the one in it. Of those
             # long ago the ledger does not remember the digest.
             if version <= ledger.newest and ledger.digest(version) in {None, record["digest"]}:
                 cuts.append((version, {int(partition): int(offset) for partition, offset in record["cut"].items()}))
-        return cuts + [(one.version, dict(one.cut)) for one in versions]
+        return cuts
 
     def _receipts(self, served: Sequence[_Served]) -> tuple[list[Receipt], list[_Served]]:
         """Return the receipts that the ledger lacks, and the deletions that have theirs once these count."""
@@ -435,6 +452,12 @@ def _envelope(record: Mapping[str, Any]) -> Envelope:
     if not isinstance(entry, Envelope):
         raise StateError("the record of a version in Redis holds another entry: `streamtopic retrain` makes a new one")
     return entry
+
+
+def _oldest(stream: Forgets) -> int:
+    """Return the offset of the oldest deletion that waits, 0 if none does."""
+    waiting = stream.read(0, 1)
+    return waiting[0].offset if waiting else 0
 
 
 def _end(residue: Residue, partition: int, stream: Forgets) -> int:

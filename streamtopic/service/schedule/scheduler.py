@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from streamtopic.counts import WordSets
 from streamtopic.errors import CannotLearn, StateMissing, StreamtopicError
@@ -54,7 +55,7 @@ from streamtopic.service.schedule.version import (
     stored_base,
 )
 from streamtopic.service.watching import Watch
-from streamtopic.signed import Envelope, Kind, pack_payload, to_messages
+from streamtopic.signed import Envelope, Kind, Runs, pack_payload, to_messages
 from streamtopic.state import (
     Connection,
     CutGone,
@@ -446,7 +447,7 @@ class Scheduler:
         plan = drafted.plan
         chunks = to_messages(version, drafted.data)
         records = [outgoing(self.options.model, message) for message in chunks]
-        records += replaced(self.state, envelope, self.options.keep_versions)
+        records += replaced(self.state, self._withdrawn_before(), envelope, self.options.keep_versions)
         record = release_record(
             envelope,
             plan.payload,
@@ -570,8 +571,20 @@ class Scheduler:
         ]
         if not forgotten:
             return ()
-        records = self.state.releases()
-        return holding(records, self.state.withdrawn(records), forgotten)
+        records = self._standing()
+        # Under the paper's guarantee a version holds the documents of its base, which may be withdrawn.
+        bases = self.state.releases_among(Runs.of(record["base"] for _, record in records).pairs())
+        cuts = dict(bases) | dict(records)
+        return holding(sorted(cuts.items()), self._withdrawn_before() | self.state.withdrawn(records), forgotten)
+
+    def _withdrawn_before(self) -> Runs:
+        """Return the versions that are withdrawn in the ledger or in Redis by no later version."""
+        return self._ledger.ledger.withdrawn | self.state.withdrawn_alone()
+
+    def _standing(self) -> list[tuple[int, dict[str, Any]]]:
+        """Return number and record of the versions that are not withdrawn in the ledger, oldest first."""
+        # Not of all versions that there ever were: a deletion must not cost more with each version.
+        return self.state.releases_among(self._withdrawn_before().gaps(self._parent).pairs())
 
     def _withdraw(self, lease: Lease, decision: Wait, situation: Situation) -> Step:
         """Withdraw versions where no model can be made to take their place.
@@ -591,7 +604,7 @@ class Scheduler:
         versions = tuple(sorted(found))
         if not versions:
             return Step(decision)
-        records = erasures(self.state, self.state.releases(), versions, retired=False)
+        records = erasures(self.state, self._standing(), versions, retired=False)
         result = self.state.withdraw(lease, versions, records)
         # Another scheduler leads by now, and withdraws them itself.
         if isinstance(result, Stale):

@@ -6,7 +6,7 @@ After Redis was set back, the versions of the ledger count, and not those that R
 import dataclasses
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.schedule.modeller import Made, NewBase
 from streamtopic.service.schedule.situation import Base, base_forget_set
-from streamtopic.signed import Envelope, Kind, Payload, SentRelease, line_of, sent_releases, tombstones
+from streamtopic.signed import Envelope, Kind, Payload, Runs, SentRelease, line_of, sent_releases, tombstones
 from streamtopic.state import DocumentCounts, Lease, ModelState, OutboxRecord, Stale, StoredBase
 from streamtopic.streams import EventLog, Message, TopicNames
 
@@ -109,7 +109,7 @@ def release_record(
 
 
 def holding(
-    records: Sequence[tuple[int, Mapping[str, Any]]], withdrawn: Iterable[int], forgotten: Sequence[tuple[int, int]]
+    records: Sequence[tuple[int, Mapping[str, Any]]], withdrawn: Container[int], forgotten: Sequence[tuple[int, int]]
 ) -> tuple[int, ...]:
     """Return versions that hold one of these documents and are not withdrawn yet.
 
@@ -117,7 +117,6 @@ def holding(
     withdrawn: versions that are withdrawn already.
     forgotten: (partition, offset of its add) for each deleted document.
     """
-    before = set(withdrawn)
     cuts = {version: record["cut"] for version, record in records}
     found = []
     forgotten_adds = [(str(partition), offset) for partition, offset in forgotten]
@@ -125,7 +124,7 @@ def holding(
         adds = _adds(record, cuts)
         # A version without a cut for a partition may hold any of its documents.
         holds = any(offset < adds.get(partition, math.inf) for partition, offset in forgotten_adds)
-        if holds and version not in before:
+        if holds and version not in withdrawn:
             found.append(version)
     return tuple(found)
 
@@ -155,21 +154,20 @@ def erasures(
     return found
 
 
-def replaced(state: ModelState, envelope: Envelope, keep_versions: int) -> list[OutboxRecord]:
+def replaced(state: ModelState, withdrawn: Runs, envelope: Envelope, keep_versions: int) -> list[OutboxRecord]:
     """Return the tombstones of versions that a new one withdraws, and of the oldest beyond `keep_versions`.
 
-    Send them behind the new version, so that a subscriber is never left without one.
+    withdrawn: the versions that were withdrawn before.
+
+    Send them after the new version, so that a subscriber is never left without one.
     """
-    records = state.releases()
-    withdrawn = state.withdrawn(records)
-    oldest = envelope.version - keep_versions
-    old = [version for version, _ in records if version <= oldest]
     # Usually it is one version; where the setting was lowered, a few at once.
-    standing = [version for version in old if version not in withdrawn]
-    retired = standing[-_RETIRED:]
-    aged = set(retired) - set(envelope.withdrawn)
+    standing = withdrawn.gaps(max(envelope.version - keep_versions, 0))
+    aged = set(standing.newest(_RETIRED)) - set(envelope.withdrawn)
+    records = state.releases_among(Runs.of(aged.union(envelope.withdrawn)).pairs())
+    known = {version for version, _ in records}
     erased = erasures(state, records, envelope.withdrawn, retired=False)
-    return erased + erasures(state, records, aged, retired=True)
+    return erased + erasures(state, records, sorted(aged & known), retired=True)
 
 
 def outgoing(model: str, message: Message) -> OutboxRecord:

@@ -1,5 +1,7 @@
 """Build the image of deploy/Containerfile, start it, and ask it for its version, for `doctor` and for every page.
 
+Before that, each Python that the project supports must find wheels of everything that the image installs.
+
     python .ci/image.py FOLDER
 
 It needs root, Debian's packages buildah, mmdebstrap and redis-server, and the packages of the extra `test`. All that
@@ -32,8 +34,13 @@ LIST = "import importlib.metadata as m\nfor d in m.distributions(): print(d.name
 WORDS = ("apple banana cherry damson elder", "iron copper silver gold tin")
 
 
+# Wheels are built for the C library of their time; these are the tags that a slim image of today takes.
+PLATFORMS = [f"--platform=manylinux_2_{minor}_x86_64" for minor in (17, 27, 28)] + ["--platform=manylinux2014_x86_64"]
+
+
 def main(folder: Path) -> None:
     """Build and ask. Raises CalledProcessError or AssertionError for what does not work."""
+    _find_wheels(folder / "wheels")
     buildah = ["buildah", "--root", str(folder / "images"), "--runroot", str(folder / "run"), "--storage-driver", "vfs"]
     _make_base(buildah, folder / "base.tar")
     build = ["build", "--isolation", "chroot", "--build-arg", "BASE=localhost/base", "--tag", "localhost/streamtopic"]
@@ -52,6 +59,17 @@ def main(folder: Path) -> None:
         program = [*buildah, "run", "--isolation", "chroot", *mount, container, "env", *settings, "streamtopic"]
         _ask(program, data)
     print("the image is built, runs, and shows its pages")
+
+
+def _find_wheels(folder: Path) -> None:
+    """Nothing is compiled at an installation, on any Python that the project names."""
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["classifiers"]
+    versions = [name for one in classifiers if re.fullmatch(r"3\.\d+", name := one.rpartition(" :: ")[2])]
+    assert len(versions) >= 2
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--require-hashes", "--only-binary=:all:"]
+    for version in versions:
+        of_version = [f"--python-version={version}", "--implementation=cp", *PLATFORMS, "--target", str(folder)]
+        _run([*pip, *of_version, "-r", str(ROOT / "deploy" / "requirements.lock")])
 
 
 def _make_base(buildah: list[str], tar: Path) -> None:

@@ -54,8 +54,7 @@ def test_a_run_without_a_list_passes_and_says_what_it_left_out(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("workers", "allowed", "passes"),
-    [("0", ["corpora: ", "pages: "], True), ("0", ["corpora: "], False), ("2", ["corpora: "], False)],
+    ("workers", "allowed", "passes"), [("0", ["corpora: ", "pages: "], True), ("2", ["corpora: "], False)]
 )
 def test_a_reason_that_the_list_lacks_fails_the_run(run, workers, allowed, passes):
     """In one process and with several; the reason is named."""

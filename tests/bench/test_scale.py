@@ -23,7 +23,7 @@ def test_every_number_of_processes_has_every_cost(monkeypatch):
     """One process and two count all documents, and each cost of both is measured, with the efficiency of two."""
     monkeypatch.setattr(scale, "NUMBERS", (1, 2))
     monkeypatch.setattr(scale, "ROUNDS", 1)
-    found = {figure.name: figure.value for figure in scale.long(4_000)}
+    found = {figure.name: figure.value for figure in scale.long(1_000)}
     for name in ("1 process", "2 processes"):
         for cost in COSTS:
             assert found[f"{name}: {cost}"] > 0

@@ -340,7 +340,7 @@ def again(history):
     return LedgerReader(history.log, history.state.model, ring).read()
 
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "75"))
 """CI's share. After a change of publisher, ledger or index: EXAMPLES=20000."""
 
 WHO = st.integers(0, 1)

@@ -168,7 +168,7 @@ def restore(connection, keys, saved):
     connection.batch(commands, atomic=True)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(steps=st.lists(step, max_size=25), cap=st.sampled_from([1, 256]))
 def test_any_history_leaves_exactly_the_counts_of_the_live_documents(connection, new_model, steps, cap):
     """Adds, replacements, deletes, re-adds, unknown deletes, cuts, sums and restarts leave no other trace.

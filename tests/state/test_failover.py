@@ -262,7 +262,7 @@ def test_a_master_that_others_have_given_up_confirms_nothing_for_long(cluster):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 4, 5])
+@pytest.mark.parametrize("seed", [0, 4])
 def test_any_run_of_accidents_leaves_what_the_log_says(cluster, seed, tmp_path):
     """Failovers in order, killed masters, forgetful replicas and moving slots, with documents coming and going."""
     draw = random.Random(seed)

@@ -210,8 +210,6 @@ def digest():
 @pytest.mark.parametrize(
     "environment",
     [
-        {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "1"},
-        {"OPENBLAS_CORETYPE": "Sandybridge", "OPENBLAS_NUM_THREADS": "2"},
         {"OPENBLAS_CORETYPE": "Nehalem", "OPENBLAS_NUM_THREADS": "1", "ONE_CORE": "1"},
         {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
     ],

@@ -48,14 +48,16 @@ def texts(tmp_path_factory):
 
 @pytest.mark.parametrize("corpus", ["mirrored", "docstrings"])
 def test_kernels_and_threads_decide_nothing(corpus, texts, tmp_path):
-    """Three kernels of BLAS, 1 and 2 threads: equal words, anchors, sets, certificates; A to 1e-12; cold and updated.
+    """Three kernels of BLAS, 1 or 2 threads: equal words, anchors, sets, certificates; A to 1e-12; cold and updated.
 
     A scheduler that takes over on other hardware draws the same noise, so it must draw it on the same A. And its
     certificate, which decides whether there is a version, must have the same bits.
     """
     if len(_usable()) < 2:
         pytest.skip("this processor runs one kernel only")
-    runs = {(kernel, threads): tmp_path / f"{kernel}-{threads}.npz" for kernel in _usable() for threads in (1, 2)}
+    first, *kernels = _usable()
+    runs = [(first, 1), (first, 2), *((kernel, 2 - place % 2) for place, kernel in enumerate(kernels))]
+    runs = {(kernel, threads): tmp_path / f"{kernel}-{threads}.npz" for kernel, threads in runs}
     program = [sys.executable, str(Path(__file__).with_name("machines_child.py")), corpus]
     for (kernel, threads), target in runs.items():
         chosen = {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)}

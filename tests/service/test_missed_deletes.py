@@ -28,7 +28,7 @@ class World:
         self.now_ms = 1_700_000_000_000
         self.connection = connection
         self.topics = TopicNames(f"sweep{next(_numbers)}")
-        self.log = FileLog(folder / self.topics.model, clock=lambda: self.now_ms / 1000, segment_bytes=200)
+        self.log = FileLog(folder / self.topics.model, clock=lambda: self.now_ms / 1000)
         self.log.create(self.topics.documents, 1)
         self.log.create(self.topics.rejected, 1)
         self.ingest = self.open()

@@ -1,6 +1,5 @@
 import threading
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +22,7 @@ def everything(log, start=0):
 def test_compaction_keeps_the_last_of_each_key(tmp_path_factory, messages, start):
     """What is left is each key's last record, and all without a key, at their old offsets; appending goes on."""
     directory = tmp_path_factory.mktemp("log")
-    log, other = (FileLog(directory, segment_bytes=200) for _ in range(2))
+    log, other = (FileLog(directory) for _ in range(2))
     log.create("t", 1)
     for key, value in messages:
         log.append("t", key, value, partition=0)
@@ -62,12 +61,12 @@ def test_a_deleted_text_leaves_the_disk(tmp_path):
 
 def test_appends_and_reads_go_on_during_compaction(tmp_path):
     """Nothing that is confirmed while others compact is lost."""
-    log = FileLog(tmp_path, segment_bytes=2_000)
+    log = FileLog(tmp_path)
     log.create("t", 1)
     done = threading.Event()
 
     def compact():
-        other = FileLog(tmp_path, segment_bytes=2_000)
+        other = FileLog(tmp_path)
         while not done.is_set():
             other.compact("t")
 
@@ -86,19 +85,6 @@ def test_appends_and_reads_go_on_during_compaction(tmp_path):
     assert len(found) == 401
     assert found[-2].offset == 798
     assert log.end("t", 0) == 800
-
-
-@pytest.mark.parametrize("torn", [b"S1", b"\0" * 60])
-def test_compaction_after_a_torn_write(tmp_path, torn):
-    """A torn tail is dropped by compaction as by the next writer."""
-    log = FileLog(tmp_path)
-    log.create("t", 1)
-    log.append_many("t", [Message(b"k", b"1"), Message(b"k", b"2")])
-    path = next(tmp_path.rglob("*.log"))
-    path.write_bytes(path.read_bytes() + torn)
-    assert FileLog(tmp_path).compact("t") == 1
-    assert [record.value for record in everything(FileLog(tmp_path))] == [b"2"]
-    assert log.append("t", b"k", b"3") == (0, 2)
 
 
 def test_a_log_of_files_compacts_itself_when_that_is_due(tmp_path):

@@ -18,7 +18,7 @@ NUMBERS = itertools.count()
 def log(request, tmp_path):
     """A log of one backend."""
     if request.param == "files":
-        log = FileLog(tmp_path / "log", clock=lambda: 12.5, segment_bytes=4096)
+        log = FileLog(tmp_path / "log", clock=lambda: 12.5)
     else:
         log = KafkaLog(KafkaOptions(request.getfixturevalue("kafka_server").servers))
     with contextlib.closing(log):

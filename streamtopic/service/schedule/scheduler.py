@@ -232,6 +232,8 @@ class Scheduler:
         self._situation = SituationReader(self.reader, state, modeller, options.policy, options.delta, clock)
         self._noted = ""
         self._parent = 0
+        # Versions that are withdrawn in the ledger, or in Redis by no later version.
+        self._withdrawn = Runs()
         self._heads = TaskData().before
         self._failed: tuple[dict[int, int], str] | None = None
 
@@ -288,6 +290,7 @@ class Scheduler:
         self._ledger.catch_up()
         follow_ledger(self.state, lease, self._ledger, self._log)
         self._parent = self._last_version()
+        self._withdrawn = self._ledger.ledger.withdrawn | self.state.withdrawn_alone()
         situation = self._situation.read(requested, self._failure())
         decision = self._situation.decide(situation)
         if isinstance(decision, Wait):
@@ -447,7 +450,7 @@ class Scheduler:
         plan = drafted.plan
         chunks = to_messages(version, drafted.data)
         records = [outgoing(self.options.model, message) for message in chunks]
-        records += replaced(self.state, self._withdrawn_before(), envelope, self.options.keep_versions)
+        records += replaced(self.state, self._withdrawn, envelope, self.options.keep_versions)
         record = release_record(
             envelope,
             plan.payload,
@@ -575,16 +578,12 @@ class Scheduler:
         # Under the paper's guarantee a version holds the documents of its base, which may be withdrawn.
         bases = self.state.releases_among(Runs.of(record["base"] for _, record in records).pairs())
         cuts = dict(bases) | dict(records)
-        return holding(sorted(cuts.items()), self._withdrawn_before() | self.state.withdrawn(records), forgotten)
-
-    def _withdrawn_before(self) -> Runs:
-        """Return the versions that are withdrawn in the ledger or in Redis by no later version."""
-        return self._ledger.ledger.withdrawn | self.state.withdrawn_alone()
+        return holding(sorted(cuts.items()), self._withdrawn | self.state.withdrawn(records), forgotten)
 
     def _standing(self) -> list[tuple[int, dict[str, Any]]]:
         """Return number and record of the versions that are not withdrawn in the ledger, oldest first."""
         # Not of all versions that there ever were: a deletion must not cost more with each version.
-        return self.state.releases_among(self._withdrawn_before().gaps(self._parent).pairs())
+        return self.state.releases_among(self._withdrawn.gaps(self._parent).pairs())
 
     def _withdraw(self, lease: Lease, decision: Wait, situation: Situation) -> Step:
         """Withdraw versions where no model can be made to take their place.

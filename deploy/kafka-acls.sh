@@ -28,9 +28,10 @@ for user in ${REQUESTERS:-}; do
   rule --allow-principal "$user" --operation Write --operation Describe --topic "$requests"
 done
 
-# Reads documents. It sends a delete in a foreign partition to the right one, and writes pointers to refused records.
-rule --allow-principal User:ingest --operation Read --operation Write --operation Describe --topic "$documents"
-rule --allow-principal User:ingest --operation Read --operation Write --operation Describe --topic "$rejected"
+# Reads documents, and the requests that suppress some. It asks for deletes in a foreign partition there, and writes
+# pointers to refused records.
+rule --allow-principal User:ingest --operation Read --operation Write --operation Describe \
+  --topic "$documents" --topic "$requests" --topic "$rejected"
 rule --allow-principal User:ingest --operation Read --operation Describe --group "$group"
 
 # Makes versions from the counts, and publishes them and the ledger. It looks through the documents topic for records

@@ -458,8 +458,8 @@ class Settings(BaseSettings):
     suppression_key: UserPath | None = Field(
         None,
         description="Secret under which ids and subjects are suppressed, so that forgotten documents stay out; "
-        "by default `keys/suppression.key` in `dir` where it exists, else nothing is suppressed. Fixed when a model is "
-        "created; `ingest`, `verify`, `rebuild` and whoever suppresses need it.",
+        "by default `keys/suppression.key` in `dir` where it exists, else nothing is suppressed. `ingest`, `verify`, "
+        "`rebuild` and whoever suppresses need it.",
     )
     link_months: int = Field(
         3,

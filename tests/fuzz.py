@@ -18,7 +18,7 @@ import sys
 import tempfile
 import traceback
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -29,9 +29,10 @@ import numpy as np
 
 from ledger_maker import SALT, LedgerMaker, envelope_of, receipt_of
 from streamtopic.console import printable
+from streamtopic.documents.deletion_record import Misplaced, Wanted, decode_request, encode_request
 from streamtopic.documents.dialects import OWN, Dialect, InputMapping
 from streamtopic.documents.events import decode_record
-from streamtopic.documents.suppression import Suppression, SuppressionKey, digest_in
+from streamtopic.documents.suppression import Suppression, SuppressionKey
 from streamtopic.errors import InvalidEvent, InvalidRelease, StreamtopicError
 from streamtopic.signed import (
     Alive,
@@ -334,8 +335,11 @@ def _read_as(dialect: Dialect, data: bytes) -> None:
 
 
 def _read_suppression(data: bytes) -> None:
-    record = _record(data, _SUPPRESSION.key, _SUPPRESSION.made_ms)
-    decode_record(record, suppression=_OPERATOR)
+    said = _OPERATOR.read(_SUPPRESSION.key, data)
+    if said is not None and _OPERATOR.value(said) != data:
+        raise AssertionError("one suppression has two forms")
+    if _OPERATOR.refused(0, None, [("st-suppressed", data)]) is not None:
+        raise AssertionError("somebody without the key refused an add")
 
 
 def _map_of(data: bytes) -> dict[Any, Any] | None:
@@ -347,19 +351,15 @@ def _map_of(data: bytes) -> dict[Any, Any] | None:
     return fields if isinstance(fields, dict) else None
 
 
-def _read_operator_suppression(data: bytes) -> None:
-    # The program does not read these bytes: they carry a key and two times to a record with the operator's code.
-    fields = _map_of(data)
-    if fields is None:
+def _read_request(data: bytes) -> None:
+    try:
+        wanted = decode_request(_record(data, b"misplaced-1"))
+    except InvalidEvent as error:
+        if error.reason == "reader" and not isinstance(error.__cause__, ValueError | TypeError | RecursionError):
+            raise error.__cause__ or error from None
         return
-    key, made_ms, written_ms = (fields.get(name) for name in ("key", "made", "written"))
-    if not isinstance(key, bytes) or not isinstance(made_ms, int) or not isinstance(written_ms, int):
-        return
-    said = Suppression(digest_in(key) or b"", bool(fields.get("suppressed")), made_ms)
-    event = decode_record(_record(_OPERATOR.value(said), key, written_ms), suppression=_OPERATOR)
-    # Keys outside of the prefix, and those of other control records, are no suppressions.
-    if isinstance(event, Suppression) and Suppression.unpack(event.digest, event.pack()) != event:
-        raise AssertionError("the state does not keep what the record says")
+    for one in wanted.misplaced:
+        decode_record(replace(_record(None), key=one.tombstone.key, headers=one.tombstone.headers))
 
 
 def _read_rejection(data: bytes) -> None:
@@ -684,10 +684,9 @@ def _suppression() -> bytes:
     return _OPERATOR.value(_SUPPRESSION)
 
 
-def _operator_suppression() -> bytes:
-    made_ms = _SUPPRESSION.made_ms
-    fields = {"key": _SUPPRESSION.key, "suppressed": True, "made": made_ms, "written": made_ms}
-    return bytes(msgpack.packb(fields))
+def _request() -> bytes:
+    found = Misplaced("doc", 1_700_000_000_000, True, "mine", b"0123456789abcdef")
+    return encode_request(Wanted("misplaced-1", "s" * 16, misplaced=(found,))).value or b""
 
 
 def _rejection() -> bytes:
@@ -710,8 +709,8 @@ DECODERS = (
     Decoder("event, text", "msgpack", _event, _read_event),
     Decoder("event, counts", "json", _counts_event, _read_event),
     Decoder("row of another program", "json", _row, _read_row),
-    Decoder("suppression", "msgpack", _suppression, _read_suppression),
-    Decoder("suppression, with the operator's code", "msgpack", _operator_suppression, _read_operator_suppression),
+    Decoder("suppression", "text", _suppression, _read_suppression),
+    Decoder("request of ingest", "json", _request, _read_request),
     Decoder("rejection", "msgpack", _rejection, _read_rejection),
     Decoder("release", "packed", _release, _read_release),
     Decoder("chunk of a release", "msgpack", _chunk, _read_chunk),

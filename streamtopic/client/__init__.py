@@ -1,7 +1,6 @@
 """Producer, subscriber and receipts for other services. They load no compiler, no Redis and no part of the service.
 
 DocumentProducer   add and delete documents
-Suppressor         refuse forgotten documents that are sent again, with the operator's key
 Deletion           the result of a delete: its request id, with the salt of its receipt
 ModelSubscriber    published versions, verified and in order (Freshness: how sure it is that it has the newest)
 Release            a published version
@@ -12,7 +11,6 @@ Receipts           the receipts of deletions (verify_receipt: one in a file, wit
 from streamtopic.client.producer import Deletion, DocumentProducer
 from streamtopic.client.receipt_reader import Receipts, verify_receipt
 from streamtopic.client.subscriber import Freshness, ModelSubscriber
-from streamtopic.client.suppressor import Suppressor
 from streamtopic.client.topic_book import NamedTopic, TopicBook
 from streamtopic.signed import Release
 
@@ -24,7 +22,6 @@ __all__ = [
     "NamedTopic",
     "Receipts",
     "Release",
-    "Suppressor",
     "TopicBook",
     "verify_receipt",
 ]

@@ -1,4 +1,4 @@
-"""`add`, `delete`, `unlearn`, `retrain`, `suppress` and `lift`: change an instance's documents, or ask for a model.
+"""`add`, `delete`, `unlearn`, `retrain` and `lift`: change an instance's documents, or ask for a model.
 
 Documents are changed by events in the log. Where no other process runs the instance, these commands bring its model up
 to date as well.
@@ -37,18 +37,11 @@ _HOW = (
 )
 
 
-# An update of a document would be refused, and so deleted before its time.
-_TOO_EARLY = (
-    "--suppress acts at once, and the settings let deletions wait: delete first, and run `streamtopic suppress` when "
-    "the deletion is through"
-)
-
-
 def register(subparsers: Subparsers) -> None:
-    """Add the six commands."""
+    """Add the five commands."""
     _register_add_delete(subparsers)
     _register_request(subparsers)
-    _register_suppress(subparsers)
+    _register_lift(subparsers)
 
 
 def _register_add_delete(subparsers: Subparsers) -> None:
@@ -78,18 +71,12 @@ def _register_add_delete(subparsers: Subparsers) -> None:
     )
 
 
-def _register_suppress(subparsers: Subparsers) -> None:
-    """Add both commands."""
-    for name, does in (
-        ("suppress", "refuse documents under these ids, or about these subjects, whenever they are sent again"),
-        ("lift", "take documents under these ids, or about these subjects, again"),
-    ):
-        parser = command(subparsers, name, partial(_suppress, name), does)
-        parser.add_argument(
-            "--id", action="append", default=[], metavar="ID", help="id of a document (may be repeated)"
-        )
-        _add_subject(parser, "a person")
-        _add_from(parser)
+def _register_lift(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(subparsers, "lift", _lift, "take documents that `delete --suppress` keeps out again")
+    parser.add_argument("--id", action="append", default=[], metavar="ID", help="id of a document (may be repeated)")
+    _add_subject(parser, "a person")
+    _add_from(parser)
 
 
 def _add_subject(parser: argparse.ArgumentParser, does: str) -> None:
@@ -161,8 +148,6 @@ def _delete(args: argparse.Namespace) -> int:
         _warn_of_nobody(service, subjects)
         guarded = guarded_by(settings)
         if args.suppress:
-            if guarded:
-                raise UsageError(_TOO_EARLY)
             # Before the deletes: nothing can slip in between.
             service.suppress(ids, subjects)
         # Single ids of the command line are deletes, which always apply; all else is a request.
@@ -424,14 +409,14 @@ def _await(service: Service, kind: str, seconds: float) -> None:
         time.sleep(0.1)
 
 
-def _suppress(name: str, args: argparse.Namespace) -> int:
+def _lift(args: argparse.Namespace) -> int:
     """Write the records, then bring the model up to date unless another process is doing so."""
     from streamtopic.service.app import Service
 
     settings = instance_settings(args)
     ids, subjects = _named(args.id, args)
     if not ids and not subjects:
-        raise UsageError(f"whom? give --id ID, --subject ID, or a file of ids with --from FILE, to {name}")
+        raise UsageError("whom? give --id ID, --subject ID, or a file of ids with --from FILE, to lift")
     with Service(settings) as service:
-        named = service.suppress(ids, subjects, suppressed=name == "suppress")
+        named = service.suppress(ids, subjects, suppressed=False)
         return finish(service, {"sent": named}, as_json=args.json)

@@ -214,7 +214,7 @@ def _new_suppression(args: argparse.Namespace) -> int:
         say_json({"suppression": str(file)})
         return 0
     say(f"suppression key  {file}  (keep it secret, with a backup; setting suppression_key)")
-    say("a model that is there already needs `streamtopic rebuild` once: new ones have suppressions from the start")
+    say("every `ingest` of the model needs it, once somebody is suppressed")
     return 0
 
 

@@ -2,6 +2,8 @@
 
 A record has the request id as its key and JSON as its value. The service writes a tombstone under the key once the
 request has ended, so that the log forgets whom it named. Only the service's own tombstones mean anything.
+
+Ingest writes requests too: for deletions in another partition than that of their document (docs/decisions/0030).
 """
 
 import json
@@ -11,29 +13,78 @@ from typing import Any
 
 from streamtopic.documents.events import MAX_SALT, MIN_SALT, encode_delete, refuses_alone
 from streamtopic.documents.subjects import MAX_SUBJECT, is_subject
-from streamtopic.documents.suppression import is_suppression_key
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.tracing import HEADER, trace_of
 from streamtopic.streams.event_log import Message, Record
 
-__all__ = ["MOST_DOCUMENTS", "MOST_SUBJECTS", "Wanted", "decode_request", "encode_request", "is_request_id"]
+__all__ = [
+    "MOST_DOCUMENTS",
+    "MOST_MISPLACED",
+    "MOST_SUBJECTS",
+    "Misplaced",
+    "Wanted",
+    "decode_request",
+    "encode_request",
+    "is_request_id",
+]
 
 MOST_DOCUMENTS = 1_000
 """Documents of one request: the record stays below a megabyte."""
 MOST_SUBJECTS = 100
 """Subjects of one request."""
+MOST_MISPLACED = 100
+"""Misplaced deletions of one request: no id and no salt makes the record larger than a megabyte."""
 _MOST_BYTES = 1 << 20
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
+class Misplaced:
+    """A deletion in another partition than that of its document.
+
+    document: its id.
+    time_ms: of the record, milliseconds since 1970: a document that was added later stays.
+    asked: whether it was a delete. A change that was refused deletes only what is there.
+    request, salt, trace: as in the headers of the delete; empty without one.
+    """
+
+    document: str
+    time_ms: int
+    asked: bool
+    request: str = ""
+    salt: bytes = b""
+    trace: bytes = b""
+
+    @property
+    def tombstone(self) -> Message:
+        """The record that deletes the document at home."""
+        headers = ("request", self.request.encode()), ("salt", self.salt), (HEADER, self.trace)
+        return Message(self.document.encode(), None, tuple((name, value) for name, value in headers if value))
+
+    def fields(self) -> list[object]:
+        """Return it as JSON has it."""
+        return [self.document, self.time_ms, self.asked, self.request, self.salt.hex(), self.trace.hex()]
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> "Misplaced":
+        """Undo `fields`. Raises ValueError, TypeError."""
+        document, time_ms, asked, request, *secret = fields
+        salt, trace = map(bytes.fromhex, secret)
+        if not isinstance(document, str) or type(time_ms) is not int or not isinstance(request, str):
+            raise TypeError("a misplaced deletion is an id, a time, and texts")
+        encode_delete(document, request or "none", salt)
+        return cls(document, time_ms, bool(asked), request, salt, trace)
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request asks for: documents by their ids, or all documents of some people.
+    """What a request asks for: documents by their ids, all documents of some people, or misplaced deletions.
 
     id: request id, under which its receipts are found.
     salt: of the requester, who checks the receipts with it.
     documents: ids.
     subjects: in the place of documents: people whose documents all go.
+    misplaced: in the place of both, from ingest. They have no receipt but that of each deletion.
     trace: W3C `traceparent` of the span that asks for it; b"" without one.
     """
 
@@ -41,6 +92,7 @@ class Wanted:
     salt: str
     documents: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
+    misplaced: tuple[Misplaced, ...] = ()
     trace: bytes = b""
 
     def is_same(self, other: "Wanted | None") -> bool:
@@ -58,7 +110,11 @@ def is_request_id(name: str) -> bool:
 def encode_request(wanted: Wanted) -> Message:
     """Return the record of a request. Raises InvalidEvent for one out of its limits."""
     _check(wanted)
-    named = {"subjects": wanted.subjects} if wanted.subjects else {"documents": wanted.documents}
+    named: dict[str, object] = {"documents": wanted.documents}
+    if wanted.subjects:
+        named = {"subjects": wanted.subjects}
+    elif wanted.misplaced:
+        named = {"misplaced": [one.fields() for one in wanted.misplaced]}
     value = json.dumps({"salt": wanted.salt, **named}, ensure_ascii=False).encode()
     headers = ((HEADER, wanted.trace),) if wanted.trace else ()
     return Message(wanted.id.encode(), value, headers, partition=0)
@@ -84,7 +140,8 @@ def decode_request(record: Record) -> Wanted:
     salt = fields.get("salt")
     if not isinstance(salt, str):
         raise InvalidEvent("request", "a request has a text as its `salt`")
-    found = Wanted(name, salt, documents, subjects, trace_of(record.headers))
+    misplaced = tuple(map(Misplaced.of, fields.get("misplaced", [])))
+    found = Wanted(name, salt, documents, subjects, misplaced, trace_of(record.headers))
     _check(found)
     return found
 
@@ -101,7 +158,10 @@ def _check(wanted: Wanted) -> None:
     salt = wanted.salt.encode(errors="replace")
     if not MIN_SALT <= len(salt) <= MAX_SALT:
         raise InvalidEvent("request", f"a salt has {MIN_SALT} to {MAX_SALT} bytes, not {len(salt)}")
-    if wanted.subjects:
+    if wanted.misplaced:
+        if wanted.documents or wanted.subjects or len(wanted.misplaced) > MOST_MISPLACED:
+            raise InvalidEvent("request", f"a request of ingest has up to {MOST_MISPLACED} deletions, and no others")
+    elif wanted.subjects:
         if wanted.documents or len(wanted.subjects) > MOST_SUBJECTS:
             raise InvalidEvent("request", f"a request names documents, or up to {MOST_SUBJECTS} subjects: send several")
         if not all(map(is_subject, wanted.subjects)):
@@ -111,5 +171,4 @@ def _check(wanted: Wanted) -> None:
         raise InvalidEvent("request", f"a request names 1 to {MOST_DOCUMENTS} documents, not {number}: send several")
     for document in wanted.documents:
         # Refused now: nobody would be there to be told when its tombstone is written.
-        if is_suppression_key(encode_delete(document, wanted.id, salt).key):
-            raise InvalidEvent("key-reserved", "ids that begin with st:suppress: are reserved: delete it directly")
+        encode_delete(document, wanted.id, salt)

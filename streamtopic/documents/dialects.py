@@ -22,13 +22,11 @@ from streamtopic.documents.events import (
     HEARTBEAT_KEY,
     MAX_TIMESTAMP,
     decode_record,
-    document_of,
     map_in,
     refuses_alone,
     request_of,
     salt_of,
 )
-from streamtopic.documents.suppression import SuppressionKey, is_suppression_key
 from streamtopic.errors import InvalidEvent
 from streamtopic.streams import Record
 
@@ -126,27 +124,14 @@ class _Deletes(Exception):
 
 
 class Dialect:
-    """Reads records as the mapping says.
+    """Reads records as the mapping of a model says."""
 
-    mapping: of the model.
-    suppression: key of the model's suppressions; None for a model without any.
-    """
-
-    def __init__(self, mapping: InputMapping, suppression: SuppressionKey | None = None) -> None:
+    def __init__(self, mapping: InputMapping) -> None:
         self.mapping = mapping
-        self.suppression = suppression
-
-    def is_suppression(self, key: bytes | None) -> bool:
-        """Return whether a record's key belongs to suppressions."""
-        return self.suppression is not None and is_suppression_key(key)
-
-    def document_of(self, key: bytes | None) -> str | None:
-        """Return the document id in a key; None for the service's own keys, and for a key that is not an id."""
-        return None if self.is_suppression(key) else document_of(key)
 
     def event(self, record: Record) -> Event:
         """Return the event in a record. Raises InvalidEvent, and no other exception."""
-        return decode_record(self.translate(record), suppression=self.suppression)
+        return decode_record(self.translate(record))
 
     @refuses_alone
     def translate(self, record: Record) -> Record:

@@ -30,14 +30,8 @@ from streamtopic.documents.deletes import (
     map_asks,
     unframed,
 )
-from streamtopic.documents.subjects import MAX_SUBJECT, MAX_SUBJECTS, check_subjects, is_subject
-from streamtopic.documents.suppression import (
-    SUPPRESSED,
-    SUPPRESSION_KEY,
-    Suppression,
-    SuppressionKey,
-    is_suppression_key,
-)
+from streamtopic.documents.subjects import MAX_SUBJECT, MAX_SUBJECTS, check_subjects
+from streamtopic.documents.suppression import SUPPRESSED
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.tracing import HEADER
 from streamtopic.streams.event_log import MAX_HEADERS, Headers, Message, Record
@@ -68,17 +62,13 @@ __all__ = [
     "encode_delete",
     "encode_heartbeat",
     "encode_rejected",
-    "encode_suppressions",
     "keeps_days",
     "limits_of",
     "map_in",
-    "new_suppressions",
     "parse",
     "refuses_alone",
     "request_of",
     "salt_of",
-    "suppression_in",
-    "without_suppression",
 ]
 
 P = ParamSpec("P")
@@ -222,30 +212,11 @@ task has a name. The day is the number of days since 1970 in UTC, as decimal tex
 
 _DAY_MS = 86_400_000
 _DAYS_KEPT = "days=1"
-_SUPPRESSION = "suppression"
 
 
-def limits_of(*, days: bool, suppression: str = "") -> str:
-    """Return the rules that a state is counted under, as Redis keeps them.
-
-    days: whether it keeps documents' days.
-    suppression: fingerprint of the key of suppressions, "" for a model without any.
-    """
-    kept = [LIMITS, _DAYS_KEPT] if days else [LIMITS]
-    if suppression:
-        kept.append(f"{_SUPPRESSION}={suppression}")
-    return ",".join(kept)
-
-
-def suppression_in(limits: str) -> str:
-    """Return the fingerprint of the key of suppressions that a state was counted with, "" for one without any."""
-    rules = dict(limit.partition("=")[::2] for limit in limits.split(","))
-    return rules.get(_SUPPRESSION, "")
-
-
-def without_suppression(limits: str) -> str:
-    """Return rules as they are in a model without suppressions."""
-    return ",".join(limit for limit in limits.split(",") if limit.partition("=")[0] != _SUPPRESSION)
+def limits_of(*, days: bool) -> str:
+    """Return the rules that a state is counted under, as Redis keeps them. days: whether it keeps documents' days."""
+    return f"{LIMITS},{_DAYS_KEPT}" if days else LIMITS
 
 
 def keeps_days(limits: str) -> bool:
@@ -309,7 +280,7 @@ class Heartbeat:
     """A record that only makes the partition move, so that Kafka compacts it."""
 
 
-Event = Add | Delete | Heartbeat | Suppression
+Event = Add | Delete | Heartbeat
 
 
 def refuses_alone(read: Callable[P, T]) -> Callable[P, T]:
@@ -332,13 +303,8 @@ def refuses_alone(read: Callable[P, T]) -> Callable[P, T]:
 
 
 @refuses_alone
-def decode_record(record: Record, *, suppression: SuppressionKey | None = None) -> Event:
-    """Return the event in a record of the documents topic; see `decode`.
-
-    suppression: key of the model's suppressions; None for a model without any, where their keys are ids like others.
-    """
-    if suppression is not None and record.key is not None and is_suppression_key(record.key):
-        return suppression.read(record.key, record.value, record.timestamp_ms)
+def decode_record(record: Record) -> Event:
+    """Return the event in a record of the documents topic; see `decode`."""
     return decode(record.key, record.value, record.headers)
 
 
@@ -436,7 +402,6 @@ def encode_add(
         fields["subjects"] = subjects if isinstance(subjects, str) else list(subjects)
     key = _key(document)
     _refuse_reserved(key)
-    _refuse_suppression(key)
     # For its checks; words of a text cannot make an add invalid, so they need not be found.
     _add(_document(key), fields, tokenized=lambda _: ())
     return Message(key, msgpack.packb(fields))
@@ -455,38 +420,6 @@ def encode_delete(document: str, request: str, salt: bytes = b"", trace: bytes =
     _document(key)
     _refuse_reserved(key)
     return Message(key, None, _asking(request, salt, trace))
-
-
-def new_suppressions(
-    key: SuppressionKey, documents: Iterable[str], subjects: Iterable[str], made_ms: int, *, suppressed: bool
-) -> list[Suppression]:
-    """Return the statements to be made about ids and subjects, one for each.
-
-    key: of the operator, for the model.
-    made_ms: now, milliseconds since 1970.
-    suppressed: whether they are suppressed; else they are lifted.
-    Raises InvalidEvent for a text that no document and no subject can have.
-    """
-    ids = [_key(document) for document in documents]
-    for one in ids:
-        _document(one)
-        _refuse_reserved(one)
-        _refuse_suppression(one)
-    people = list(subjects)
-    if not all(map(is_subject, people)):
-        raise InvalidEvent("subject", f"a subject must be a text of 1 to {MAX_SUBJECT} characters")
-    digests = dict.fromkeys([*map(key.of_document, ids), *map(key.of_subject, people)])
-    return [Suppression(digest, suppressed, made_ms) for digest in digests]
-
-
-def encode_suppressions(suppressions: Iterable[Suppression], key: SuppressionKey, partitions: int) -> list[Message]:
-    """Return the records of suppressions, each for every partition: an id may come to any of them.
-
-    key: of the operator, for the model.
-    partitions: number of partitions of the documents topic.
-    """
-    found = [(one.key, key.value(one)) for one in suppressions]
-    return [Message(name, value, partition=partition) for name, value in found for partition in range(partitions)]
 
 
 def _asking(request: str, salt: bytes, trace: bytes) -> Headers:
@@ -576,12 +509,6 @@ def _refuse_reserved(key: bytes) -> None:
     """Raise InvalidEvent for a key that belongs to heartbeats."""
     if key == HEARTBEAT_KEY:
         raise InvalidEvent("key-reserved", f"the document id {HEARTBEAT_KEY.decode()} is reserved; choose another")
-
-
-def _refuse_suppression(key: bytes) -> None:
-    """Raise InvalidEvent for a key that belongs to suppressions in models that have them."""
-    if key.startswith(SUPPRESSION_KEY):
-        raise InvalidEvent("key-reserved", "document ids that begin with st:suppress: are reserved; choose another")
 
 
 def _request(value: object) -> str | None:

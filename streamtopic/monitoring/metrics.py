@@ -95,7 +95,7 @@ OUTCOMES = (
     deleted_by_refusal  a rejected record that removed the document of its id
     too_short           a document, added or replaced, that has no pair of words
     misplaced           a rejected record in another partition than its key's
-    forwarded           a delete in another partition than its key's, which is sent to the right one
+    forwarded           a delete in another partition than its key's, which becomes a request
 
 The first three are counted beside the record's own outcome."""
 REASONS = (
@@ -120,7 +120,6 @@ REASONS = (
     "subject",
     "subjects",
     "suppressed",
-    "suppression",
     "text-size",
     "text-type",
     "ts",

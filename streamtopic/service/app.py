@@ -6,7 +6,7 @@ import secrets
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -15,16 +15,15 @@ from streamtopic.client import Deletion, ModelSubscriber, Receipts
 from streamtopic.documents.events import (
     encode_add,
     encode_delete,
-    encode_suppressions,
-    new_suppressions,
-    suppression_in,
 )
 from streamtopic.documents.subjects import MAX_SUBJECT, is_subject
+from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import InvalidEvent, SettingsError, UsageError
 from streamtopic.service import assembly
 from streamtopic.service.assembly import Parts
 from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.ingest.suppressions import Suppressions
 from streamtopic.service.inspection.slices import SliceView, read_slices
 from streamtopic.service.inspection.status_facts import status_of
 from streamtopic.service.paper_mode.theorem_modeller import TheoremCheck
@@ -161,6 +160,7 @@ class Service(Parts):
                 settings=self.state.settings,
                 clock=self.clock,
                 dialect=self.dialect,
+                suppressions=self.suppressions,
             )
             ingest.residue_max_age = self.settings.residue_max_age
             retention_ms = int(self.settings.delete_retention * 1000)
@@ -169,6 +169,11 @@ class Service(Parts):
         if missed is not None:
             self.watch.missed(missed.removed)
         return ingest
+
+    @cached_property
+    def suppressions(self) -> Suppressions:
+        """Who is suppressed, as far as this process has the key."""
+        return Suppressions(self.connection, self.log, self.settings.model, self.suppression)
 
     @cached_property
     def reader(self) -> Reader:
@@ -256,6 +261,7 @@ class Service(Parts):
             self.send,
             self.ledger,
             self.clock,
+            settings.partitioner,
         )
 
     def move_requests(self) -> Moved:
@@ -366,23 +372,23 @@ class Service(Parts):
         """
         self.need_suppression_key()
         key = self.suppression
-        if key is None or suppression_in(self.state.settings.limits) != key.fingerprint:
+        if key is None:
             raise UsageError(
-                f"model {self.settings.model} has no suppressions: make a key (`streamtopic keys suppression`), name "
-                "it in the setting `suppression_key`, and run `streamtopic rebuild` where the model exists already"
+                f"model {self.settings.model} has no suppressions: make a key (`streamtopic keys suppression`), and "
+                "name it in the setting `suppression_key` of `ingest` as well"
             )
-        made_ms = int(self.clock() * 1000)
-        try:
-            found = new_suppressions(key, documents, subjects, made_ms, suppressed=suppressed)
-        except InvalidEvent as error:
-            raise UsageError(f"cannot suppress or lift: {error}") from None
-        # The clock that made the statement before may be ahead of this one, and an older statement is refused.
-        before_ms = self.reader.said_ms(one.digest for one in found)
-        if before_ms >= made_ms:
-            found = [replace(one, made_ms=before_ms + 1) for one in found]
-        for start in range(0, len(found), BATCH):
-            self.send(encode_suppressions(found[start : start + BATCH], key, self.settings.partitions))
-        return len(found)
+        ids, people = list(documents), list(subjects)
+        self.check_deletable(ids, people)
+        self.suppressions.check()
+        digests = list({*(key.of_document(one.encode()) for one in ids), *map(key.of_subject, people)})
+        # The clock that made the statement before may be ahead of this one, and an older statement changes nothing.
+        made_ms = max(int(self.clock() * 1000), self.suppressions.made_ms(digests) + 1)
+        said = [Suppression(digest, suppressed, made_ms) for digest in sorted(digests)]
+        for start in range(0, len(said), BATCH):
+            some = said[start : start + BATCH]
+            self.log.append_many(self.names.requests, [Message(one.key, key.value(one), partition=0) for one in some])
+        self.suppressions.catch_up()
+        return len(said)
 
     def settle(
         self,
@@ -553,6 +559,7 @@ class Service(Parts):
             epsilon_budget=settings.epsilon_budget,
             clock=self.clock,
             dialect=self.dialect,
+            suppression=self.suppression,
         )
 
     def verify(

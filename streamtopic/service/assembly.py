@@ -382,26 +382,16 @@ class Parts:
     def state(self) -> ModelState:
         """The model's global keys. Raises StateMismatch where the model was made with other settings."""
         model = self.settings.model
-        if self._lacks_suppression_key and ModelState.find(self.connection, model) is None:
-            raise SettingsError(
-                f"{self.settings.suppression_key} is not here, and {model} has no state yet: start `streamtopic "
-                "ingest` first, which has the key of suppressions"
-            )
         return ModelState.open(self.connection, model, self.fixed)
 
     def need_suppression_key(self) -> None:
         """Raise SettingsError where settings name a key of suppressions that is not here."""
-        if self._lacks_suppression_key:
+        file = instance.suppression_file(self.settings, self.layout)
+        if file is not None and not file.exists():
             raise SettingsError(
                 f"{self.settings.suppression_key} is not here: `streamtopic keys suppression` makes the key; restore a "
                 "lost one from your backup, or take the setting `suppression_key` away"
             )
-
-    @property
-    def _lacks_suppression_key(self) -> bool:
-        """Whether the key of suppressions is named and not here, as beside processes that do not count."""
-        file = instance.suppression_file(self.settings, self.layout)
-        return file is not None and not file.exists()
 
     @cached_property
     def suppression(self) -> SuppressionKey | None:
@@ -415,14 +405,13 @@ class Parts:
     def fixed(self) -> ModelSettings:
         """The settings that are fixed when the model is created."""
         settings = self.settings
-        suppression = "" if self.suppression is None else self.suppression.fingerprint
-        limits = limits_of(days=settings.slices != "off", suppression=suppression) + input_mapping(settings).rules
+        limits = limits_of(days=settings.slices != "off") + input_mapping(settings).rules
         return ModelSettings(settings.partitions, settings.cap, settings.partitioner, limits)
 
     @cached_property
     def dialect(self) -> Dialect:
         """The dialect of the records in the documents topic."""
-        return Dialect(input_mapping(self.settings), self.suppression)
+        return Dialect(input_mapping(self.settings))
 
     def send(self, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """Append records to the documents topic, each to its key's partition; return (partition, offset) of each."""

@@ -8,8 +8,8 @@ Writing a partition
     flush               the bounds of one flush, its statistics, and the arguments of its commit
     word_ids            numbers of words
     document_records    a document as bytes: the counts to subtract when it is deleted
-    deletions           deletions and requests to forget a subject that wait for their receipts, deletions that wait to
-                        be sent to another partition, and the keys that tie receipts to requests
+    deletions           deletions that wait for their receipts, documents of people, suppressions, and the keys that tie
+                        receipts to requests
 Reading
     reader              Reader: positions, and counts as of a cut of all partitions
     document_counts     those counts: words, pairs that are counted from documents, what changed since an older cut
@@ -33,7 +33,7 @@ Below all
 
 from streamtopic.state.change_log import CutGone
 from streamtopic.state.connection import Connection
-from streamtopic.state.deletions import Forget, ForgetKind, Forgets, Forward, SubjectIndex
+from streamtopic.state.deletions import Forget, ForgetKind, Forgets, SubjectIndex, Suppressed
 from streamtopic.state.document_counts import ChangedDocuments, DocumentCounts
 from streamtopic.state.document_records import StoredDocument
 from streamtopic.state.flush import (
@@ -72,7 +72,6 @@ __all__ = [
     "Forget",
     "ForgetKind",
     "Forgets",
-    "Forward",
     "LastRecord",
     "Lease",
     "Lexicon",
@@ -93,5 +92,6 @@ __all__ = [
     "StoredBase",
     "StoredDocument",
     "SubjectIndex",
+    "Suppressed",
     "begin_epoch",
 ]

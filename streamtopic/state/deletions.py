@@ -1,8 +1,8 @@
 """Deletions that wait for their receipts, in Redis.
 
     Forget, Forgets     applied deletions, which wait for their receipts
-    Forward             deletions that wait to be sent to the partition of their key
     SubjectIndex        the live documents of people
+    Suppressed          what was said about suppressed ids and subjects, beside the log
     LinkKeys            the keys that tie receipts to request ids
 
 Deletions are written with the counts, by the script that commits a flush. The keys are the publisher's.
@@ -26,9 +26,9 @@ __all__ = [
     "Forget",
     "ForgetKind",
     "Forgets",
-    "Forward",
     "LinkKeys",
     "SubjectIndex",
+    "Suppressed",
     "month_of",
     "months_before",
 ]
@@ -140,7 +140,7 @@ class Forgets:
         self._connection = connection
         self._key = keys.forgets
         self._kept = keys.kept_forgets
-        self._forwards = keys.forwards
+        self._people = keys.subject_secret
 
     def __len__(self) -> int:
         return int(self._connection.call("XLEN", self._key))
@@ -155,10 +155,10 @@ class Forgets:
 
         For those who may not read what `meta.require_keys` reads. partition: number for the error.
         """
-        reads: list[tuple[str | bytes, ...]] = [("HGET", self._forwards, MARK), ("EXISTS", self._key)]
-        mark, there = self._connection.batch(reads, atomic=True)
+        reads: list[tuple[str | bytes, ...]] = [("HGET", self._people, _SECRET), ("EXISTS", self._key)]
+        secret, there = self._connection.batch(reads, atomic=True)
         # Before the first claim of a partition there is neither.
-        if mark is not None and not there:
+        if secret is not None and not there:
             raise StateCorrupt(
                 f"Redis has lost the deletions of partition {partition} that wait for receipts: stop ingest and run "
                 "`streamtopic rebuild`, which finds them in the log"
@@ -201,68 +201,6 @@ class Forgets:
         for start in range(0, len(entries), 1000):
             some = entries[start : start + 1000]
             self._connection.call("XDEL", self._key, *some)
-
-
-# Behind the offset in the name of a note that erases.
-_ERASES = b"+"
-
-
-@dataclass(frozen=True, slots=True)
-class Forward:
-    """A record in another partition than that of its key. In the partition of its key it takes effect as a delete.
-
-    offset: of the record, in the partition where it stood.
-    document: key of the record.
-    home: partition of the key.
-    asked: whether the record was a delete; else it was a change, which was refused.
-    time_ms: time of the record, milliseconds since 1970.
-    headers: headers of a delete that its receipt needs.
-    end: end of `home` once the record had been read; a record of the document from there on is newer.
-    late: whether the record was old by then, so that newer ones may lie before `end`.
-    erases: whether it takes the record itself out of the log, since an id or a subject in it is suppressed.
-    value: value of the record to send, b"" for a tombstone.
-    """
-
-    offset: int
-    document: bytes
-    home: int
-    asked: bool
-    time_ms: int
-    headers: tuple[tuple[str, bytes], ...] = ()
-    end: int = 0
-    late: bool = False
-    erases: bool = False
-    value: bytes = b""
-
-    @property
-    def name(self) -> bytes:
-        """Its field: a record may have one note that erases it beside another one."""
-        return b"%d" % self.offset + _ERASES * self.erases
-
-    @staticmethod
-    def is_name(field: bytes) -> bool:
-        """Return whether a field of the hash is a note; `through`, which a rebuild keeps, is not."""
-        return field.removesuffix(_ERASES).isdigit()
-
-    def pack(self) -> bytes:
-        """Return the value of its field."""
-        fields = [self.document, self.home, self.asked, self.time_ms, self.headers, self.end, self.late]
-        return bytes(msgpack.packb([*fields, self.value]))
-
-    @classmethod
-    def unpack(cls, name: bytes, value: bytes) -> "Forward":
-        """Undo `pack`. Raises StateCorrupt."""
-        offset = int(name.removesuffix(_ERASES))
-        try:
-            document, home, asked, time_ms, headers, end, late, sent = msgpack.unpackb(value)
-            named = tuple((str(header), bytes(content)) for header, content in headers)
-            erases = name.endswith(_ERASES)
-            return cls(offset, document, home, asked, time_ms, named, end, late, erases, sent)
-        except (ValueError, TypeError, msgpack.UnpackException) as error:
-            raise StateCorrupt(
-                f"the deletion to send to another partition for record {offset} cannot be read ({error}): run "
-                "`streamtopic rebuild`"
-            ) from None
 
 
 class SubjectIndex:
@@ -329,6 +267,36 @@ def _span(digest: bytes) -> tuple[bytes, bytes]:
 def _count_of(partition: PartitionKeys, digest: bytes) -> tuple[str | bytes, ...]:
     """Return the command that counts the documents of a subject in the index of a partition."""
     return "ZLEXCOUNT", partition.subjects(partition.bucket(digest)), *_span(digest)
+
+
+class Suppressed:
+    """A copy of the records about suppressions: whoever writes over them in the log must not lift any.
+
+    The fingerprint of the key that they were made with is in it as well.
+    """
+
+    def __init__(self, connection: Connection, model: str) -> None:
+        self._connection = connection
+        self._key = ModelKeys(model).named("suppressed")
+
+    def fingerprint(self, own: str = "") -> str:
+        """Return the fingerprint of the model's key, "" without one. own: becomes it if there is none."""
+        if own:
+            self._connection.call("HSETNX", self._key, MARK, own)
+        return (self._connection.call("HGET", self._key, MARK) or b"").decode(errors="replace")
+
+    def records(self) -> dict[bytes, bytes]:
+        """Return key and value of each record."""
+        found: dict[bytes, bytes] = self._connection.call("HGETALL", self._key)
+        return {key: value for key, value in found.items() if key != MARK}
+
+    def keep(self, key: bytes, value: bytes) -> None:
+        """Keep a record in place of the one with the same key."""
+        self._connection.call("HSET", self._key, key, value)
+
+    def clear(self) -> None:
+        """Forget all of it, the fingerprint too."""
+        self._connection.call("DEL", self._key)
 
 
 def month_of(seconds: float) -> str:

@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from streamtopic.compiled import kernel
 from streamtopic.counts import DocumentBatch, statistics
-from streamtopic.documents.suppression import Suppression
 from streamtopic.state.change_log import ChangeEntry
-from streamtopic.state.deletions import Forget, Forward
+from streamtopic.state.deletions import Forget
 from streamtopic.state.document_records import StoredDocument, encode_records
 from streamtopic.state.meta import LastRecord, Meta
 from streamtopic.state.redis_keys import PartitionKeys
@@ -246,10 +245,7 @@ class Changes:
     forgets: deletions, ascending by offset.
     counted: epoch to the number of accepted documents, those that left in the same flush included.
     totals: outcome to the number of records.
-    forwards: deletions to send to other partitions.
     time_ms: newest time of the records, milliseconds since 1970.
-    suppressions: what was said about ids and subjects, the last of each.
-    suppressed: how many more of them are suppressed afterwards.
     last: the last of the records; None if there are none.
     """
 
@@ -259,10 +255,7 @@ class Changes:
     forgets: Sequence[Forget] = ()
     counted: Mapping[int, int] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
-    forwards: Sequence[Forward] = ()
     time_ms: int = 0
-    suppressions: Sequence[Suppression] = ()
-    suppressed: int = 0
     last: LastRecord | None = None
 
 
@@ -294,10 +287,8 @@ class Flush:
     totals: Int64
     forgets: Sequence[Forget]
     increments: Mapping[str, int]
-    forwards: Sequence[Forward] = ()
     named: Sequence[tuple[bytes, bytes]] = ()
     unnamed: Sequence[tuple[bytes, bytes]] = ()
-    suppressions: Sequence[Suppression] = ()
     last: LastRecord | None = None
 
     @property
@@ -347,10 +338,8 @@ def plan(changes: Changes, base: Meta, vocabulary: Vocabulary, new_id: Callable[
         totals=totals,
         forgets=changes.forgets,
         increments=increments,
-        forwards=changes.forwards,
         named=named,
         unnamed=unnamed,
-        suppressions=changes.suppressions,
         last=changes.last or base.last,
     )
 
@@ -423,13 +412,12 @@ def _increments(changes: Changes, added: AddedDocuments, base: Meta) -> dict[str
         by[f"counted:{epoch}"] = number
     for name, number in changes.totals.items():
         by[f"total:{name}"] = number
-    by["suppressed"] = changes.suppressed
     return {field: number for field, number in by.items() if number}
 
 
 def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[str], list[str | bytes | int]]:
     """Return keys and arguments of `commit_flush.lua`. fence: the writer's token."""
-    keys = [of.meta, of.forgets, of.suppressed, *of.changes]
+    keys = [of.meta, of.forgets, *of.changes]
     arguments: list[str | bytes | int] = [flush.change.pack(flush.base.commit, flush.commit_id)]
     steps: list[list[str | int]] = []
 
@@ -453,16 +441,12 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
     step("HDEL", of.words, map(word_bytes, flush.dead))
     born = ((word_bytes(word), number) for word, number in flush.born.items())
     put(of.words, born)
-    forwards = ((forward.name, forward.pack()) for forward in flush.forwards)
-    put(of.forwards, forwards)
     for bucket, members in _by_subject(flush.unnamed, of).items():
         step("ZREM", of.subjects(bucket), members)
     for bucket, members in _by_subject(flush.named, of).items():
         # All of one score: Redis then sorts them by their bytes, and those of a subject are neighbours.
         scored = ((0, member) for member in members)
         step("ZADD", of.subjects(bucket), chain.from_iterable(scored))
-    suppressions = ((one.digest, one.pack()) for one in flush.suppressions)
-    put(of.suppressed, suppressions)
     entries = []
     for forget in flush.forgets:
         entries.append(len(arguments) + 2)

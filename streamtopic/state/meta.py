@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.documents.events import keeps_days, suppression_in
+from streamtopic.documents.events import keeps_days
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
 from streamtopic.formats import STATE, refusal
 from streamtopic.state.change_log import Place
@@ -34,8 +34,6 @@ Int64 = npt.NDArray[np.int64]
 
 MURMUR2 = "murmur2"
 """The default partitioner."""
-
-_VOID = "or run `streamtopic rebuild`, which ends all suppressions of the other key"
 
 _Read = tuple[str | bytes, ...]
 
@@ -96,7 +94,6 @@ class Meta:
     unsummed: bytes of the changes since then.
     trimmed: the changes hold no document that left before this offset.
     through: records of other partitions' keys before this offset were dealt with before the state was last rebuilt.
-    suppressed: number of ids and subjects that are suppressed.
     marked: SHA-1 of the secret of the partition, in hex (`require_keys`).
     last: the record that was counted last; None before the first.
     """
@@ -124,7 +121,6 @@ class Meta:
     unsummed: int
     trimmed: int
     through: int
-    suppressed: int
     marked: str
     last: LastRecord | None = None
 
@@ -168,7 +164,6 @@ class Meta:
                 unsummed=number("unsummed"),
                 trimmed=number("trimmed"),
                 through=number("through"),
-                suppressed=number("suppressed"),
                 marked=text["marked"],
                 last=LastRecord.parse(text.get("last", "")),
             )
@@ -259,7 +254,7 @@ def claimed_keys(keys: PartitionKeys) -> list[str]:
     """Return the keys that a claim looks at, in the order of `claim_partition.lua`."""
     subjects = [keys.subjects(bucket) for bucket in range(BUCKETS)]
     documents = [keys.documents(bucket) for bucket in range(BUCKETS)]
-    first = [keys.meta, keys.forwards, keys.subject_secret, keys.forgets, keys.suppressed]
+    first = [keys.meta, keys.subject_secret, keys.forgets]
     return [*first, *subjects, keys.words, keys.statistics, *keys.changes, *documents]
 
 
@@ -272,18 +267,16 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
 
         documents, words            the numbers of live documents and of words in the position
         word statistics             they are there from the second generation of changes on
-        suppressions, the index of subjects, deletions to send elsewhere
-                                    each has a mark in it from the claim on: an entry with an empty name
+        the index of subjects       each part has a mark in it from the claim on: an entry with an empty name
         secret of subjects          its digest is in the position
         deletions that wait         the stream is there from the claim on, also without entries
         the position itself         a claim without one refuses a partition whose other keys are there
 
     A key that is lost and then written again stays noticed. Numbers that differ keep their difference, a mark is
-    written by a claim only, and a commit is refused where the stream or the mark of the suppressions is gone.
+    written by a claim only, and a commit is refused where the stream is gone.
 
     Without a position nothing is compared. Raises StateMismatch for another format, ComponentUnreachable.
     """
-    marked: list[_Read] = [("HGET", key, MARK) for key in (keys.suppressed, keys.forwards)]
     documents: list[_Read] = [("HLEN", keys.documents(bucket)) for bucket in range(BUCKETS)]
     # From the first of all members up to the mark, which sorts before all others.
     subjects: list[_Read] = [("ZLEXCOUNT", keys.subjects(bucket), "-", b"[" + MARK) for bucket in range(BUCKETS)]
@@ -295,8 +288,8 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
         ("EXISTS", keys.statistics),
     ]
     # Atomic: a commit between two of them would look like a loss.
-    answers = connection.batch([*reads, *marked, *documents, *subjects], atomic=True)
-    fields, stream, secret, words, statistics, suppressed, forwards, *numbers = answers
+    answers = connection.batch([*reads, *documents, *subjects], atomic=True)
+    fields, stream, secret, words, statistics, *numbers = answers
     if not fields:
         return
     meta = Meta.parse(fields)
@@ -309,8 +302,6 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
     whole = {
         "the word statistics": bool(statistics) or not meta.generation,
         "the deletions that wait for receipts": bool(stream),
-        "the suppressions": suppressed is not None,
-        "the deletions to send to other partitions": forwards is not None,
         "the secret of the index of subjects": _digest(secret) == meta.marked,
         "a part of the index of subjects": all(numbers[BUCKETS:]),
     }
@@ -360,8 +351,6 @@ def mismatch(model: str, have: Fixed, want: Fixed) -> str:
         )
     elif cap != want_cap:
         differs = f"was counted with document mass cap {cap}, not {want_cap}: go back to cap {cap}"
-    elif suppression_in(limits) != suppression_in(want_limits):
-        return f"the state of {model} {_other_suppressions(suppression_in(limits), suppression_in(want_limits))}"
     elif keeps_days(limits) != keeps_days(want_limits):
         had, wants = ("with", "without") if keeps_days(limits) else ("without", "with")
         back = "month" if keeps_days(limits) else "off"
@@ -374,19 +363,6 @@ def mismatch(model: str, have: Fixed, want: Fixed) -> str:
         )
         remedy = "or count it anew from the log (`streamtopic rebuild`)"
     return f"the state of {model} {differs}, {remedy}"
-
-
-def _other_suppressions(had: str, wants: str) -> str:
-    """Return what differs between two keys of suppressions, with the remedy. had, wants: fingerprints, "" for none."""
-    if not had:
-        return (
-            f"was counted without suppressions, and the setting `suppression_key` names key {wants}: run `streamtopic "
-            "rebuild` once, which counts the log with it, or take the setting away"
-        )
-    remedy = f"name the file of key {had} in the setting `suppression_key`"
-    if wants:
-        return f"was counted with suppressions of key {had}, not {wants}: {remedy}, {_VOID}"
-    return f"was counted with suppressions of key {had}, and no key is set here: {remedy}"
 
 
 def changed_limits(found: str, wanted: str) -> str:

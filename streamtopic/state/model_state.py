@@ -3,14 +3,14 @@
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import msgpack
 
 from streamtopic.counts import Weighting
-from streamtopic.documents.events import LIMITS, suppression_in, without_suppression
+from streamtopic.documents.events import LIMITS
 from streamtopic.errors import StateCorrupt, StateMismatch
 from streamtopic.formats import STATE
 from streamtopic.state import scripts
@@ -140,12 +140,9 @@ class ModelState:
             # Read first, so that only a user who creates models needs the right to run scripts.
             answer = connection.script(scripts.CREATE_MODEL, [key], wanted)
         have = fixed(answer)
-        # Only those who count need the key of suppressions; all others go by what the state says.
-        known = have[4] if suppression_in(wanted[4]) else without_suppression(have[4])
-        if (*have[:4], known) != wanted:
+        if have != wanted:
             raise StateMismatch(mismatch(model, have, wanted))
-        kept = replace(settings, limits=have[4])
-        return cls(connection, model, kept)
+        return cls(connection, model, settings)
 
     @classmethod
     def find(cls, connection: Connection, model: str) -> "ModelState | None":

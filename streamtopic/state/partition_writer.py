@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import msgpack
 import numpy as np
@@ -17,7 +16,6 @@ import numpy.typing as npt
 from streamtopic.counts import Weighting
 from streamtopic.counts.arrays import Int64
 from streamtopic.documents.events import LIMITS, keeps_days
-from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, TakenOver
 from streamtopic.formats import STATE
 from streamtopic.state import scripts
@@ -30,7 +28,7 @@ from streamtopic.state.change_log import (
     read_statistics,
 )
 from streamtopic.state.connection import Connection
-from streamtopic.state.deletions import Forgets, Forward
+from streamtopic.state.deletions import Forgets
 from streamtopic.state.document_records import StoredDocument, decode_records
 from streamtopic.state.flush import (
     MAX_FLUSH_DOCUMENTS,
@@ -41,7 +39,6 @@ from streamtopic.state.flush import (
     Batch,
     Changes,
     Flush,
-    by_bucket,
     commit_arguments,
     plan,
 )
@@ -63,7 +60,6 @@ __all__ = ["LiveDocuments", "PartitionWriter", "PreparedBatch"]
 
 _SPARE_WORDS = 1 << 18
 _ATTEMPTS = 5
-_AT_ONCE = 1_000
 _SECRET_BYTES = 32
 # Seconds between looks at Redis's clock while changes hold a document that left.
 _LOOK_SECONDS = 60.0
@@ -324,56 +320,6 @@ class PartitionWriter:
         for bucket in range(BUCKETS):
             records = self.connection.scan(self.keys.documents(bucket))
             yield [document for document, _ in records]
-
-    def forwards(self) -> list[Forward]:
-        """Return the deletions that are still to be sent to other partitions, in the order of the log."""
-        fields = self.connection.call("HGETALL", self.keys.forwards)
-        notes = [Forward.unpack(name, value) for name, value in fields.items() if Forward.is_name(name)]
-        return sorted(notes, key=lambda note: (note.offset, note.erases))
-
-    def forwarded(self, forwards: Iterable[Forward]) -> None:
-        """Remove deletions that were sent to another partition, or need not be."""
-        names = [forward.name for forward in forwards]
-        for start in range(0, len(names), _AT_ONCE):
-            some = names[start : start + _AT_ONCE]
-            self.connection.call("HDEL", self.keys.forwards, *some)
-
-    def suppressions(self, digests: Iterable[bytes]) -> dict[bytes, Suppression]:
-        """Return the last statements about ids or subjects, by digest, without those about which there is none.
-
-        Raises StateCorrupt.
-        """
-        asked = list(dict.fromkeys(digests))
-        found: dict[bytes, Suppression] = {}
-        for start in range(0, len(asked), _AT_ONCE):
-            some = asked[start : start + _AT_ONCE]
-            values = self.connection.call("HMGET", self.keys.suppressed, *some)
-            for digest, value in zip(some, values, strict=True):
-                if value is not None:
-                    found[digest] = Suppression.unpack(digest, value)
-        return found
-
-    def live_elsewhere(self, partition: int, ids: Sequence[bytes]) -> tuple[int, frozenset[bytes]] | None:
-        """Return the next offset of another partition, and the documents of these that are live there.
-
-        None where that partition has no state yet. Raises StateCorrupt where Redis has lost keys of it.
-        """
-        keys = self.keys.of(partition)
-        buckets = by_bucket(ids, keys)
-        reads: list[tuple[str | bytes, ...]] = [("HMGET", keys.meta, "next")]
-        reads += [("HMGET", keys.documents(bucket), *asked) for bucket, asked in buckets.items()]
-        # Atomic, so that the documents are live as of the offset; the other partition has a writer of its own.
-        (after,), *found = self.connection.batch(reads, atomic=True)
-        if after is None:
-            return None
-        # A deletion that seems to find nothing there is never sent again.
-        if ids:
-            require_keys(self.connection, keys)
-        order = chain.from_iterable(buckets.values())
-        records = chain.from_iterable(found)
-        answers = zip(order, records, strict=True)
-        live = frozenset(document for document, record in answers if record is not None)
-        return int(after), live
 
     def tidy(self) -> None:
         """Replace the lexicon once most of its words are in no live document."""

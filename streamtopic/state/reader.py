@@ -1,22 +1,23 @@
 """Reading a model beside its writers: positions, deletions that wait, and the counts of all partitions."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import compress
+from itertools import chain, compress
 from typing import TypeVar
 
 import numpy as np
 
 from streamtopic.counts import statistics
 from streamtopic.counts.arrays import Int64, Mask
-from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import NegativeCounts, StateCorrupt
 from streamtopic.state.change_log import CutGone, read_statistics
 from streamtopic.state.connection import Connection
-from streamtopic.state.deletions import Forgets, Forward
+from streamtopic.state.deletions import Forgets
 from streamtopic.state.document_counts import DocumentCounts, PartitionCut, WordTable, changed_documents, followed
+from streamtopic.state.document_records import decode_records
+from streamtopic.state.flush import by_bucket
 from streamtopic.state.meta import Meta, read_meta, require_keys
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.word_ids import word_text
@@ -25,7 +26,6 @@ __all__ = ["Reader"]
 
 T = TypeVar("T")
 _ATTEMPTS = 5
-_DIGESTS = 1_000
 # New words are sorted in among the known ones, as long as there are so many times as many of those.
 _FEW = 8
 
@@ -54,28 +54,18 @@ class Reader:
         """Return the deletions of a partition that wait for their receipts."""
         return Forgets(self.connection, self._keys[partition])
 
-    def forwards(self, partition: int) -> int:
-        """Return the number of deletions in a partition that are still to be sent to the partition of their key."""
-        # HGETALL, since readers have no right to HKEYS.
-        names = self.connection.call("HGETALL", self._keys[partition].forwards)
-        return sum(map(Forward.is_name, names))
+    def added_at(self, partition: int, documents: Sequence[bytes]) -> dict[bytes, int]:
+        """Return the offset of the add of each of these documents that is live in a partition.
 
-    def said_ms(self, digests: Iterable[bytes]) -> int:
-        """Return when something was said last about ids or subjects, as far as the partitions have counted.
-
-        digests: of the ids and subjects.
-
-        Milliseconds since 1970; 0 where nothing was ever said. Raises StateCorrupt.
+        Raises StateCorrupt where Redis has lost keys of it: a document that is lost would look deleted.
         """
-        asked = list(digests)
-        newest = 0
-        for start in range(0, len(asked), _DIGESTS):
-            some = asked[start : start + _DIGESTS]
-            answers = self.connection.batch([("HMGET", keys.suppressed, *some) for keys in self._keys])
-            for values in answers:
-                said = [Suppression.unpack(one, value) for one, value in zip(some, values, strict=True) if value]
-                newest = max(newest, *(one.made_ms for one in said), 0)
-        return newest
+        keys = self._keys[partition]
+        buckets = by_bucket(documents, keys)
+        found = self.connection.batch([("HMGET", keys.documents(bucket), *ids) for bucket, ids in buckets.items()])
+        require_keys(self.connection, keys)
+        pairs = zip(chain.from_iterable(buckets.values()), chain.from_iterable(found), strict=True)
+        live = {document: record for document, record in pairs if record is not None}
+        return {document: one.offset for document, one in zip(live, decode_records(list(live.values())), strict=True)}
 
     def counts(self, *, through: int | None = None, at: Mapping[int, Meta] | None = None) -> DocumentCounts:
         """Return the counts of all partitions.

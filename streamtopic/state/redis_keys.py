@@ -59,27 +59,13 @@ class PartitionKeys:
         return f"{self.tag}:forgets:kept"
 
     @property
-    def forwards(self) -> str:
-        """Hash: offset of a record of another partition's key to the deletion to send there; Meta's `through`; MARK."""
-        return f"{self.tag}:forwards"
-
-    @property
     def subject_secret(self) -> str:
-        """Hash: the secret that digests subjects, under `secret`. It outlives a rebuild."""
+        """Hash: the secret that digests subjects, under `secret`; Meta's `through`. It outlives a rebuild."""
         return f"{self.tag}:people"
 
     def subjects(self, bucket: int) -> str:
         """Sorted set, all of one score: digest of a subject and key of a document's record as one string; MARK."""
         return f"{self.tag}:subjects:{bucket}"
-
-    @property
-    def suppressed(self) -> str:
-        """Hash: digest of an id or a subject to the last statement about it, suppressed or lifted; MARK."""
-        return f"{self.tag}:suppressed"
-
-    def of(self, partition: int) -> "PartitionKeys":
-        """Return the keys of another partition of the same model."""
-        return PartitionKeys(f"{self.tag.rpartition(':')[0]}:{partition}}}")
 
     def bucket(self, document: bytes) -> int:
         """Return the number of the hash that holds this document."""

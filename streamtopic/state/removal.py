@@ -114,12 +114,11 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
     """
     keys = ModelKeys(model).partition(partition)
     # The position first: without it a writer cannot commit between the removals that follow.
-    position = [keys.forgets, keys.kept_forgets, keys.meta, keys.forwards]
+    position = [keys.forgets, keys.kept_forgets, keys.meta, keys.subject_secret]
     connection.script(REMOVE_POSITION, position, [int(rearranged)])
     names = [keys.words, *(keys.documents(bucket) for bucket in range(BUCKETS))]
     # The secret of subjects stays.
-    names += [keys.suppressed, *(keys.subjects(bucket) for bucket in range(BUCKETS))]
-    names += [keys.statistics, *keys.changes]
+    names += [keys.statistics, *keys.changes, *(keys.subjects(bucket) for bucket in range(BUCKETS))]
     for start in range(0, len(names), _AT_ONCE):
         # UNLINK frees the memory in another thread: DEL of a large hash would block Redis.
         some = names[start : start + _AT_ONCE]

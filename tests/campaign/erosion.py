@@ -54,10 +54,8 @@ LOSSES: Mapping[str, Callable[[PartitionKeys, Meta], Sequence[str]]] = MappingPr
         "changes": lambda keys, meta: [keys.changes[meta.generation % 2]],
         "statistics": lambda keys, _: [keys.statistics],
         "forgets": lambda keys, _: [keys.forgets],
-        "forwards": lambda keys, _: [keys.forwards],
         "subject_secret": lambda keys, _: [keys.subject_secret],
         "subjects": lambda keys, _: [keys.subjects(bucket) for bucket in range(BUCKETS)],
-        "suppressed": lambda keys, _: [keys.suppressed],
     }
 )
 """Keys of a partition by kind. Redis loses one of a kind, the first one that is there."""

@@ -105,7 +105,6 @@ class Observer:
             state = ModelState.find(self._connection, self._cluster.names.model)
             # Without its keys the model has not begun, so it is not at rest either.
             waiting = len(state.outbox()) if state else 1
-            away = sum(self.reader.forwards(partition) for partition in positions)
         except (ComponentUnreachable, StateError) as error:
             return [str(error)]
         books = self.oracle.books
@@ -119,7 +118,7 @@ class Observer:
         unread += [f"partition {p}: {n} offsets behind an open transaction" for p, n in sorted(self._hidden.items())]
         if waiting:
             unread.append(f"{waiting} records wait in the outbox")
-        if away:
+        if away := len(self.oracle.missing()):
             unread.append(f"{away} deletions are not yet in the partition of their key")
         if missing:
             unread.append(f"{len(missing)} deletions have no receipt, the first at {missing[0]}")

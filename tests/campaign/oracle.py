@@ -78,12 +78,11 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """A record in another partition than the one of its key.
+    """A delete in another partition than the one of its key.
 
     document: its key.
     partition, offset: its place.
     home: the partition of its key.
-    asked: whether it is a delete.
     time_ms: when it was appended, milliseconds since 1970.
     """
 
@@ -91,7 +90,6 @@ class Away:
     partition: int
     offset: int
     home: int
-    asked: bool
     time_ms: int
 
 
@@ -143,7 +141,7 @@ class Oracle:
     """Follows the topics of documents and of requests, record by record.
 
     books: by partition.
-    away: records in other partitions than those of their keys.
+    away: deletes in other partitions than those of their keys.
     newest: key to the time of the newest record in its own partition.
     demands: requests by their ids.
     """
@@ -173,7 +171,7 @@ class Oracle:
         belongs = partition if key is None else home(key, len(self.books))
         elsewhere = belongs != partition
         if key is not None:
-            self._place(key, Away(key, partition, offset, belongs, asked.kind == "delete", time_ms), asked.kind)
+            self._place(key, Away(key, partition, offset, belongs, time_ms), asked.kind)
         if asked.kind == "refused" or (asked.kind == "add" and elsewhere):
             book.refused.add(offset)
             book.totals["rejected"] += 1
@@ -181,7 +179,7 @@ class Oracle:
         elif asked.kind == "nothing" or key is None:
             return
         elif elsewhere:
-            # The service sends a record to the partition of the key, which takes effect there.
+            # The service sends a tombstone to the partition of the key, which takes effect there.
             book.totals["forwarded"] += 1
         elif asked.kind == "add":
             about = dict.fromkeys(asked.subjects, time_ms)
@@ -206,21 +204,15 @@ class Oracle:
         book.next_offset = max(book.next_offset, offset)
 
     def missing(self) -> list[Away]:
-        """Return the records in foreign partitions that never took effect in the partitions of their keys."""
-        # A delete must have become a record there, or met one that is newer. Nobody waits for a receipt of a refused
-        # change, so it need only have ended the document.
-        return [
-            away
-            for away in self.away
-            if self.newest.get(away.document, -1) < away.time_ms
-            and (away.asked or away.document in self.books[away.home].live)
-        ]
+        """Return the deletes in foreign partitions that never took effect in the partitions of their keys."""
+        # Each must have become a record there, or met one that is newer.
+        return [away for away in self.away if self.newest.get(away.document, -1) < away.time_ms]
 
     def _place(self, key: bytes, record: Away, kind: str) -> None:
         """Note whether a record is in the partition of its key, or must take effect there."""
         if record.home == record.partition:
             self.newest[key] = max(self.newest.get(key, 0), record.time_ms)
-        elif kind != "nothing" and 0 < len(key) <= LONGEST_KEY:
+        elif kind == "delete" and 0 < len(key) <= LONGEST_KEY:
             self.away.append(record)
 
     def counts(self) -> Counted:

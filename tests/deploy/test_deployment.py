@@ -151,7 +151,7 @@ def test_each_part_gets_the_keys_that_it_needs_and_no_other(name, needed):
 def test_the_key_of_suppressions_is_for_those_who_count_and_the_operator():
     """By a file of its own: without it no service names the key, so nothing is suppressed and no file is missing."""
     assert "suppression" not in str(COMPOSE).lower()
-    assert set(SUPPRESSING["services"]) == {"init", "ingest", "operator"}
+    assert set(SUPPRESSING["services"]) == {"ingest", "operator"}
     for service in SUPPRESSING["services"].values():
         assert service.keys() == {"environment", "secrets"}
         (secret,) = service["secrets"]

@@ -130,7 +130,7 @@ def test_only_who_counts_has_the_key_of_suppressions(objects):
     status, made, error = helm("suppression=true")
     assert status == 0, error
     asked = {(thing["kind"], thing["metadata"]["name"]): thing for thing in made}
-    assert with_suppression_key(asked) == {"init", "ingest"}
+    assert with_suppression_key(asked) == {"ingest"}
 
 
 @needs_helm

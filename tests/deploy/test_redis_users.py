@@ -180,7 +180,7 @@ DENIED = [
     ("ingest", ("HGETALL", f"{MODEL}:base")),
     ("ingest", ("HGETALL", f"{MODEL}:counts")),
     ("schedule", ("XADD", f"{PARTITION}:forgets:kept", "*", "a", "b")),
-    ("schedule", ("HSET", f"{PARTITION}:suppressed", "a", "b")),
+    ("schedule", ("HSET", f"{MODEL}:suppressed", "a", "b")),
     ("serve", ("HGETALL", f"{PARTITION}:docs:0")),
     ("serve", ("HGETALL", f"{PARTITION}:words")),
     ("serve", ("HGETALL", f"{PARTITION}:changes:1")),
@@ -279,7 +279,7 @@ def test_a_person_is_forgotten_with_these_rights(run, service):
         receipts = Receipts(scheduler.log, model="default", public_key=scheduler.public_key)
         assert receipts.covering("of-a-portal", salt=received.salt).documents == 2
         assert scheduler.move_requests().completed == 1
-        assert scheduler.connection.call("HGETALL", f"{PARTITION}:people").keys() == {b"secret"}
+        assert scheduler.connection.call("HGETALL", f"{PARTITION}:people").keys() == {b"secret", b"through"}
     with service("serve") as serve:
         assert serve.status()["documents"] == 58
         assert serve.door.find("of-a-portal").state.value == "completed"

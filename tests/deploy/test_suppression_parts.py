@@ -16,8 +16,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from streamtopic.client import DocumentProducer, Suppressor
+from streamtopic.client import DocumentProducer
+from streamtopic.documents.suppression import Suppression, SuppressionKey
 from streamtopic.errors import StreamtopicError
+from streamtopic.signed import load_secret
+from streamtopic.streams import open_log
 from waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
@@ -208,24 +211,28 @@ def test_what_was_forgotten_stays_away_in_each_deployment(start, compose, system
             send(4)
             _await(start, compose, 6)
             operator("lift", "--subject", "customer-7")
-            operator("suppress", "--id", "new-5")
+            operator("delete", "new-5", "--suppress")
             send(5)
             assert _await(start, compose, 7)["suppressed"] == 1
 
 
-def test_nobody_but_who_counts_and_the_operator_has_the_key(start, compose, deployed_kafka, secrets):
+def test_nobody_but_who_counts_and_the_operator_has_the_key(start, compose, operator, deployed_kafka, secrets):
     """Other parts have no key, a stolen one is of no use where Kafka lets nobody write, and ingest needs its own."""
     assert _ended(start(compose("init")))[0] == 0
-    status, _, err = _ended(start(compose("schedule", "suppress", "--id", "letter")))
+    with _running(start, compose("ingest")):
+        operator("delete", "letter", "--suppress")
+        _await(start, compose, 0)
+    status, _, err = _ended(start(compose("schedule", "lift", "--id", "letter")))
     assert status == 2
     assert "has no suppressions" in err
     status, _, err = _ended(start(compose("ingest", suppression=False)))
     assert status == 2
     assert "suppression_key" in err
-    for role in ("serve", "subscriber"):
-        options = deployed_kafka.options(role)
+    key = SuppressionKey(load_secret(secrets / "suppression.key"), MODEL_NAME)
+    said = Suppression(key.of_document(b"letter"), suppressed=False, made_ms=10**13)
+    for role in ("producer", "subscriber"):
         with (
             pytest.raises(StreamtopicError, match="refuses this user"),
-            Suppressor(options, model=MODEL_NAME, key=secrets / "suppression.key") as suppressor,
+            open_log(deployed_kafka.options(role))[0] as log,
         ):
-            suppressor.suppress(["letter"])
+            log.append(f"{MODEL_NAME}.requests", said.key, key.value(said), partition=0)

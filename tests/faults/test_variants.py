@@ -9,6 +9,7 @@ import random
 import re
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 import msgpack
 import pytest
@@ -24,6 +25,7 @@ from campaign.stream import EventStream
 from campaign.tail import TopicTail
 from campaign.witness import Witness
 from ledger_maker import envelope_of, key_of
+from moved_requests import mover
 from streamtopic.errors import ComponentUnreachable, StateError, StreamtopicError
 from streamtopic.service.ingest import decode as decoding
 from streamtopic.service.ingest import resolve
@@ -146,11 +148,18 @@ class Trial:
 
     def _count(self, ingests):
         try:
+            move = mover(self.connection, self.names, PARTITIONS, ingests[0]._log, self._send_home, time.time)
             for _ in range(10):
                 for ingest in ingests:
                     list(ingest.drain())
+                move()
         except (StreamtopicError, ValueError, TypeError) as error:
             self.findings.append(f"ingest ended: {error}")
+
+    def _send_home(self, records):
+        with open_log(self.servers)[0] as log:
+            placed = [replace(record, partition=home(record.key, PARTITIONS)) for record in records]
+            log.append_many(self.names.documents, placed)
 
     def _compare(self):
         oracle, witness = Oracle(PARTITIONS), Witness(self.servers, self.names, key_of(self.names.model).public)
@@ -184,18 +193,18 @@ def _reports_alone(run, record, error, document, *, here):
     run.rejected.append(resolve.encode_rejected(record, error))
 
 
-def _believing_origin(run_elsewhere):
+def _believing_origin(take):
     def believing(run, record, event, home, document):
         if not any(name == "st-origin" for name, _ in record.headers):
-            run_elsewhere(run, record, event, home, document)
+            take(run, record, event, home, document)
 
     return believing
 
 
-def _keeping(elsewhere):
+def _keeping(misplace):
     def keeping(run, record, event, home, document):
-        elsewhere(run, record, event, home, document)
-        run.forwards.clear()
+        misplace(run, record, event, home, document)
+        run.elsewhere.clear()
 
     return keeping
 
@@ -217,8 +226,8 @@ VARIANTS = {
         lambda m: m.setattr(resolve._Run, "take", _believing_origin(resolve._Run.take)),
         "document",
     ),
-    "deletes elsewhere are sent home": (
-        lambda m: m.setattr(resolve._Run, "elsewhere", _keeping(resolve._Run.elsewhere)),
+    "a delete elsewhere becomes a request": (
+        lambda m: m.setattr(resolve._Run, "misplace", _keeping(resolve._Run.misplace)),
         "never took effect",
     ),
     "a pointer is small": (lambda m: m.setattr(resolve, "encode_rejected", _whole_key), "ingest ended"),

@@ -9,6 +9,7 @@ from streamtopic.counts import Weighting
 from streamtopic.documents.dialects import OWN
 from streamtopic.documents.events import LIMITS
 from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.ingest.suppressions import Suppressions
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ModelSettings, Reader
 from streamtopic.streams import TopicNames, partition_of
@@ -27,15 +28,17 @@ class IngestWorld:
 
     model: its name; None for one that no other test uses.
     dialect: of its records, and limits: the rules that they are counted under.
+    key: of suppressions.
     """
 
-    def __init__(self, connection, log, partitions=2, *, model=None, dialect=OWN, limits=LIMITS):
+    def __init__(self, connection, log, partitions=2, *, model=None, dialect=OWN, limits=LIMITS, key=None):
         self.connection = connection
         self.topics = TopicNames(model or new_model())
         self.log = log
         self.partitions = partitions
         self.dialect = dialect
         self.limits = limits
+        self.key = key
         self.log.create(self.topics.documents, partitions)
         self.log.create(self.topics.rejected, 1)
         self.log.create(self.topics.requests, 1)
@@ -45,6 +48,7 @@ class IngestWorld:
         """Take all partitions over, as the next process."""
         given = {"settings": ModelSettings(self.partitions, 256, limits=self.limits), "dialect": self.dialect}
         given["clock"] = lambda: NOW + 1
+        given["suppressions"] = Suppressions(self.connection, self.log, self.topics.model, self.key)
         self.ingests = [
             Ingest.open(self.connection, self.log, self.topics, partition, **given)
             for partition in range(self.partitions)
@@ -91,10 +95,10 @@ class IngestWorld:
         counts = Reader(self.connection, self.topics.model, self.partitions).counts()
         return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
 
-    def recounted(self):
-        """Digest of a recount of the log."""
-        ends = {p: self.log.end(self.topics.documents, p) for p in range(self.partitions)}
-        rules = {"dialect": self.dialect, "limits": self.limits}
+    def recounted(self, ends=None):
+        """Digest of a recount of the log, up to these ends if any are given."""
+        ends = ends or {p: self.log.end(self.topics.documents, p) for p in range(self.partitions)}
+        rules = {"dialect": self.dialect, "limits": self.limits, "suppression": self.key}
         fresh = documents_in_log(self.log, self.topics.documents, ends, lambda *_: None, **rules)
         counts = fresh.recount(Weighting(256))
         return counts.cooccurrence.digest(counts.words)

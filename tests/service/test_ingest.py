@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
+from streamtopic.documents.deletion_record import decode_request
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.errors import ComponentUnreachable, StateMismatch
 from streamtopic.service.ingest.partition_ingest import Ingest
@@ -33,6 +34,7 @@ class World:
         self.clock = lambda: NOW + 1
         self.log.create(self.topics.documents, partitions)
         self.log.create(self.topics.rejected, 1)
+        self.log.create(self.topics.requests, 1)
         self.ingests = [self.ingest(partition) for partition in range(partitions)]
 
     def ingest(self, partition=0):
@@ -300,8 +302,8 @@ def test_long_texts_are_counted_as_passages_and_forgotten_whole(world):
     assert world.digest() == recount([[(3, {"alpha": 2, "delta": 1})]])
 
 
-def test_adds_of_foreign_keys_are_refused_and_their_deletes_sent_home(connection, tmp_path):
-    """In the wrong partition an add is pointed at and stays where it is; a delete takes effect at home, once."""
+def test_adds_of_foreign_keys_are_refused_and_their_deletes_become_requests(connection, tmp_path):
+    """In the wrong partition an add is pointed at and stays where it is; a delete becomes a request."""
     world = World(connection, tmp_path, partitions=2)
     key = next(f"k{n}" for n in range(99) if partition_of(f"k{n}".encode(), 2) == 1)
     message = add(key, {"x": 2})
@@ -311,10 +313,11 @@ def test_adds_of_foreign_keys_are_refused_and_their_deletes_sent_home(connection
     assert msgpack.unpackb(pointer.value)["reason"] == "partition"
     assert world.log.end(world.topics.documents, 1) == 0
     world.send(message, replace(encode_delete(key, "r"), partition=0))
-    assert world.drain() == {"forwarded": 1, "added": 1, "deleted": 1}
-    assert [f.request for f in Reader(world.connection, world.topics.model, 2).forgets(1).read()] == ["r"]
-    assert world.log.end(world.topics.documents, 1) == 2
-    assert (world.counts().documents, sum(ingest.lag for ingest in world.ingests)) == (0, 0)
+    assert world.drain() == {"forwarded": 1, "added": 1}
+    (record,) = world.log.read(world.topics.requests, 0, 0)
+    (asked,) = decode_request(record).misplaced
+    assert (asked.document, asked.request, asked.asked) == (key, "r", True)
+    assert (world.counts().documents, sum(ingest.lag for ingest in world.ingests)) == (1, 0)
 
 
 def test_other_partition_counts_and_weightings_are_refused_with_the_remedy(world):

@@ -43,10 +43,8 @@ NOTICED = {
     "words": lambda _: OWN.words,
     "statistics": lambda _: OWN.statistics,
     "forgets": lambda _: OWN.forgets,
-    "forwards": lambda _: OWN.forwards,
     "subject_secret": lambda _: OWN.subject_secret,
     "subjects": _subjects,
-    "suppressed": lambda _: OWN.suppressed,
     "documents": lambda _: OWN.documents(OWN.bucket(DELETED)),
 }
 """Key of a partition, by kind: its loss ends in an error with the remedy."""
@@ -66,6 +64,7 @@ REPAIRED = {
     "releases": "written again from the versions in the ledger",
     "request": "ask again",
     "residue": "marks are made again",
+    "suppressed": "written again from the requests topic",
     "settings": "written again from the settings of the process",
     "withdrawn": "the ledger has them",
     "deletions:": "requests for deletions: kept in Redis alone, docs/decisions/0056",
@@ -271,10 +270,10 @@ def test_a_look_at_an_idle_partition_notices_a_loss(world):
         now = [service.clock()]
         service.clock = lambda: now[0]
         ingest = service.open_ingest(0)
-        service.connection.call("DEL", OWN.suppressed)
+        service.connection.call("DEL", OWN.forgets)
         assert not ingest.step().records
         now[0] += 61
-        with pytest.raises(StateCorrupt, match="the suppressions are gone"):
+        with pytest.raises(StateCorrupt, match="the deletions that wait for receipts are gone"):
             ingest.step()
 
 

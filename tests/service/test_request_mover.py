@@ -8,9 +8,11 @@ from watched_service import Clock, Watched, documents, opened
 
 from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
+from streamtopic.documents.events import encode_delete
 from streamtopic.errors import ComponentUnreachable, InvalidEvent, UsageError
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.streams import partition_of
 
 IDS = [document.id for document in documents()]
 
@@ -106,6 +108,28 @@ def test_a_wave_is_paused_until_somebody_looks(started, clock):
     assert state(service, wave[0]) is RequestState.COMPLETED
     assert state(service, wave[1]) is RequestState.CANCELLED
     assert sorted(tombstones(service)) == sorted([*IDS[:5], *IDS[12:14]])
+
+
+def test_misplaced_deletes_are_not_held_and_a_wave_of_them_is_paused(started):
+    """The documents topic holds nothing back; but a producer with another hash may not delete half of the documents."""
+    service = started(hold_seconds=600.0, brake_share=0.1, brake_seconds=60.0, partitions=2)
+
+    def misplace(ids):
+        gone = [encode_delete(one, f"r-{one}", b"0123456789abcdef") for one in ids]
+        placed = [dataclasses.replace(one, partition=1 - partition_of(one.key, 2)) for one in gone]
+        service.log.append_many(service.names.documents, placed)
+        service.settle()
+
+    misplace(IDS[:2])
+    assert service.status()["documents"] == 58
+    misplace(IDS[2:12])
+    assert service.status()["documents"] == 58
+    (wave,) = service.door.paused()
+    service.door.approve(wave.id)
+    service.settle()
+    assert (service.status()["documents"], state(service, wave.id)) == (48, RequestState.COMPLETED)
+    assert {receipt.found for receipt in service.receipts()} == {True}
+    assert len(service.receipts()) == 12
 
 
 def letters(service, subject, number):

@@ -9,7 +9,6 @@ from test_exactness import Run, dump
 
 from added_documents import added_document
 from streamtopic.documents.subjects import subject_digest
-from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import StateCorrupt, StateError, StateMissing
 from streamtopic.state import (
     Applied,
@@ -17,7 +16,6 @@ from streamtopic.state import (
     CutGone,
     Forget,
     ForgetKind,
-    Forward,
     Reader,
     RemovedDocument,
     Stale,
@@ -52,9 +50,6 @@ def planned(run, number):
         [added],
         [RemovedDocument(name, stored) for name, stored in gone.items()],
         [Forget(offset, name, kind, "r", b"s", stored.offset, 0, 1, 1) for name, stored in gone.items()],
-        forwards=[Forward(offset, b"elsewhere", 1, asked=True, time_ms=1)],
-        suppressions=[Suppression(digest, suppressed=True, made_ms=1)],
-        suppressed=1,
     )
     return run.state.plan(changes)
 
@@ -86,9 +81,7 @@ def keys_of(run):
         "changes": now,
         "earlier changes": before,
         "deletions": keys.forgets,
-        "forwards": keys.forwards,
         "secret": keys.subject_secret,
-        "suppressions": keys.suppressed,
         "subjects": keys.subjects(keys.bucket(subject)),
         "documents": keys.documents(keys.bucket(b"d11")),
     }
@@ -98,16 +91,14 @@ NOTICED = {
     "words": "words of ",
     "statistics": "the word statistics are gone",
     "deletions": "the deletions that wait for receipts are gone",
-    "forwards": "the deletions to send to other partitions are gone",
     "secret": "the secret of the index of subjects are gone",
-    "suppressions": "the suppressions are gone",
     "subjects": "a part of the index of subjects are gone",
     "documents": "documents are there, ",
 }
 """What is lost, and what `require_keys` says of it. Of a position and of changes it says nothing: see below."""
 
 # A commit is refused, since what it writes there would make the key look whole.
-REFUSES = {"position", "deletions", "suppressions"}
+REFUSES = {"position", "deletions"}
 
 
 def lost(run, kind):
@@ -153,8 +144,8 @@ def test_a_partition_is_not_begun_anew_beside_what_is_left(connection, run):
     """Any key of counts that is there without a position refuses the claim, which would count its documents twice."""
     keys, saved = run.state.keys, dump(connection, run.state)
     connection.call("DEL", *saved)
-    # A rebuild keeps these two: what was sent already, and the secret that digests were made with.
-    for key in saved.keys() - {name.encode() for name in (keys.meta, keys.forwards, keys.subject_secret)}:
+    # A rebuild keeps the secret that digests were made with.
+    for key in saved.keys() - {name.encode() for name in (keys.meta, keys.subject_secret)}:
         connection.call("RESTORE", key, 0, saved[key])
         with pytest.raises(StateCorrupt, match=rf"has {key.decode()} still"):
             run.open()
@@ -214,14 +205,13 @@ def test_a_loss_stays_noticed_however_the_writer_goes_on(connection, run, kind):
     is_right(run, Reader(connection, run.model, 1))
 
 
-@pytest.mark.parametrize("kind", ["deletions", "suppressions"])
-def test_a_commit_does_not_make_a_lost_key_look_whole(connection, run, kind):
+def test_a_commit_does_not_make_a_lost_key_look_whole(connection, run):
     """It is Stale and writes nothing; the state that is read anew then names what is lost."""
-    lost(run, kind)
+    lost(run, "deletions")
     before = dump(connection, run.state)
     assert write(run, 20) == Stale("keys of the partition are lost")
     assert dump(connection, run.state) == before
-    with pytest.raises(StateCorrupt, match=NOTICED[kind]):
+    with pytest.raises(StateCorrupt, match=NOTICED["deletions"]):
         run.state.apply(Changes(run.offset + 1))
 
 

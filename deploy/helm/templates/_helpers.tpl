@@ -62,7 +62,7 @@ containers:
       {{- if has .command (list "ingest" "schedule") }}
       - {name: STREAMTOPIC_METRICS_ADDRESS, value: "0.0.0.0:9464"}
       {{- end }}
-      {{- if and $root.Values.suppression (has .command (list "init" "ingest")) }}
+      {{- if and $root.Values.suppression (eq .command "ingest") }}
       - {name: STREAMTOPIC_SUPPRESSION_KEY, value: /run/secrets/streamtopic/streamtopic_suppression.key}
       {{- end }}
       {{- range $name, $value := include "streamtopic.variables" .part.settings | fromYaml }}

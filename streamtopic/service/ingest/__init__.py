@@ -3,9 +3,8 @@
 worker             takes partitions, counts their records, and gives partitions up
 partition_ingest   the loop of one partition: each record is counted exactly once
 decode             records to documents and deletes, a batch at a time
-find_suppressions  which of them are suppressed
+suppressions       refuses the adds of those who are suppressed
 resolve            their net effect on a partition, without any I/O
-send_home          deletions of another partition, forwarded to it
 missed_deletes     documents whose deletes left the log unread
 rejections         records that were refused, and their second try
 """

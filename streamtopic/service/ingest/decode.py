@@ -34,7 +34,6 @@ from streamtopic.documents.events import (
     document_of,
 )
 from streamtopic.documents.subjects import subject_digests
-from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import InvalidEvent
 from streamtopic.state import AddedDocument, AddedDocuments, Batch, Rows, RowSpan
 from streamtopic.streams import MURMUR2, partition_of
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["Decoded", "Event", "decode_all"]
 
 
-Event = AddedDocument | Delete | Heartbeat | Suppression | InvalidEvent
+Event = AddedDocument | Delete | Heartbeat | InvalidEvent
 
 # Bytes of an average document in Redis (measured: 1.8 a word). A flush has to be bounded before it is encoded.
 _BYTES_A_WORD = 2
@@ -180,8 +179,8 @@ def decode_all(
     values = [record.value or b"" for record in own]
     unusual = [k for k, record in enumerate(own) if not _is_usual(record)]
     for k in unusual:
-        keys[k] = _live_key(own[k].key, dialect)
-        values[k] = _readable(own[k], dialect)
+        keys[k] = _live_key(own[k].key)
+        values[k] = _readable(own[k])
     # Another thread may give entries to words meanwhile: records are also decoded ahead of the commit.
     with lexicon.lock:
         rows, taken, places, times = _scan(values, lexicon)
@@ -190,7 +189,7 @@ def decode_all(
     left.update(k for k in unusual if k not in left and not _may_add(own[k]))
     others: dict[int, Event | Add] = {}
     for k in sorted(left):
-        others[k] = refused[k] if k in refused else _event(own[k], dialect)
+        others[k] = refused[k] if k in refused else _event(own[k])
     sizes = _BYTES_A_DOCUMENT + _BYTES_A_WORD * (rows.stops - rows.starts)
     for k, (start, stop) in places.items():
         sizes[k] += stop - start
@@ -228,14 +227,9 @@ def _is_usual(record: Record) -> bool:
     return key.isascii() and not key.startswith(_UNUSUAL)
 
 
-def _live_key(key: bytes | None, dialect: Dialect) -> bytes:
+def _live_key(key: bytes | None) -> bytes:
     """Return a key that may have a document, b"" for any other: Redis is not asked for it, however long it is."""
-    return key if key and len(key) <= MAX_KEY and not _is_reserved(key, dialect) else b""
-
-
-def _is_reserved(key: bytes | None, dialect: Dialect) -> bool:
-    """Return whether a key is the service's own, and so names no document."""
-    return key == HEARTBEAT_KEY or dialect.is_suppression(key)
+    return key if key and len(key) <= MAX_KEY and key != HEARTBEAT_KEY else b""
 
 
 def _scan(
@@ -292,10 +286,10 @@ def _joined(values: Sequence[bytes]) -> tuple[Bytes, Int64]:
     return np.frombuffer(joined, np.uint8), ends
 
 
-def _readable(record: Record, dialect: Dialect) -> bytes:
+def _readable(record: Record) -> bytes:
     """Return the value that compiled code looks at; b"", which it leaves, for a record that it must not take."""
     value = record.value
-    if value is None or len(value) > MAX_VALUE or _is_reserved(record.key, dialect):
+    if value is None or len(value) > MAX_VALUE or record.key == HEARTBEAT_KEY:
         return b""
     return value
 
@@ -331,10 +325,10 @@ def _labels(
     return found, doubtful
 
 
-def _event(record: Record, dialect: Dialect) -> RecordEvent | InvalidEvent:
+def _event(record: Record) -> RecordEvent | InvalidEvent:
     """Return the event in a record, or the reason why it is refused."""
     try:
-        return decode_record(record, suppression=dialect.suppression)
+        return decode_record(record)
     except InvalidEvent as error:
         return error
 

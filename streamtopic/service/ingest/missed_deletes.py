@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamtopic.documents.events import document_of
 from streamtopic.errors import StateError
 from streamtopic.state import MAX_STORED_BYTES, Changes, Forget, ForgetKind, RemovedDocument, Stale
 from streamtopic.streams import pages
@@ -103,7 +104,7 @@ def _named(ingest: Ingest, log: EventLog) -> tuple[npt.NDArray[np.uint64], int]:
     offset = log.begin(topic, partition)
     end = log.end(topic, partition)
     for page in pages(log, topic, partition, offset, end):
-        ids = [(ingest.dialect.document_of(record.key) or "").encode() for record in page]
+        ids = [(document_of(record.key) or "").encode() for record in page]
         hashes.append(np.unique(_hashes(ids)))
         records += len(page)
     return np.unique(np.concatenate(hashes)), records

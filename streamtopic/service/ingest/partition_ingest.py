@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,15 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from streamtopic.documents.deletion_record import MOST_MISPLACED, Wanted, encode_request
 from streamtopic.documents.dialects import OWN, Dialect
-from streamtopic.documents.events import suppression_in
-from streamtopic.documents.suppression import check_suppression_key
 from streamtopic.errors import StateError, StateMismatch, StreamtopicError
 from streamtopic.monitoring.tracing import span
 from streamtopic.service.ingest.decode import decode_all
-from streamtopic.service.ingest.find_suppressions import find_suppressions
 from streamtopic.service.ingest.resolve import OUTCOMES, resolve
-from streamtopic.service.ingest.send_home import Forwarder
+from streamtopic.service.ingest.suppressions import NOBODY, Refusals, Suppressions
 from streamtopic.service.log_history import departures
 from streamtopic.service.partition_counts import count_remedy
 from streamtopic.state import (
@@ -90,12 +89,13 @@ class Ingest:
     clock: seconds since 1970, for receipts.
     ahead: whether a second thread reads the next records while the state counts those before them.
     dialect: of the records.
+    suppressions: who is suppressed; None in a model without any.
 
     The changes of the partition are free of a removed document within `residue_max_age`, seconds that may be set.
 
     State and offset move in one commit, so a process that is killed anywhere loses nothing and counts nothing twice.
-    Pointers to rejected records are confirmed by their log before the commit; after a crash they may be there twice.
-    Deletions that belong to another partition are part of the commit. They are sent after it, once (send_home.py).
+    Pointers to rejected records, requests for deletions at other partitions, and tombstones of suppressed adds are
+    confirmed by their log before the commit; after a crash they may be there twice.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class Ingest:
         *,
         ahead: bool = True,
         dialect: Dialect = OWN,
+        suppressions: Suppressions | None = None,
     ) -> None:
         self.state = state
-        self.dialect = dialect
         self.residue_max_age = _RESIDUE_SECONDS
         self._log = log
         self._topics = topics
@@ -129,8 +129,9 @@ class Ingest:
             dialect=dialect,
             days=state.days,
         )
-        self._dialect = dialect
-        self._forwarder = Forwarder(state, log, topics.documents)
+        self._suppressions = suppressions
+        # What was not read yet may have lost records to compaction.
+        self._doubtful = log.end(topics.documents, state.partition)
         self._topic_id = log.describe(topics.documents).id
         self.check_log()
 
@@ -147,14 +148,16 @@ class Ingest:
         word_ids: int = MAX_WORD_IDS,
         ahead: bool = True,
         dialect: Dialect = OWN,
+        suppressions: Suppressions | None = None,
     ) -> Ingest:
         """Take ownership of a partition; a new one begins at the beginning of its log.
 
         word_ids: how many ids the partition may give to words.
         dialect: of the records; `settings.limits` names its mapping.
+        suppressions: who is suppressed.
 
         Raises StateMismatch where settings, partitions or the log do not fit the state, SettingsError where the key of
-        its suppressions is missing.
+        the model's suppressions is missing.
         """
         have = log.describe(topics.documents).partitions
         if have != settings.partitions:
@@ -163,9 +166,8 @@ class Ingest:
                 f"topic {topics.documents} has {have} partitions, the model was made for {settings.partitions}, and a "
                 f"document's delete would miss its add: {remedy}"
             )
-        fingerprint = suppression_in(settings.limits)
-        if fingerprint or dialect.suppression is not None:
-            check_suppression_key(fingerprint, dialect.suppression)
+        if suppressions is not None:
+            suppressions.check()
         state = PartitionWriter.open(
             connection,
             topics.model,
@@ -177,7 +179,7 @@ class Ingest:
             limits=settings.limits,
             word_ids=word_ids,
         )
-        return cls(state, log, topics, clock, ahead=ahead, dialect=dialect)
+        return cls(state, log, topics, clock, ahead=ahead, dialect=dialect, suppressions=suppressions)
 
     @property
     def topic(self) -> str:
@@ -191,7 +193,7 @@ class Ingest:
 
     @property
     def lag(self) -> int:
-        """Number of records that are not yet counted, and of deletions that are not yet in their own partition.
+        """Number of records that are not yet counted.
 
         Raises StateMismatch if the log ends before what was counted.
         """
@@ -201,7 +203,7 @@ class Ingest:
             self.state.reload()
             self.check_log()
             uncounted = end - self.state.meta.next_offset
-        return uncounted + self._forwarder.waiting
+        return uncounted
 
     def step(
         self, max_records: int | None = None, amend: Callable[[Changes], Changes | None] = lambda changes: changes
@@ -253,19 +255,10 @@ class Ingest:
         if found:
             raise StateMismatch(found[0].text)
 
-    def forward(self) -> int:
-        """Send deletions to the partitions that they belong to, as far as they can be sent now.
-
-        Return how many deletions were sent or settled. Raises as `step`.
-        """
-        return self._forwarder.step()
-
     def went_back(self) -> bool:
         """Return whether Redis was set back to an earlier moment; go back with it if so."""
         # A commit would notice, but at the end of the log there is none, perhaps for hours: deletions that a promoted
-        # replica, or a restored server, had not heard of would wait for the next record. Notes of deletions elsewhere
-        # are struck off behind the commit, so they may be back where the position is not.
-        self._forwarder.read_again()
+        # replica, or a restored server, had not heard of would wait for the next record.
         if not self.state.is_set_back():
             return False
         self.state.reload()
@@ -278,7 +271,7 @@ class Ingest:
         return True
 
     def drain(self) -> Iterator[Progress]:
-        """Yield flushes until the log's present end is counted, summing changes up and sending home in between.
+        """Yield flushes until the log's present end is counted, summing changes up in between.
 
         Call `went_back` first where Redis may have been set back since this process last wrote to it.
         """
@@ -289,15 +282,19 @@ class Ingest:
                 break
             self.sum_if_due()
             yield progress
-        self.forward()
 
     def _look_for_losses(self) -> None:
-        """Raise StateCorrupt if Redis has lost keys of the partition, and as `check_log`, unless it looked lately."""
+        """Raise StateCorrupt if Redis has lost keys of the partition, and as `check_log`, unless it looked lately.
+
+        Raises SettingsError if suppressions have begun under a key that is not here.
+        """
         now = self._clock()
         # `abs`: a clock may be set back.
         if abs(now - self._looked_at) >= _LOOK_SECONDS:
             self.state.require_keys()
             self.check_log()
+            if self._suppressions is not None:
+                self._suppressions.check()
             self._looked_at = now
 
     def _attempt(self, max_records: int, amend: Callable[[Changes], Changes | None]) -> Progress | None:
@@ -314,36 +311,29 @@ class Ingest:
         if ready.base.next_offset != offset:
             return None
         decoded, rest = whole.split(ready.records)
+        if decoded.next_offset - offset > len(decoded.records):
+            self._doubtful = self._log.end(self._topics.documents, self.partition)
         now_ms = int(self._clock() * 1000)
-        key = self.dialect.suppression
-        said = None if key is None else find_suppressions(self.state, decoded, key)
-        resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms, said)
+        refusals = NOBODY if self._suppressions is None else self._suppressions.find(decoded)
+        resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms, refusals, self._doubtful)
         # After the look-up, so that a loss before it is noticed. A rebuild keeps these as they are, or the log does.
         if _rests_on_absence(resolution.changes):
             self.state.require_keys()
         # Before the commit: the offset must not pass a refused record whose pointer could still be lost.
-        self._announce(resolution)
+        self._announce(resolution, refusals)
         found = resolution.changes
-        if found.forwards:
-            found = replace(found, forwards=self._forwarder.placed(found.forwards))
         changes = amend(found)
         if changes is None:
             self.state.reload()
             return None
         last = decoded.records[-1]
         changes = replace(changes, last=LastRecord(self._topic_id, last.offset, last.digest))
-        # Before the commit as well: where its answer is lost, nobody knows whether the notes are there.
-        if changes.forwards:
-            self._forwarder.noted()
         start = time.perf_counter()
         with self._records.beyond(decoded, rest, min(max_records, self._fitting)):
             result = self.state.apply(changes)
         seconds = time.perf_counter() - start
         if isinstance(result, Stale):
-            self._forwarder.read_again()
             return None
-        if changes.forwards:
-            self._forwarder.committed(changes.forwards)
         self._alert(resolution)
         self._trace(resolution)
         waited = [(forget.applied_ms - forget.received_ms) / 1000 for forget in found.forgets]
@@ -368,12 +358,19 @@ class Ingest:
             return None
         return Progress(0, end)
 
-    def _announce(self, resolution: Resolution) -> None:
-        """Write pointers to rejected records, once for each flush however often its commit is repeated."""
+    def _announce(self, resolution: Resolution, refusals: Refusals) -> None:
+        """Write what other topics and partitions have to know, once for each flush however often it is committed."""
         if resolution.changes.next_offset <= self._announced:
             return
         if resolution.rejected:
             self._log.append_many(self._topics.rejected, resolution.rejected)
+        if refusals.tombstones:
+            self._log.append_many(self._topics.documents, refusals.tombstones)
+        elsewhere = resolution.elsewhere
+        for start in range(0, len(elsewhere), MOST_MISPLACED):
+            some = tuple(elsewhere[start : start + MOST_MISPLACED])
+            wanted = Wanted(f"misplaced-{secrets.token_hex(12)}", secrets.token_hex(16), misplaced=some)
+            self._log.append_many(self._topics.requests, [encode_request(wanted)])
         self._announced = resolution.changes.next_offset
 
     def _alert(self, resolution: Resolution) -> None:
@@ -387,14 +384,6 @@ class Ingest:
                 extra={"event": "changes_refused", "partition": self.partition, "offset": refused[0].offset},
             )  # fmt: skip
 
-        if resolution.reasons.get("suppression"):
-            logger.warning(
-                "partition %d: %d records about suppressions were not made with the operator's key, or are older than "
-                "those that hold: they change nothing, and the records that they replaced are written again",
-                self.partition, resolution.reasons["suppression"],
-                extra={"event": "suppression_refused", "partition": self.partition},
-            )  # fmt: skip
-
     def _trace(self, resolution: Resolution) -> None:
         """Report that deletions were counted out, to those who trace them."""
         for forget in resolution.changes.forgets:
@@ -405,8 +394,7 @@ class Ingest:
 
 def _rests_on_absence(changes: Changes) -> bool:
     """Return whether changes conclude from an entry that is not in Redis that it never was, beyond what is counted."""
-    unknown = any(forget.kind is ForgetKind.NOT_FOUND for forget in changes.forgets)
-    return unknown or bool(changes.suppressions)
+    return any(forget.kind is ForgetKind.NOT_FOUND for forget in changes.forgets)
 
 
 def _thread_of(log: EventLog) -> ThreadPoolExecutor:

@@ -142,9 +142,6 @@ def _again(
 
 def _event(record: Record, dialect: Dialect) -> Event | None:
     """Return the event in a record, None for one that this version of the program refuses."""
-    # One that is out of date would be accepted by itself, and then refused again.
-    if dialect.is_suppression(record.key):
-        return None
     try:
         return dialect.event(record)
     except InvalidEvent:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from streamtopic.documents.deletion_record import Misplaced
 from streamtopic.documents.events import (
     Delete,
     Heartbeat,
@@ -14,16 +15,16 @@ from streamtopic.documents.events import (
     request_of,
     salt_of,
 )
-from streamtopic.documents.suppression import SUPPRESSION_HEADER, Suppression, is_suppression_key, suppressed
+from streamtopic.documents.suppression import suppressed
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.metrics import OUTCOMES
-from streamtopic.monitoring.tracing import HEADER, trace_of
+from streamtopic.monitoring.tracing import trace_of
+from streamtopic.service.ingest.suppressions import NOBODY, Refusals
 from streamtopic.state import (
     AddedDocument,
     Changes,
     Forget,
     ForgetKind,
-    Forward,
     RemovedDocument,
     StoredDocument,
 )
@@ -32,21 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamtopic.service.ingest.decode import Decoded, Event
-    from streamtopic.service.ingest.find_suppressions import Suppressions
     from streamtopic.state import LiveDocuments, Meta
     from streamtopic.streams import Message, Record
-    from streamtopic.streams.event_log import Headers
 
-__all__ = ["MISPLACED", "OUTCOMES", "Resolution", "misplaced", "receipt_headers", "resolve"]
+__all__ = ["MISPLACED", "OUTCOMES", "Resolution", "misplaced", "resolve"]
 
 MISPLACED = "partition"
 """The reason code of an add in another partition than its key's."""
-
-# From this age on, newer records of the document may have been counted at its home already, see send_home.py.
-_LATE_MS = 60_000
-# The longest header that a receipt is made of: a longer one is not taken anyway.
-_MAX_HEADER = 512
-_OUTRANKED = InvalidEvent("suppression", "a newer record about the same id or subject came before this one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +48,13 @@ class Resolution:
 
     changes: to be committed.
     rejected: pointers for the rejected topic. They must be written and confirmed before the commit.
+    elsewhere: deletions of documents of other partitions. They must be asked for before the commit.
     reasons: number of these pointers by reason.
     """
 
     changes: Changes
     rejected: Sequence[Message]
+    elsewhere: Sequence[Misplaced]
     reasons: Mapping[str, int]
 
 
@@ -69,7 +64,8 @@ def resolve(
     base: Meta,
     partition: int,
     now_ms: int,
-    suppressions: Suppressions | None = None,
+    refusals: Refusals = NOBODY,
+    doubtful: int = 0,
 ) -> Resolution:
     """Apply records in order to the live documents, and return the changes.
 
@@ -77,31 +73,32 @@ def resolve(
     base: the state that these documents were read from.
     partition: the partition of the records.
     now_ms: milliseconds since 1970, for receipts.
-    suppressions: what the state holds about ids and subjects in the records; None where the model has none. It is
-        changed by the records.
+    refusals: records that are about somebody who is suppressed.
+    doubtful: offset before which compaction may have taken records that nobody has read.
 
     The result depends on the records only, not on how a log is cut into flushes, except for `applied_ms`. The documents
     that are live afterwards depend on the newest record of each id only, since compaction leaves no other.
     """
-    found = _only_new(decoded, live, base, partition, now_ms, suppressions)
+    found = _only_new(decoded, live, base, partition, now_ms, refusals)
     if found is not None:
         return found
-    run = _Run(live, base, partition, now_ms, suppressions)
-    ids = decoded.batch.keys
-    people = (suppressions.people if suppressions is not None else ()) or [()] * len(ids)
-    rows = zip(decoded.records, decoded.events, decoded.homes, ids, people, strict=True)
-    for record, event, home, document, named in rows:
-        run.take(record, event, home, document, named)
+    run = _Run(live, base, partition, now_ms, doubtful)
+    rows = zip(decoded.records, decoded.events, decoded.homes, decoded.batch.keys, strict=True)
+    for k, (record, event, home, document) in enumerate(rows):
+        if k in refusals.settled:
+            run.settle(record, document)
+        else:
+            run.take(record, suppressed() if k in refusals.adds else event, home, document)
     return run.result(decoded.next_offset)
 
 
 def _only_new(
-    decoded: Decoded, live: LiveDocuments, base: Meta, partition: int, now_ms: int, suppressions: Suppressions | None
+    decoded: Decoded, live: LiveDocuments, base: Meta, partition: int, now_ms: int, refusals: Refusals
 ) -> Resolution | None:
     """Return the net effect of records that each add another new document; None if there may be another one."""
     # Nearly all large batches are such, and their columns become the changes as they are.
     documents = decoded.documents
-    may_differ = decoded.others or live.documents or (suppressions is not None and suppressions.people)
+    may_differ = decoded.others or live.documents or refusals.adds
     if may_differ or any(home != partition for home in decoded.homes) or len(set(documents.ids)) < len(documents):
         return None
     # A pair needs two words of one passage.
@@ -115,7 +112,7 @@ def _only_new(
         totals={name: number for name, number in totals.items() if number},
         time_ms=newest_ms,
     )
-    return Resolution(changes, [], {})
+    return Resolution(changes, [], [], {})
 
 
 @dataclass(slots=True)
@@ -123,105 +120,53 @@ class _Run:
     """The state while records are applied.
 
     live: the documents as they were before the first record.
-    said: statements about ids and subjects, None in a model without suppressions.
     current: the live documents of the ids in the records, after the records so far.
-    forgets, totals, counted, rejected, forwards, time_ms: of the changes to commit.
+    forgets, totals, counted, rejected, elsewhere, time_ms: of the changes to commit.
     """
 
     live: LiveDocuments
     base: Meta
     partition: int
     now_ms: int
-    said: Suppressions | None
+    doubtful: int
     current: dict[bytes, StoredDocument | AddedDocument] = field(init=False)
     forgets: list[Forget] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     counted: Counter[int] = field(default_factory=Counter)
     rejected: list[Message] = field(default_factory=list)
-    forwards: list[Forward] = field(default_factory=list)
+    elsewhere: list[Misplaced] = field(default_factory=list)
     time_ms: int = 0
 
     def __post_init__(self) -> None:
         self.current = dict(self.live.documents)
 
-    def take(self, record: Record, event: Event, home: int, document: bytes, people: Sequence[bytes]) -> None:
+    def settle(self, record: Record, document: bytes) -> None:
+        """Take the service's own tombstone after a suppressed add: nobody asked for it, so it has no receipt."""
+        self.time_ms = max(self.time_ms, record.appended_ms(self.now_ms))
+        self.totals["deleted_by_refusal" if document in self.current else "unchanged"] += 1
+        if document in self.current:
+            self.forget(record, document, ForgetKind.REFUSED, "")
+            del self.current[document]
+
+    def take(self, record: Record, event: Event, home: int, document: bytes) -> None:
         """Apply a record.
 
         home: partition of its key.
         document: the id in its key, b"" without one.
-        people: digests of its id and its subjects, where it may be refused for them.
         """
         self.time_ms = max(self.time_ms, record.appended_ms(self.now_ms))
         if isinstance(event, Heartbeat):
             return
-        if self.said is not None and is_suppression_key(record.key):
-            self.about_suppression(record, event, self.said)
-            return
-        if self.said is not None and self.settles_suppressed(record, event, home, document):
-            # There was no document, and nobody asked.
-            self.totals["unchanged"] += 1
-            return
-        if self.said is not None and self.said.holds(people):
-            self.refuse_suppressed(record, home, document)
-            return
         # Partitioners differ over records without a key, and such a record names no document that could be deleted.
         if home != self.partition and not _keyless(event):
-            self.elsewhere(record, event, home, document)
+            self.misplace(record, event, home, document)
         elif isinstance(event, InvalidEvent):
             self.reject(record, event, document, here=True)
         elif isinstance(event, AddedDocument):
             self.add(record, event)
         elif isinstance(event, Delete):
             self.delete(record, event)
-
-    def settles_suppressed(self, record: Record, event: Event, home: int, document: bytes) -> bool:
-        """Return whether a record is the service's own tombstone behind a suppressed add, and no document is left."""
-        if not isinstance(event, Delete) or not _has(record, SUPPRESSION_HEADER):
-            return False
-        return home != self.partition or document not in self.current
-
-    def refuse_suppressed(self, record: Record, home: int, document: bytes) -> None:
-        """Refuse an add whose id or subject is suppressed, and take its text out of the log. As `take`."""
-        self.note(record, headers=((SUPPRESSION_HEADER, b"1"),), erases=True)
-        if home != self.partition:
-            self.elsewhere(record, suppressed(), home, document)
-        else:
-            self.reject(record, suppressed(), document, here=True)
-
-    def about_suppression(self, record: Record, event: Event, said: Suppressions) -> None:
-        """Suppress or lift, or refuse the record and say again what holds."""
-        present = said.about(record.key)
-        if isinstance(event, Suppression) and event.outranks(present):
-            said.take(event)
-        elif event != present:
-            error = event if isinstance(event, InvalidEvent) else _OUTRANKED
-            self.reject(record, error, b"", here=False)
-            # Compaction keeps this record alone: without the right one behind it, a recount would know nothing.
-            if present is not None:
-                self.note(record, value=said.value(present))
-
-    def note(self, record: Record, *, headers: Headers = (), value: bytes = b"", erases: bool = False) -> None:
-        """Note that a record with the same key is to be written behind this one, unless there is a newer one.
-
-        headers, value, erases: as of Forward.
-        """
-        if record.key is None:
-            return
-        late = self.now_ms - record.timestamp_ms > _LATE_MS
-        note = Forward(
-            offset=record.offset,
-            document=record.key,
-            home=self.partition,
-            asked=True,
-            time_ms=record.timestamp_ms,
-            headers=headers,
-            end=record.next_offset,
-            late=late,
-            erases=erases,
-            value=value,
-        )
-        self.forwards.append(note)
 
     def reject(self, record: Record, error: InvalidEvent, document: bytes, *, here: bool) -> None:
         """Refuse a record: point at it, and remove the document of its id.
@@ -242,36 +187,26 @@ class _Run:
         elif here and request and document_of(document) is not None:
             self.forget(record, document, ForgetKind.NOT_FOUND, request, salt)
 
-    def elsewhere(self, record: Record, event: Event, home: int, document: bytes) -> None:
-        """Take a record in another partition than its key's: an add is refused, but its document is deleted at home.
+    def misplace(self, record: Record, event: Event, home: int, document: bytes) -> None:
+        """Take a record in another partition than its key's: a delete is asked for at home, an add is refused.
 
-        A refused change is a delete everywhere. Compaction keeps the last record of a key only, so an add may have
-        taken the place of a delete here before anybody read that one.
+        Compaction keeps the last record of a key only, so a refused change may have taken the place of a delete that
+        nobody has read. Where that is possible, it deletes at home as well.
         """
         asked = isinstance(event, Delete)
-        headers: tuple[tuple[str, bytes], ...] = ()
+        request, salt = request_of(record.headers) or "", salt_of(record.headers)
         if isinstance(event, Delete):
             self.totals["forwarded"] += 1
-            trace = trace_of(record.headers)
-            headers = receipt_headers(event.request or "", event.salt, trace)
+            request, salt = event.request or "", event.salt
         else:
             self.totals["misplaced"] += 1
             error = event if isinstance(event, InvalidEvent) else misplaced(self.partition, home)
             self.reject(record, error, document, here=False)
         # A rebuild reads old records again, whose deletions at other partitions were settled before it.
-        if record.offset < self.base.through or record.key is None:
-            return
-        late = self.now_ms - record.timestamp_ms > _LATE_MS
-        forward = Forward(
-            offset=record.offset,
-            document=record.key,
-            home=home,
-            asked=asked,
-            time_ms=record.timestamp_ms,
-            headers=headers,
-            late=late,
-        )
-        self.forwards.append(forward)
+        if record.offset >= self.base.through and (asked or record.offset < self.doubtful):
+            name, trace = document.decode(), trace_of(record.headers)
+            time_ms = record.appended_ms(self.now_ms)
+            self.elsewhere.append(Misplaced(name, time_ms, asked, request, salt, trace))
 
     def add(self, record: Record, event: AddedDocument) -> None:
         """Put a document in place of the one that its id held."""
@@ -335,8 +270,6 @@ class _Run:
             if self.current.get(document) is not old:
                 removed.append(RemovedDocument(document, old))
         totals = {name: number for name, number in self.totals.items() if number}
-        suppressions = [] if self.said is None else list(self.said.changed.values())
-        suppressed_more = 0 if self.said is None else self.said.more
         changes = Changes(
             next_offset=next_offset,
             added=added,
@@ -344,12 +277,9 @@ class _Run:
             forgets=self.forgets,
             counted=self.counted,
             totals=totals,
-            forwards=self.forwards,
             time_ms=self.time_ms,
-            suppressions=suppressions,
-            suppressed=suppressed_more,
         )
-        return Resolution(changes, self.rejected, self.reasons)
+        return Resolution(changes, self.rejected, self.elsewhere, self.reasons)
 
 
 def misplaced(partition: int, home: int) -> InvalidEvent:
@@ -361,17 +291,6 @@ def misplaced(partition: int, home: int) -> InvalidEvent:
     )
 
 
-def _has(record: Record, header: str) -> bool:
-    """Return whether a record has a header of this name."""
-    return any(name == header for name, _ in record.headers)
-
-
 def _keyless(event: Event) -> bool:
     """Return whether a record has no key that could name a document, so that it belongs to no partition."""
     return isinstance(event, InvalidEvent) and event.reason.startswith("key-")
-
-
-def receipt_headers(request: str, salt: bytes, trace: bytes) -> tuple[tuple[str, bytes], ...]:
-    """Return the headers that a delete takes along: its receipt is made of them, and its trace goes on."""
-    found = {"request": request.encode(), "salt": salt, HEADER: trace}
-    return tuple((name, value) for name, value in found.items() if 0 < len(value) <= _MAX_HEADER)

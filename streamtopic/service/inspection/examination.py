@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from streamtopic import __version__
-from streamtopic.documents.events import suppression_in, without_suppression
 from streamtopic.errors import (
     ComponentUnreachable,
     SettingsError,
@@ -515,11 +514,7 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
         yield fail("state", detail, "go back to these settings, or `streamtopic rebuild` under the new ones")
         return
     limits = changed_limits(fixed.limits, wanted.limits)
-    if not suppression_in(wanted.limits) and without_suppression(fixed.limits) == wanted.limits and limits:
-        fingerprint = suppression_in(fixed.limits)
-        remedy = "fine here unless ingest or verify runs on this machine; else name its file in `suppression_key`"
-        yield warn("suppressions", f"the state keeps suppressions of key {fingerprint}, which is not here", remedy)
-    elif limits:
+    if limits:
         detail = f"counted under other limits of records, or another `input`: {limits}"
         yield fail("state", detail, "run `streamtopic rebuild`")
         return

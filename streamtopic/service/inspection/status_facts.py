@@ -12,6 +12,7 @@ from streamtopic.service.publish.erasure import residue_fields
 from streamtopic.service.publish.published import versions_of
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.signed.notes import read_note
+from streamtopic.state import Suppressed
 from streamtopic.state.residue_ledger import ResidueState
 from streamtopic.state.stored_counts import CountsStore
 
@@ -136,7 +137,6 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     words: number of words of live documents, by partition.
     word_ids: number of word ids given so far, also to words that are gone, by partition.
     counts: the co-occurrence counts of the working vocabulary, as `_counts_fields`.
-    forwards: deletions that came to another partition and have not reached their own.
     suppressed: number of ids and subjects that are suppressed.
     hidden: records behind open transactions, which nobody can read yet.
     guarantee, ratio, covered, unfitted: of the last version. ratio: of the noise to the model. unfitted: for each task
@@ -155,7 +155,7 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     now_ms = service.connection.time_ms()
     patience_ms = service.settings.stalled_after * 1000
     overdue = [one for one in hiding if now_ms - one.since_ms > patience_ms]
-    lag = forwards = receipts = 0
+    lag = receipts = 0
     stalled = []
     for partition, meta in positions.items():
         # Below 0 in a log that was cut, which is among `departed`.
@@ -164,7 +164,6 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
         # A service is alive while it moves: a lag alone only says that there is work.
         if behind > 0 and now_ms - _waits_since(service, partition, meta, now_ms - patience_ms) > patience_ms:
             stalled.append(partition)
-        forwards += service.reader.forwards(partition)
         receipts += len(service.reader.forgets(partition))
     residue = ResidueState(service.connection, service.settings.model).read()
     facts = _model(service, situation, overdue)
@@ -173,8 +172,8 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     facts["word_ids"] = {partition: meta.next_word for partition, meta in positions.items()}
     facts["counts"] = _counts_fields(service)
     facts["lag"] = lag
-    facts["forwards"] = forwards
-    facts["suppressed"] = max((meta.suppressed for meta in positions.values()), default=0)
+    kept = Suppressed(service.connection, service.settings.model).records()
+    facts["suppressed"] = sum(value.startswith(b"suppress") for value in kept.values())
     facts["hidden"] = [_hidden_fields(one) for one in hiding]
     facts["stalled_partitions"] = stalled
     facts["receipts_waiting"] = receipts

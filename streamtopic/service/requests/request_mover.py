@@ -8,6 +8,9 @@
 4. The publisher makes the receipt once all its deletions have theirs. Then a tombstone is written under the request's
    id, so that the log forgets whom it named.
 
+Deletions that ingest found in a wrong partition go the same way, but each has its own receipt only, and spares a
+document that was added later. So it does no harm if Redis is lost, and they are asked for and carried out again.
+
 A process may be killed between any two of these: each step begins with what Redis, the index and the topic hold. A
 request that has its receipt is not begun again, whatever Redis has forgotten.
 """
@@ -22,9 +25,9 @@ from typing import TYPE_CHECKING
 
 from streamtopic.documents.deletion_record import decode_request
 from streamtopic.documents.events import encode_delete
+from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import InvalidEvent
-from streamtopic.service.ingest.resolve import receipt_headers
-from streamtopic.signed import request_digest, request_receipt_id
+from streamtopic.signed import Receipt, request_digest, request_receipt_id
 from streamtopic.state.deletion_requests import (
     MOST_OPEN,
     MOST_OPEN_DOCUMENTS,
@@ -35,13 +38,14 @@ from streamtopic.state.deletion_requests import (
 )
 from streamtopic.state.deletions import SubjectIndex
 from streamtopic.state.scripts import Stale
-from streamtopic.streams import Message, pages
+from streamtopic.streams import MURMUR2, Message, pages, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from streamtopic.documents.deletion_record import Wanted
+    from streamtopic.documents.deletion_record import Misplaced, Wanted
     from streamtopic.service.publish.ledger_writer import LedgerWriter
+    from streamtopic.signed import Logged
     from streamtopic.state import Connection, Lease, Meta, Reader
     from streamtopic.streams import EventLog, TopicNames
 
@@ -55,6 +59,9 @@ _TRIM_EVERY = 3600.0
 # Tombstones of one append, and records that are not counted yet and are read before documents are named.
 _AT_ONCE = 1_000
 _MOST_BEHIND = 3_000
+# How far the clocks of two brokers may be apart. Within this time a misplaced deletion wins over an add.
+_CLOCKS_MS = 60_000
+_MOST_LATELY = 100_000
 # The time that a request takes is known from so many that are completed; 99 of 100 take no longer.
 _ENOUGH = 20
 _SHARE = 0.99
@@ -99,12 +106,13 @@ def new_request(wanted: Wanted, received_ms: int, hold_ms: int, usual_ms: int = 
     received_ms: when, milliseconds since 1970. hold_ms: how long it is held.
     usual_ms: milliseconds that requests take after that.
     """
-    due_ms = received_ms + hold_ms
+    # Who wrote a misplaced delete asked the documents topic, which holds nothing back.
+    due_ms = received_ms + (0 if wanted.misplaced else hold_ms)
     return DeletionRequest(
         id=wanted.id,
         digest=request_digest(wanted.id, wanted.salt),
         state=RequestState.WAITING,
-        documents=len(wanted.documents),
+        documents=len(wanted.documents) or len(wanted.misplaced),
         subjects=len(wanted.subjects),
         received_ms=received_ms,
         due_ms=due_ms,
@@ -129,6 +137,7 @@ class RequestMover:
     send: writes tombstones to the documents topic, each to the partition of its key, and returns once they are there.
     ledger: in which receipts are found.
     clock: seconds since 1970.
+    partitioner: name of the hash that chooses a document's partition.
     """
 
     def __init__(
@@ -142,6 +151,7 @@ class RequestMover:
         send: Callable[[Sequence[Message]], object],
         ledger: LedgerWriter,
         clock: Callable[[], float],
+        partitioner: str = MURMUR2,
     ) -> None:
         self._requests = DeletionRequests(connection, names.model)
         self._index = SubjectIndex(connection, names.model, partitions)
@@ -153,9 +163,12 @@ class RequestMover:
         self._append = send
         self._ledger = ledger
         self._clock = clock
+        self._partitioner = partitioner
         self._next: int | None = None
         # What the open requests ask for, with the times of their records.
         self._wanted: dict[str, tuple[Wanted, int]] = {}
+        # Misplaced deletions that were sent lately: ingest that was killed before its commit asks again.
+        self._sent_lately: set[Misplaced] = set()
         self._looked: tuple[int, frozenset[str]] | None = None
         # As they were when this step asked first. Requests may be many, and so may partitions.
         self._positions: dict[int, Meta] | None = None
@@ -215,7 +228,7 @@ class RequestMover:
             if self._is_full():
                 return
             for record in page:
-                if record.value is None:
+                if record.value is None or Suppression.digest_in(record.key):
                     # Its own, written at the end. Nobody else's means anything: a request that is open stays so.
                     continue
                 try:
@@ -230,7 +243,9 @@ class RequestMover:
 
     def _is_full(self) -> bool:
         """Return whether this process holds as many requests as may be open."""
-        named = sum(len(wanted.documents) + len(wanted.subjects) for wanted, _ in self._wanted.values())
+        named = sum(
+            len(wanted.documents) + len(wanted.subjects) + len(wanted.misplaced) for wanted, _ in self._wanted.values()
+        )
         return len(self._wanted) >= MOST_OPEN or named >= MOST_OPEN_DOCUMENTS
 
     def _take(self, known: set[str]) -> int:
@@ -327,7 +342,8 @@ class RequestMover:
             cancelled = request.moved(RequestState.CANCELLED, self._now_ms())
             answer = self._requests.move(request, cancelled, lease)
             return None if isinstance(answer, Stale) else RequestState.CANCELLED
-        if request.subjects and self._is_behind():
+        tombstones = self._tombstones(wanted[0])
+        if tombstones is None:
             return None
         sending = request
         if request.state is RequestState.WAITING:
@@ -337,7 +353,14 @@ class RequestMover:
             if isinstance(self._requests.move(request, sending, lease), Stale):
                 # Cancelled meanwhile, or sent by another leader: the next step sees what became of it.
                 return None
-        self._write(lease, wanted[0])
+        for start in range(0, len(tombstones), _AT_ONCE):
+            self._must_lead(lease)
+            self._append(tombstones[start : start + _AT_ONCE])
+        if wanted[0].subjects:
+            self._write(lease, wanted[0])
+        if len(self._sent_lately) > _MOST_LATELY:
+            self._sent_lately.clear()
+        self._sent_lately.update(wanted[0].misplaced)
         now_ms = self._now_ms()
         sent = replace(sending.moved(RequestState.SENT, now_ms), sent_ms=now_ms, ends=self._ends(), rounds=1)
         # If this is Stale another leader sends it again, which does no harm.
@@ -360,24 +383,57 @@ class RequestMover:
                 again = replace(request, ends=self._ends(), rounds=request.rounds + 1)
                 self._requests.move(request, again, lease)
                 return RequestState.SENDING
-        counted = request.moved(RequestState.COUNTED, self._now_ms())
-        answer = self._requests.move(request, counted, lease)
-        return None if isinstance(answer, Stale) else RequestState.COUNTED
+        own_receipt = wanted is None or not wanted[0].misplaced
+        counted = request.moved(RequestState.COUNTED if own_receipt else RequestState.COMPLETED, self._now_ms())
+        if isinstance(self._requests.move(request, counted, lease), Stale):
+            return None
+        if not own_receipt:
+            self._forget([request.id])
+        return RequestState.COUNTED
+
+    def _tombstones(self, wanted: Wanted) -> list[Message] | None:
+        """Return the tombstones of the documents that a request names; None as long as it has to wait."""
+        salt = wanted.salt.encode()
+        if wanted.documents:
+            return [encode_delete(one, wanted.id, salt, wanted.trace) for one in wanted.documents]
+        if self._is_behind():
+            return None
+        by_home: dict[int, dict[bytes, list[Misplaced]]] = {}
+        for one in wanted.misplaced:
+            if one in self._sent_lately:
+                continue
+            key = one.document.encode()
+            home = partition_of(key, self._partitions, self._partitioner)
+            by_home.setdefault(home, {}).setdefault(key, []).append(one)
+        self._ledger.catch_up()
+        receipts = self._ledger.find([_digest(one) for one in wanted.misplaced if _digest(one)])
+        due = list[Message]()
+        for home, named in by_home.items():
+            if not self._uncounted(home).isdisjoint(named):
+                return None
+            added = self._reader.added_at(home, list(named))
+            for key, deletions in named.items():
+                open_ones = [one for one in deletions if not _is_done(one, home, receipts.get(_digest(one), ()))]
+                due += [one.tombstone for one in open_ones if self._is_due_at(one, home, added.get(key))]
+        return due
+
+    def _is_due_at(self, one: Misplaced, home: int, added: int | None) -> bool:
+        """Return whether a misplaced deletion has to be sent. added: offset of the document's add if it is live."""
+        if added is None:
+            # For the receipt, which somebody waits for.
+            return one.asked
+        found = self._log.read(self._names.documents, home, added, 1)
+        if not found or found[0].offset != added:
+            return True
+        return found[0].appended_ms(self._now_ms()) <= one.time_ms + _CLOCKS_MS
 
     def _write(self, lease: Lease, wanted: Wanted) -> int:
-        """Write tombstones for the documents that a request asks for now; return how many documents there are.
+        """Write tombstones for the documents of a request's people; return how many documents there are.
 
         A document of a person that a record names which is not counted yet is left for the next round: that record may
         be an add for somebody else, or the tombstone itself. Raises _Superseded if another scheduler leads by now.
         """
-        salt = wanted.salt.encode()
-        if not wanted.subjects:
-            records = [encode_delete(one, wanted.id, salt, wanted.trace) for one in wanted.documents]
-            for start in range(0, len(records), _AT_ONCE):
-                self._must_lead(lease)
-                self._append(records[start : start + _AT_ONCE])
-            return len(records)
-        headers = receipt_headers(wanted.id, salt, wanted.trace)
+        headers = encode_delete("any", wanted.id, wanted.salt.encode(), wanted.trace).headers
         found = 0
         for partition in range(self._partitions):
             documents = self._index.documents(wanted.subjects, partition)
@@ -463,6 +519,18 @@ class RequestMover:
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
+
+
+def _digest(one: Misplaced) -> str:
+    """Return the digest by which the receipt of a misplaced deletion is found; "" if nobody can look for it."""
+    return request_digest(one.request, one.salt) if one.salt else ""
+
+
+def _is_done(one: Misplaced, home: int, receipts: Sequence[Logged]) -> bool:
+    """Return whether a misplaced deletion has its receipt. receipts: entries of the ledger under its request id."""
+    found = [logged.entry for logged in receipts if isinstance(logged.entry, Receipt)]
+    later = [receipt for receipt in found if receipt.received >= one.time_ms - _CLOCKS_MS]
+    return any(receipt.partition == home and receipt.is_about(one.document, one.salt) for receipt in later)
 
 
 def _tell(moved: Moved) -> None:

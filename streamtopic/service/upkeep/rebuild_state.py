@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamtopic.documents.events import suppression_in
 from streamtopic.errors import StateError, TakenOver, UsageError
 from streamtopic.service.partition_counts import count_remedy
 from streamtopic.service.schedule.scheduler import LeaseKeeper
 from streamtopic.signed import receipt_id
-from streamtopic.state import ModelState
+from streamtopic.state import ModelState, Suppressed
 from streamtopic.state.ledger_index import LedgerIndex
 from streamtopic.state.removal import (
     counted_documents,
@@ -101,11 +100,15 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
     partitions = _agreed(service, before)
     fixed = service.fixed
     service.need_suppression_key()
-    if before is not None and suppression_in(before.limits) and service.suppression is None:
+    suppressed = Suppressed(connection, settings.model)
+    wanted = suppressed.fingerprint()
+    if wanted and service.suppression is None:
         raise UsageError(
             f"the state of {settings.model} keeps suppressions, and their key is not here: name its file in the "
             "setting `suppression_key`; if it is lost, make another one, which ends all that was suppressed with it"
         )
+    if service.suppression is not None and wanted != service.suppression.fingerprint:
+        suppressed.clear()
     # Under another hash documents belong to other partitions, so the cuts of older versions do not hold for them.
     other_hash = before is not None and before.partitioner != fixed.partitioner
     with leading(service):

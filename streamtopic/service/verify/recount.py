@@ -24,10 +24,9 @@ from streamtopic.documents.events import (
     Delete,
     Heartbeat,
     dated,
+    document_of,
     keeps_days,
-    suppression_in,
 )
-from streamtopic.documents.suppression import SUPPRESSION_HEADER, Suppression, check_suppression_key
 from streamtopic.errors import InvalidEvent
 from streamtopic.service.schedule.payload import Labelled, labelled_by_task
 from streamtopic.streams import MURMUR2, pages, partition_of
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
     from streamtopic.documents.corpus import Corpus
     from streamtopic.documents.events import Passages
+    from streamtopic.documents.suppression import SuppressionKey
     from streamtopic.service.schedule.payload import TaskOptions
     from streamtopic.service.verify.ledger_checks import WholeLedger
     from streamtopic.service.verify.sources import Sources
@@ -192,26 +192,22 @@ class _Living:
     labels: dict[DocumentKey, Mapping[str, str]] = field(default_factory=dict)
     added: dict[DocumentKey, int] = field(default_factory=dict)
     deleted: dict[int, array[int]] = field(default_factory=dict)
-    said: dict[tuple[int, bytes], Suppression] = field(default_factory=dict)
     limits: str = LIMITS
 
-    def apply(self, record: Record) -> None:
-        """Apply the next record of a partition, as ingest does."""
+    def apply(self, record: Record, *, refused: bool = False, asked: bool = True) -> None:
+        """Apply the next record of a partition, as ingest does.
+
+        refused: whether it is the add of somebody who was suppressed.
+        asked: whether somebody asked for it, if it is a delete. The service deletes after suppressed adds.
+        """
         try:
-            event = self.dialect.event(record)
+            event = None if refused else self.dialect.event(record)
         except InvalidEvent:
             event = None
-        if isinstance(event, Suppression):
-            place = record.partition, event.digest
-            if event.outranks(self.said.get(place)):
-                self.said[place] = event
-        elif isinstance(event, Add) and self._is_suppressed(record.partition, event):
-            event = None
-        document = self.dialect.document_of(record.key)
+        document = document_of(record.key)
         if document is None or isinstance(event, Heartbeat):
             return
-        # The service's own tombstones behind suppressed adds are nobody's request.
-        if isinstance(event, Delete) and record.header(SUPPRESSION_HEADER) is None:
+        if isinstance(event, Delete) and asked:
             self.deleted.setdefault(record.partition, array("q")).append(record.offset)
         key = record.partition, document
         # A record that is refused ends what its id held, as a delete does.
@@ -228,15 +224,6 @@ class _Living:
         if not same:
             self.added[key] = record.offset
 
-    def _is_suppressed(self, partition: int, add: Add) -> bool:
-        """Return whether the id or a subject of an add is suppressed at this place of the log."""
-        key = self.dialect.suppression
-        if key is None or not self.said:
-            return False
-        digests = [key.of_document(add.document.encode()), *map(key.of_subject, add.subjects)]
-        found = [self.said.get((partition, digest)) for digest in digests]
-        return any(one is not None and one.suppressed for one in found)
-
 
 def documents_in_log(
     log: EventLog,
@@ -247,6 +234,7 @@ def documents_in_log(
     dialect: Dialect = OWN,
     *,
     limits: str = LIMITS,
+    suppression: SuppressionKey | None = None,
 ) -> DocumentsInLog:
     """Return the documents that the records before these offsets leave alive, read with the events' own codec.
 
@@ -257,10 +245,11 @@ def documents_in_log(
     dialect: of the records.
     limits: rules that the state is counted under. Where it keeps days, a document that comes again on another day is
         another one.
+    suppression: key of the model's suppressions. Without it, adds that were refused for them count until their
+        tombstones, which follow within moments.
 
-    Raises ComponentUnreachable, SettingsError where the key of the model's suppressions is not here.
+    Raises ComponentUnreachable.
     """
-    check_suppression_key(suppression_in(limits), dialect.suppression)
     living = _Living(Numbering(), dialect, limits=limits)
     partitions = log.partitions(topic)
     total = sum(offsets.values())
@@ -268,21 +257,34 @@ def documents_in_log(
     whole = True
     for partition, end in offsets.items():
         expected = 0
+        refused = set() if suppression is None else _refused(log, topic, partition, end, suppression)
         for record in _records(log, topic, partition, end):
             # Offsets skip where compaction or retention has erased a record.
             whole &= record.offset == expected
             expected = record.next_offset
             # A producer with another hash wrote the record to the wrong partition: ingest does not count it there.
-            # Suppressions are in every partition.
-            at_home = not record.key or partition_of(record.key, partitions, partitioner) == partition
-            if at_home or dialect.is_suppression(record.key):
-                living.apply(record)
+            if not record.key or partition_of(record.key, partitions, partitioner) == partition:
+                own = suppression is not None and _refusal(record, suppression) is not None
+                living.apply(record, refused=record.offset in refused, asked=not own)
             if expected % STRIDE == 0:
                 progress(done + expected, total)
         whole &= expected == end
         done += end
         progress(done, total)
     return DocumentsInLog(living.alive, living.labels, living.added, living.deleted, living.numbering, whole)
+
+
+def _refused(log: EventLog, topic: str, partition: int, end: int, key: SuppressionKey) -> set[int]:
+    """Return the offsets of the adds before `end` that ingest refused for a suppression, with a tombstone after it."""
+    found = set[int]()
+    for page in pages(log, topic, partition, max(end, log.begin(topic, partition))):
+        offsets = (_refusal(record, key) for record in page)
+        found.update(offset for offset in offsets if offset is not None)
+    return found
+
+
+def _refusal(record: Record, key: SuppressionKey) -> int | None:
+    return key.refused(record.partition, record.value, record.headers)
 
 
 def _records(log: EventLog, topic: str, partition: int, end: int) -> Iterator[Record]:
@@ -371,7 +373,14 @@ class Recounts:
         limits = sources.state.settings.limits
         topic = sources.names.documents
         found = documents_in_log(
-            sources.log, topic, cut, self._update, sources.partitioner, sources.dialect, limits=limits
+            sources.log,
+            topic,
+            cut,
+            self._update,
+            sources.partitioner,
+            sources.dialect,
+            limits=limits,
+            suppression=sources.suppression,
         )
         if added is not None:
             found = found.added_before(added)

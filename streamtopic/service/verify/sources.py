@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from streamtopic.counts import Counts
+    from streamtopic.documents.suppression import SuppressionKey
     from streamtopic.errors import SettingsError
     from streamtopic.privacy.keystream import NoiseKey
     from streamtopic.service.schedule.payload import Guarded, PayloadPlan
@@ -75,6 +76,7 @@ class Sources:
     epsilon_budget: for all versions of a base model together, for the report.
     clock: returns seconds since 1970.
     dialect: of the records.
+    suppression: key of the model's suppressions, None without one.
     """
 
     log: EventLog
@@ -92,6 +94,7 @@ class Sources:
     epsilon_budget: float
     clock: Callable[[], float]
     dialect: Dialect = OWN
+    suppression: SuppressionKey | None = None
 
     @property
     def model(self) -> str:

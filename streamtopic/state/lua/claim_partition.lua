@@ -1,6 +1,6 @@
 -- Become the writer of a partition, and create its state where there is none.
--- KEYS: meta, forwards, secret of subjects, forgets, suppressions; the sorted sets of subjects; words, statistics,
---   changes and the hashes of documents.
+-- KEYS: meta, secret of subjects, forgets; the sorted sets of subjects; words, statistics, changes and the hashes of
+--   documents.
 -- ARGV: cap of the document mass, partitions, first offset, format, partitioner, limits of records, a new secret,
 --   number of sorted sets.
 -- Answers {'claimed', fencing token, secret of the partition}, {'lost', a key that is there without meta}, or
@@ -14,26 +14,24 @@ if have[1] and (have[1] ~= ARGV[4] or have[2] ~= cap or have[3] ~= partitions or
 end
 if not have[1] then
   -- Counted anew beside what is left of the state, documents would count twice. A rebuild removes all of these.
-  for i = 4, #KEYS do
+  for i = 3, #KEYS do
     if redis.call('EXISTS', KEYS[i]) == 1 then return {'lost', KEYS[i]} end
   end
-  -- `through` outlives meta, which a rebuild removes: records before it must not be sent elsewhere again.
+  -- `through` outlives meta, which a rebuild removes: deletions before it must not be asked for elsewhere again.
   redis.call('HSET', meta, 'schema', ARGV[4], 'cap', cap, 'partitions', partitions, 'next', ARGV[3], 'version', 1,
              'commit', '', 'fence', 0, 'time', 0, 'moved', 0, 'folded', 0, 'cuts', '', 'next_word', 0, 'words', 0,
              'partitioner', partitioner, 'limits', ARGV[6], 'through', redis.call('HGET', KEYS[2], 'through') or 0,
              'removed', 0, 'removals', 0, 'generation', 0, 'summed', 1, 'summed_next', 0, 'summed_at', 0,
-             'unsummed', 0, 'trimmed', 0, 'suppressed', 0)
+             'unsummed', 0, 'trimmed', 0)
   -- Drawn once, and kept by a rebuild: digests of subjects are made with it. With the claim, so that a Redis that was
   -- set back to before it has fenced this writer out.
-  if not redis.call('HGET', KEYS[3], 'secret') then
-    redis.call('HSET', KEYS[3], 'secret', ARGV[7])
+  if not redis.call('HGET', KEYS[2], 'secret') then
+    redis.call('HSET', KEYS[2], 'secret', ARGV[7])
   end
   -- Marks, so that a key that is lost can be told from one that has nothing in it (`require_keys` of meta.py).
-  redis.call('HSET', KEYS[2], '', '')
-  redis.call('HSET', KEYS[5], '', '')
-  for i = 6, 5 + ARGV[8] do redis.call('ZADD', KEYS[i], 0, '') end
-  lasting(KEYS[4])
-  redis.call('HSET', meta, 'marked', redis.sha1hex(redis.call('HGET', KEYS[3], 'secret')))
+  for i = 4, 3 + ARGV[8] do redis.call('ZADD', KEYS[i], 0, '') end
+  lasting(KEYS[3])
+  redis.call('HSET', meta, 'marked', redis.sha1hex(redis.call('HGET', KEYS[2], 'secret')))
 end
 -- A repetition takes the next token: its first one is lost with its answer, and fences nobody out but itself.
-return {'claimed', redis.call('HINCRBY', meta, 'fence', 1), redis.call('HGET', KEYS[3], 'secret') or ''}
+return {'claimed', redis.call('HINCRBY', meta, 'fence', 1), redis.call('HGET', KEYS[2], 'secret') or ''}

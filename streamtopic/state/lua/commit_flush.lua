@@ -1,5 +1,5 @@
 -- Commit a flush: documents, words, the change that readers follow, deletions, counters and the offset, all or nothing.
--- KEYS: meta, forgets, suppressions, changes of even and of odd generations; the hashes that change.
+-- KEYS: meta, forgets, changes of even and of odd generations; the hashes that change.
 -- ARGV: the plan (msgpack), the change, then all values; the plan says which range of arguments goes where.
 -- Answers {'applied'}, {'already'} or {'stale', reason}.
 
@@ -24,14 +24,14 @@ if have[3] ~= plan.version then return {'stale', 'the state has changed'} end
 -- After Redis was set back, offset and version may count up to the same numbers again; the id of a change cannot.
 if have[1] ~= plan.base then return {'stale', 'the state has another history'} end
 -- Written again, they would look whole. The writer reads the state anew, and its error names what is lost.
-if redis.call('EXISTS', KEYS[2]) == 0 or not redis.call('HGET', KEYS[3], '') then
+if redis.call('EXISTS', KEYS[2]) == 0 then
   return {'stale', 'keys of the partition are lost'}
 end
 for _, step in ipairs(plan.steps) do each(step[1], KEYS[step[2]], step[3], step[4]) end
 for _, entry in ipairs(plan.entries) do redis.call('XADD', KEYS[2], ARGV[entry], 'forget', ARGV[entry + 1]) end
 for field, by in pairs(plan.increments) do redis.call('HINCRBY', meta, field, by) end
 local version = redis.call('HINCRBY', meta, 'version', 1)
-redis.call('HSET', KEYS[4 + have[5] % 2], version, ARGV[2])
+redis.call('HSET', KEYS[3 + have[5] % 2], version, ARGV[2])
 -- With what Redis itself takes for an entry.
 redis.call('HINCRBY', meta, 'unsummed', #ARGV[2] + 100)
 -- Redis's clock: times of several processes would not be comparable.

@@ -1,5 +1,5 @@
 -- Put a partition's deletions aside, unless some are already, and take the partition from its writer.
--- KEYS: forgets, kept forgets, meta, forwards.
+-- KEYS: forgets, kept forgets, meta, secret of subjects.
 -- ARGV: 1 where records will belong to other partitions than before, so that each is looked at again; else 0.
 -- Answers how many keys of meta were removed.
 
@@ -10,7 +10,7 @@ end
 redis.call('DEL', KEYS[1])
 lasting(KEYS[2])
 if ARGV[1] == '1' then
-  redis.call('DEL', KEYS[4])
+  redis.call('HDEL', KEYS[4], 'through')
 else
   -- It only grows: a removal that was broken off and repeated finds `next` where the new counting began.
   local after = tonumber(redis.call('HGET', KEYS[3], 'next') or '0')

@@ -1,0 +1,147 @@
+"""Refuses the adds of suppressed ids and people, as the requests topic says.
+
+Redis has a copy of the records. So whoever writes over one in the topic changes nothing: it is written again from the
+copy, and a copy that is lost is made from the topic.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamtopic.documents.events import Delete, Heartbeat
+from streamtopic.documents.suppression import Suppression, SuppressionKey
+from streamtopic.errors import SettingsError
+from streamtopic.state import Suppressed
+from streamtopic.streams import Message, TopicNames, pages
+
+if TYPE_CHECKING:
+    from streamtopic.service.ingest.decode import Decoded
+    from streamtopic.state import Connection
+    from streamtopic.streams import EventLog, Record
+
+__all__ = ["NOBODY", "Refusals", "Suppressions"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Which records of a batch suppression is about.
+
+    adds: place of each add that is refused.
+    settled: place of each tombstone that the service itself wrote after such an add.
+    tombstones: to be written before the refusal is committed.
+    """
+
+    adds: frozenset[int] = frozenset()
+    settled: frozenset[int] = frozenset()
+    tombstones: tuple[Message, ...] = ()
+
+
+NOBODY = Refusals()
+
+
+class Suppressions:
+    """Who is suppressed, for all partitions of one process.
+
+    key: of the operator, None in a process without it.
+    """
+
+    def __init__(self, connection: Connection, log: EventLog, model: str, key: SuppressionKey | None) -> None:
+        self._kept = Suppressed(connection, model)
+        self._log = log
+        self._topic = TopicNames(model).requests
+        self._key = key
+        self._said: dict[bytes, Suppression] = {}
+        self._held = frozenset[bytes]()
+        self._next: int | None = None
+
+    def check(self) -> None:
+        """Make the key that of the model if it has none. Raises SettingsError if it has another one."""
+        have = "" if self._key is None else self._key.fingerprint
+        wanted = self._kept.fingerprint(have)
+        if wanted != have:
+            raise SettingsError(
+                f"the model has suppressions of key {wanted}, this process has {have or 'none'}: name the key's file "
+                "in the setting `suppression_key`, or restore it from your backup; without it those who were forgotten "
+                "could come back"
+            )
+
+    def made_ms(self, digests: list[bytes]) -> int:
+        """Return when something was said last about these ids and subjects, milliseconds since 1970; 0 for never."""
+        self.catch_up()
+        return max((self._said[one].made_ms for one in digests if one in self._said), default=0)
+
+    def find(self, decoded: Decoded) -> Refusals:
+        """Return which of these records suppression is about.
+
+        Whatever was said before a record was appended holds for it. Raises ComponentUnreachable.
+        """
+        key = self._key
+        if key is None:
+            return NOBODY
+        self.catch_up()
+        records = decoded.records
+        settled = {k for k, record in enumerate(records) if record.headers and _is_own(key, record)}
+        if not (self._held or settled):
+            return NOBODY
+        adds = sorted(k for k in range(len(records)) if k not in settled and self._is_refused(key, decoded, k))
+        places = [(records[k].key, records[k].partition, records[k].offset) for k in adds]
+        gone = [Message(name, None, key.refusal(part, offset), part) for name, part, offset in places]
+        return Refusals(frozenset(adds), frozenset(settled), tuple(gone))
+
+    def _is_refused(self, key: SuppressionKey, decoded: Decoded, k: int) -> bool:
+        """Return whether a record is about somebody who is suppressed. Nobody's delete is ever refused."""
+        document = decoded.batch.keys[k]
+        if not (self._held and document) or isinstance(decoded.others.get(k), Delete | Heartbeat):
+            return False
+        subjects = decoded.subjects.get(decoded.batch.start + k, ())
+        return key.of_document(document) in self._held or not self._held.isdisjoint(map(key.of_subject, subjects))
+
+    def catch_up(self) -> None:
+        """Read the records that came since the last time, from the beginning of the topic in the first.
+
+        After an error the same records are read again.
+        """
+        key, end, start = self._key, self._log.end(self._topic, 0), self._next
+        if key is None or end == start:
+            return
+        again = dict[bytes, Suppression]()
+        if start is None or end < start:
+            start = self._log.begin(self._topic, 0)
+            kept = (key.read(*record) for record in self._kept.records().items())
+            self._said |= {said.digest: said for said in kept if said is not None}
+            # Those that the topic has still are taken out again.
+            again.update(self._said)
+        for page in pages(self._log, self._topic, 0, start, end):
+            for record in page:
+                self._take(key, record, again)
+        if again:
+            extra = {"event": "suppressions_restored", "suppressions": len(again)}
+            logger.warning("%d suppressions were written over or lost, and are written again", len(again), extra=extra)
+            records = [Message(said.key, key.value(said), partition=0) for said in again.values()]
+            self._log.append_many(self._topic, records)
+        self._held = frozenset(digest for digest, said in self._said.items() if said.suppressed)
+        self._next = end
+
+    def _take(self, key: SuppressionKey, record: Record, again: dict[bytes, Suppression]) -> None:
+        """Let what a record says hold. again: gets what it was written over, if that holds still."""
+        digest = Suppression.digest_in(record.key)
+        if not digest:
+            return
+        said = key.read(record.key, record.value)
+        if said is not None and said.outranks(self._said.get(digest)):
+            self._said[digest] = said
+            self._kept.keep(said.key, key.value(said))
+        again.pop(digest, None)
+        holds = self._said.get(digest)
+        # Compaction keeps this record alone, so the right one has to come after it.
+        if holds is not None and said != holds:
+            again[digest] = holds
+
+
+def _is_own(key: SuppressionKey, record: Record) -> bool:
+    """Return whether the service wrote a record after a suppressed add."""
+    return key.refused(record.partition, record.value, record.headers) is not None

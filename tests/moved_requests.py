@@ -1,0 +1,20 @@
+"""Moves requests of a model without a scheduler: for tests of what becomes of them in the log."""
+
+from types import SimpleNamespace
+
+from streamtopic.service.requests.request_mover import Brake, RequestMover
+from streamtopic.state import Reader
+from streamtopic.state.removal import lead
+
+
+def mover(connection, names, partitions, log, send, clock, partitioner="murmur2"):
+    """Return a function that moves all requests once, as a leader; whether there was something to do.
+
+    send: appends a list of records, each to the partition of its key.
+    """
+    # No request has a receipt of its own here.
+    ledger = SimpleNamespace(catch_up=lambda: None, find=lambda _: {}, ledger=SimpleNamespace(size=0))
+    reader = Reader(connection, names.model, partitions)
+    brake = Brake(0.0, 60_000, 0, 1_000)
+    moving = RequestMover(connection, names, partitions, brake, reader, log, send, ledger, clock, partitioner)
+    return lambda: bool(moving.step(lead(connection, names.model, "test", 60_000)))

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from streamtopic.cli import build_parser
-from streamtopic.settings import PREFIX, SECRETS, Settings
+from streamtopic.settings import PREFIX, SECRETS, TABLES, Settings
 
 CHART = Path(__file__).parents[1] / "deploy" / "helm" / "values.schema.json"
 PARTS = ("ingest", "schedule")
@@ -19,6 +20,7 @@ PLAIN = {"string", "integer", "number", "boolean", "null"}
 CHECKS = {
     "type",
     "enum",
+    "const",
     "pattern",
     "minimum",
     "maximum",
@@ -62,24 +64,30 @@ def _metavar(action: argparse.Action) -> str:
 
 def settings_reference() -> str:
     """Return the page on settings."""
-    rows = [
-        f"| `{name}` | {_default(field.default)} | {field.description} |"
-        for name, field in Settings.model_fields.items()
-    ]
+    rows = []
+    for name, field in Settings.model_fields.items():
+        rows.append(_row(name, field))
+        if name in TABLES:
+            # A task has a name of its own between the two.
+            table = f"{name}.NAME" if name == "tasks" else name
+            rows += [_row(f"{table}.{own}", one) for own, one in TABLES[name].model_fields.items()]
     return (
         "# Settings\n\n"
         f"A setting comes from `--set NAME=VALUE`, else from the variable `{PREFIX}NAME` (capitals), else from a file\n"
         f"called like the variable in the folder that `{SECRETS}` names (as containers mount secrets), else from\n"
         "the TOML file that `--config FILE` names, else from the default. `--dir DIR`, or the variable"
         f" `{PREFIX}DIR`,\nstands for `DIR/streamtopic.toml`. Paths in a file are relative to it.\n\n"
+        "`TABLE.FIELD` is a field of a table `[TABLE]` in the file, `--set TABLE.FIELD=VALUE` and the variable"
+        f" `{PREFIX}TABLE__FIELD`.\nA whole table is JSON in a variable and after `--set`.\n\n"
         "| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 
 
-def _default(value: object) -> str:
-    # A table of settings stands in its file, and its fields have defaults of their own.
-    table = isinstance(value, BaseModel)
-    return "" if value is None or table else f"`{value}`"
+def _row(name: str, field: FieldInfo) -> str:
+    """Return the line of a setting. The fields of a table have defaults of their own."""
+    default = field.default
+    shown = "" if default is None or isinstance(default, BaseModel | dict | tuple) else f"`{default}`"
+    return f"| `{name}` | {shown} | {field.description} |"
 
 
 def chart_schema() -> str:
@@ -94,7 +102,7 @@ def chart_schema() -> str:
     settings["kafka"]["anyOf"].append({"const": ""})
     # A bare `off` in a file of values is false to YAML.
     for schema in settings.values():
-        if any("off" in one.get("enum", ()) for one in schema.get("anyOf", ())):
+        if {"const": "off", "type": "string"} in schema.get("anyOf", ()):
             schema["anyOf"].append({"const": False})
     text, number = {"type": "string"}, {"type": "integer", "minimum": 0}
     anything, listed = {"type": "object"}, {"type": "array"}

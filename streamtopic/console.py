@@ -18,11 +18,12 @@ from streamtopic.security.concealing import conceal
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 __all__ = [
     "Update",
+    "aligned",
     "doing",
     "duration",
     "instant",
@@ -175,6 +176,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
     ruler = ["-" * width for width in widths]
     return "\n".join([line(head), line(ruler), *map(line, cells)])
+
+
+def aligned(fields: Mapping[str, object]) -> list[str]:
+    """Return a line for each field: its name, and its value in a column of its own."""
+    width = max(map(len, fields))
+    return [f"{name.replace('_', ' '):{width}}  {value}" for name, value in fields.items()]
 
 
 def _fitting(width: int, before: int) -> int:

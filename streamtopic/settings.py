@@ -13,7 +13,7 @@ import json
 import os
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILE_NAME",
-    "PATHS",
     "PREFIX",
     "SECRETS",
+    "TABLES",
     "InputSettings",
     "Settings",
     "TaskSettings",
@@ -51,20 +51,6 @@ FILE_NAME = "streamtopic.toml"
 PREFIX = "STREAMTOPIC_"
 SECRETS = "STREAMTOPIC_SECRETS_DIR"
 """Variable that names a folder of files, as containers mount secrets: a file has a variable's name and its value."""
-
-# Paths that are relative to the file which sets them.
-PATHS = (
-    "dir",
-    "signing_key",
-    "noise_key",
-    "receipt_key",
-    "suppression_key",
-    "public_key",
-    "witnesses",
-    "kafka_ssl_cafile",
-    "kafka_ssl_certfile",
-    "kafka_ssl_keyfile",
-)
 
 
 def _expand(path: Path) -> Path:
@@ -180,10 +166,49 @@ class InputSettings(BaseModel):
     subject: FieldPath | None = Field(None, description="Path of the person that a document is about.")
 
 
+class CapacitySettings(BaseModel):
+    """How many deletions a base model bears."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    rule: Literal["share", "fixed", "theorem", "calibrated"] = Field(
+        "share",
+        description="A share of the base model's documents, a fixed number, the paper's formula, or trials at each "
+        "retrain.",
+    )
+    share: Share = Field(0.01, description="Under `share`: of the base model's documents.")
+    documents: int = Field(100, ge=0, le=10**12, description="Under `fixed`: the number of documents.")
+    constant: float = Field(1.0, gt=0, allow_inf_nan=False, description="Under `theorem`: c of the formula.")
+
+
+class TheoremSettings(BaseModel):
+    """The constants of the paper's proof. Those that are not set are estimated from the base model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    constant: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="c of the sensitivity; the paper does not give it."
+    )
+    base_error: float | None = Field(
+        None, gt=0, le=1, description="eps0: error of the base model's entries; by default 1/sqrt(n r)."
+    )
+    topic_imbalance: float | None = Field(
+        None, ge=1, allow_inf_nan=False, description="a: share of the most frequent topic over that of the rarest."
+    )
+    topic_condition: float | None = Field(None, gt=0, le=1, description="gamma: condition of the topics' covariance.")
+    separability: float | None = Field(
+        None, gt=0, le=1, description="p: least probability of an anchor word in its topic."
+    )
+
+
 NO_INPUT = InputSettings.model_validate({})
 """The service's own format."""
 
 Input = Annotated[InputSettings, NoDecode, BeforeValidator(_decoded)]
+Capacity = Annotated[CapacitySettings, NoDecode, BeforeValidator(_decoded)]
+Theorem = Annotated[TheoremSettings, NoDecode, BeforeValidator(_decoded)]
+TABLES = {"capacity": CapacitySettings, "theorem": TheoremSettings, "tasks": TaskSettings, "input": InputSettings}
+"""Settings that are tables of fields, with the fields."""
 
 
 class Settings(BaseSettings):
@@ -191,7 +216,12 @@ class Settings(BaseSettings):
 
     # Empty variables count as absent: Compose passes a variable that is not set as an empty one.
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
     model: str = Field(
@@ -219,10 +249,8 @@ class Settings(BaseSettings):
     kafka_sasl_username: str | None = Field(None, description="User at Kafka.")
     kafka_sasl_password: SecretStr | None = Field(None, description="Password at Kafka.")
     kafka_ssl_cafile: UserPath | None = Field(None, description="Certificate authority of Kafka's certificate.")
-    kafka_ssl_certfile: UserPath | None = Field(None, description="Own certificate, where Kafka asks for one.")
-    kafka_ssl_keyfile: UserPath | None = Field(None, description="Private key of the own certificate.")
-    group: str | None = Field(
-        None, description="Consumer group of the ingest processes; by default `streamtopic-MODEL`."
+    kafka_ssl_certfile: UserPath | None = Field(
+        None, description="Own certificate with its private key, one PEM file, if Kafka asks for one."
     )
     session_timeout: float = Field(
         45.0,
@@ -233,11 +261,6 @@ class Settings(BaseSettings):
     )
     lease: float = Field(
         30.0, ge=1, le=3600, description="Seconds until another scheduler takes over from a silent one."
-    )
-    stalled_after: float = Field(
-        60.0,
-        gt=0,
-        description="Seconds without progress after which `status` calls a partition with waiting records stalled.",
     )
     metrics_address: str | None = Field(
         None,
@@ -268,21 +291,6 @@ class Settings(BaseSettings):
     brake_seconds: float = Field(
         3600.0, ge=60, le=7 * 86_400, description="Seconds within which the brake adds requests up."
     )
-    linger: float = Field(0.1, ge=0, le=60, description="Seconds that ingest waits for more records to commit at once.")
-    heartbeat: float = Field(
-        43_200.0,
-        ge=0,
-        description="Seconds between the records that keep an idle partition's compaction going; 0: no such records.",
-    )
-    statement_every: float = Field(
-        600.0,
-        ge=1,
-        description="Seconds between the entries of the ledger that say which version is the newest; by them "
-        "subscribers notice versions that somebody withholds.",
-    )
-    max_compaction_lag: float = Field(
-        86_400.0, gt=0, description="Seconds after which a deleted document's text has left the log, on Kafka."
-    )
     delete_retention: float = Field(
         30 * 86_400.0,
         gt=0,
@@ -292,13 +300,14 @@ class Settings(BaseSettings):
         86_400.0,
         ge=0,
         description="Seconds until traces of a deletion are cleared: the changes that hold the document leave Redis in "
-        "half of it. The log is examined, and Redis's append-only file written anew, at most four times in that time.",
+        "half of it, and its text leaves the log by a compaction, which Kafka is told to make within this time, though "
+        "not within less than an hour.",
     )
     backups_kept: float | None = Field(
         None,
         ge=0,
         description="Seconds until every backup of Redis, of the log and of the instance's folder is destroyed; 0: "
-        "you make no backups. Unset: the operator attests it (`streamtopic residue attest`).",
+        "you make no backups. Unset: the operator attests it (`streamtopic deletions attest`).",
     )
     keep_versions: int = Field(
         100,
@@ -317,7 +326,7 @@ class Settings(BaseSettings):
     guided: Guided = Field(
         {},
         description="Topics that you ask for, of the `topics`: a table `[guided]` with a list of seed words for each "
-        'name, `cars = ["car", "engine"]`; as JSON in variables and `--set`.',
+        'name, `cars = ["car", "engine"]`; in variables as JSON.',
     )
     learner: Literal["default", "paper"] = Field(
         "default", description="`default`, or `paper` (Arora et al. 2013); fixed when a model is created."
@@ -358,48 +367,23 @@ class Settings(BaseSettings):
     max_forget_lag: float = Field(
         3600.0, ge=0, description="Seconds that a deletion may wait for a version without it."
     )
-    unlearn_at: Share = Field(
-        0.8, description="Share of the deletion capacity at which deletions make an update at once."
-    )
-    batch: Share = Field(
-        0.1, description="Beyond `unlearn_at`: share of the deletion capacity that makes each further update."
-    )
     update_after: Share = Field(0.05, description="New documents, as a share of the model's, that make an update.")
-    self_check: Literal["off", "version", "interval"] = Field(
-        "interval",
-        description="Updates to learn again from the counts alone, and to compare before they are published: none "
-        "(`off`), each `version`, or the first after each `interval`.",
+    self_check: Annotated[float, Field(ge=0)] | Literal["off"] = Field(
+        43_200.0,
+        description="Seconds from one check of an update to the next: the update is learned again from the counts "
+        "alone and compared before it is published. 0: each version is checked; `off`: none.",
     )
-    self_check_interval: float = Field(
-        43_200.0, ge=0, description="Seconds between such checks; each costs one learning from scratch."
-    )
-    capacity: Literal["share", "fixed", "theorem", "calibrated"] = Field(
-        "share",
-        description="Rule of the deletion capacity: a share of the base model's documents, a fixed number, the paper's "
-        "formula, or trials at each retrain.",
-    )
-    capacity_share: Share = Field(0.01, description="Deletion capacity under `share`, of the base model's documents.")
-    capacity_fixed: int = Field(100, ge=0, le=10**12, description="Deletion capacity under `fixed`, in documents.")
-    capacity_constant: float = Field(
-        1.0, gt=0, allow_inf_nan=False, description="The constant c of the formula under `theorem`."
-    )
-    capacity_forget_sets: Literal["any", "random"] = Field(
-        "any",
-        description="Forget sets that `calibrated` tries: random sets and sets aimed at a topic, or random sets only.",
-    )
-    capacity_updates: int = Field(
-        100, ge=1, le=100_000, description="Most updates that `calibrated` tries at a retrain; each costs one update."
+    capacity: Capacity = Field(
+        CapacitySettings.model_validate({}), description="Deletion capacity of a base model, a table `[capacity]`."
     )
     tasks: Tasks = Field(
         {},
-        description="Downstream tasks, a table each: `[tasks.NAME]` with `topics` (anchor words; empty: all), `ridge` "
-        "(1e-9), `tolerance` (1e-4), `tau` (0); as JSON in variables and `--set`.",
+        description="Downstream tasks, a table `[tasks.NAME]` each; in variables as JSON.",
     )
-    slices: Literal["off", "day", "week", "month", "quarter", "year"] = Field(
-        "off",
-        description="Length of the periods of `topics --over time`. With any but `off` the day of each document's `ts` "
-        "is kept, and a document that comes again with another day replaces the earlier one; whether days are kept is "
-        "fixed when a model is created.",
+    keep_days: bool = Field(
+        False,  # noqa: FBT003 -- pydantic's signature
+        description="Whether the day of each document's `ts` is kept, for `topics --over`. A document that comes again "
+        "with another day replaces the earlier one then. Fixed when a model is created.",
     )
     publish: Literal["topics", "tasks"] = Field(
         "topics", description="`topics`: the model with a head for each task; `tasks`: the heads alone, noised."
@@ -409,42 +393,12 @@ class Settings(BaseSettings):
         description="`certified`, or `theorem`: Algorithm 1 of the paper with its noise, under the paper's conditions; "
         "needs `learner` paper, `epsilon` below 1, `publish` topics.",
     )
-    theorem_constant: float = Field(
-        1.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="The constant c of the sensitivity under `guarantee` theorem; the paper does not give it.",
-    )
-    accuracy: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="eps0 under `guarantee` theorem: error of the base model's entries; by default 1/sqrt(n r).",
-    )
-    imbalance: float | None = Field(
-        None,
-        ge=1,
-        allow_inf_nan=False,
-        description="a under `guarantee` theorem: share of the most frequent topic over that of the rarest; by default "
-        "estimated.",
-    )
-    conditioning: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="gamma under `guarantee` theorem: condition of the topics' covariance; by default estimated.",
-    )
-    separability: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="p under `guarantee` theorem: least probability of an anchor word in its topic; by default "
-        "estimated.",
+    theorem: Theorem = Field(
+        TheoremSettings.model_validate({}), description="Constants of `guarantee` theorem, a table `[theorem]`."
     )
     input: Input = Field(
         NO_INPUT,
-        description="Records of other programs, a table `[input]`: `format`, `text`, `labels`, `time`, `time_unit`, "
-        "`operation`, `subject` (docs/records.md); fixed when a model is created; as JSON in variables and `--set`.",
+        description="Records of other programs, a table `[input]` (docs/records.md); fixed when a model is created.",
     )
     signing_key: UserPath | None = Field(
         None, description="Ed25519 private key that signs the ledger; by default `keys/signing.key` in `dir`."
@@ -498,7 +452,7 @@ class Settings(BaseSettings):
     @property
     def consumer_group(self) -> str:
         """The consumer group of the ingest processes."""
-        return self.group or f"streamtopic-{self.model}"
+        return f"streamtopic-{self.model}"
 
     @property
     def cap(self) -> int:
@@ -506,16 +460,19 @@ class Settings(BaseSettings):
         return 1 if self.learner == "paper" else 256
 
 
+_PATHS = tuple(name for name, field in Settings.model_fields.items() if UserPath in get_args(field.annotation))
+"""Settings that are paths, which are relative to the file that sets them."""
+
+
 def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) -> Settings:
     """Return the settings from all sources.
 
-    flags: values by the names of settings; None counts as absent.
+    flags: values by the names of settings, `TABLE.FIELD` for a field of a table; None counts as absent.
     config: the TOML file; None for the file `streamtopic.toml` in `dir`, where `dir` comes from a flag or from
         `STREAMTOPIC_DIR`. Paths in a file are relative to it.
     Raises SettingsError.
     """
-    named = flags or {}
-    given = {name: value for name, value in named.items() if value is not None}
+    given = _nested(flags or {})
     directory = given.get("dir") or os.environ.get(f"{PREFIX}DIR")
     if config is None and directory:
         own = Path(directory).expanduser() / FILE_NAME
@@ -539,7 +496,7 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
         first = error.errors()[0]
         raise SettingsError(_explain(first, given, config)) from None
     values = {name: getattr(settings, name) for name in Settings.model_fields}
-    for name in PATHS:
+    for name in _PATHS:
         variable = PREFIX + name.upper()
         stronger = name in given or os.environ.get(variable)
         from_file = name in file_values and not stronger
@@ -551,23 +508,40 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
     return found
 
 
+def _nested(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by the names of settings, where the fields of a table may have been named one by one."""
+    given: dict[str, Any] = {}
+    for name, value in flags.items():
+        if value is None:
+            continue
+        *tables, field = name.split(".")
+        place = given
+        for table in tables:
+            place = place.setdefault(table, {})
+            if not isinstance(place, dict):
+                raise SettingsError(f"--set {name}: the whole of `{table}` is given too; give one of them")
+        place[field] = value
+    return given
+
+
 def write(settings: Settings, path: Path) -> None:
     """Write the settings that differ from the defaults as TOML, without `dir` and secrets."""
     lines = ["# Written by streamtopic; see docs/settings.md for every setting."]
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
-        plain = name not in {"dir", "tasks", "guided", "input"} and not isinstance(value, SecretStr)
+        plain = name != "dir" and not isinstance(value, SecretStr | BaseModel | dict)
         if plain and value != field.default:
             lines.append(f"{name} = {_toml(value)}")
-    # Tables end a TOML file: a key behind them would belong to the last one.
+    # Tables end a TOML file: a key after them would belong to the last one.
     if settings.guided:
         seeds = _pairs(settings.guided)
         lines += ["", "[guided]", *seeds]
     for task, fields in settings.tasks.items():
         title = f"tasks.{_toml(task)}"
         lines += _table(title, fields)
-    if settings.input != NO_INPUT:
-        lines += _table("input", settings.input)
+    for name in ("capacity", "theorem", "input"):
+        if getattr(settings, name) != Settings.model_fields[name].default:
+            lines += _table(name, getattr(settings, name))
     # Private from the beginning: other users could read a file between its making and a later change of its mode.
     path.touch(mode=0o600)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -633,15 +607,19 @@ _PATH = "1 to 256 characters without blanks, commas and `=`: `after.text`"
 
 def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None) -> str:
     """Return the text of a validation error: the setting, its source, the problem and the remedy."""
-    # A problem inside a table is named by its path, in which pydantic writes "[key]" behind the name of a key.
-    steps = [str(step) for step in error["loc"] if step != "[key]"]
+    # A problem inside a table is named by its path, in which pydantic writes "[key]" after the name of a key. Beside
+    # tables, pydantic names the kinds of value that a setting could have had.
+    inside = error["loc"][0] in {*TABLES, "guided"}
+    steps = [str(step) for step in error["loc"][: None if inside else 1] if step != "[key]"]
     # The name of a task may hold control characters.
     path = [step if step.isprintable() else ascii(step) for step in steps]
     name = path[0] if path else "?"
-    variable = PREFIX + name.upper()
+    # A field of a table has a variable of its own, and the table has one for all of them.
+    variables = [f"{PREFIX}{'__'.join(path[:depth]).upper()}" for depth in (len(path), 1)]
+    variable = next((found for found in variables if found in os.environ), None)
     if name in given:
         source = "command line"
-    elif variable in os.environ:
+    elif variable is not None:
         source = f"variable {variable}"
     else:
         source = f"file {config}"

@@ -29,19 +29,19 @@ def operator() -> str:
     texts = [" ".join(SUBJECTS[k % 3].split() * 3 + [SUBJECTS[(k + 1) % 3].split()[k % 5]]) for k in range(90)]
     lines = [json.dumps({"id": f"doc-{k}", "text": text}) for k, text in enumerate(texts)]
     Path("documents.jsonl").write_text("\n".join(lines))
-    settings = ["--topics", "3", "--set", "max_df=1.0", "--set", "capacity_share=0.1"]
+    settings = ["--topics", "3", "--set", "max_df=1.0", "--set", "capacity.share=0.1"]
     streamtopic("demo", "--documents", "documents.jsonl", *settings, "--delete", "2", "--keep", "service")
     (request,) = json.loads(streamtopic("delete", "doc-89", "--dir", "service", "--json"))["requests"]
     streamtopic("receipt", request["id"], "--salt", request["salt"], "--proof", FILE, "--dir", "service")
-    streamtopic("report", "--to", "report.json", "--dir", "service")
+    streamtopic("export", "--evidence", "--to", "report.json", "--dir", "service")
     Path("signing.pub").write_bytes(Path("service/keys/signing.pub").read_bytes())
     return request["salt"]
 
 
 def auditor(salt: str) -> None:
     """Check both files with streamtopic, and then without it."""
-    print(streamtopic("receipts", "verify", FILE, *KEY, "--document", "doc-89", "--salt", salt), end="")
-    print(streamtopic("report", "--check", "report.json", *KEY), end="")
+    print(streamtopic("verify", FILE, *KEY, "--document", "doc-89", "--salt", salt), end="")
+    print(streamtopic("verify", "report.json", *KEY), end="")
     for proof in (Path(FILE).read_text(), json.loads(Path("report.json").read_text())["proof"]["tlog_proof"]):
         entry = signed(proof, Path("signing.pub").read_text().strip())
         print(f"signed: {entry['kind']} of version {entry['version']}")

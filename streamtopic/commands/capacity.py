@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings, whole_number
-from streamtopic.console import duration, number, printable, progress, say_json, show, table
+from streamtopic.commands.common_arguments import answer, command, instance_settings, whole_number
+from streamtopic.console import aligned, duration, number, printable, progress, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--calibrate",
         action="store_true",
-        help="try deletions on copies of the model now; nothing is kept (setting capacity=calibrated does that)",
+        help="try deletions on copies of the model now; nothing is kept (setting capacity.rule=calibrated does that)",
     )
     parser.add_argument(
         "--trials", type=whole_number(1, 10_000), metavar="N", help="random forget sets of each size (default: 10)"
@@ -40,92 +40,60 @@ def run(args: argparse.Namespace) -> int:
     quiet = args.json or request is None
     with Service(instance_settings(args)) as service, progress("trying deletions", "updates", quiet=quiet) as update:
         found = capacity_of(service, request, update)
-    if args.json:
-        say_json(found)
-        return 0
-    for lines in _lines(found):
-        show(lines)
-    return 0
+    return answer(args, found, *_facts(found), "", block="\n\n".join([_formulas(found), *_trials(found)]))
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    yield from _in_force(found)
-    yield ""
-    yield from _by_formula(found)
-    yield ""
-    yield from _by_trial(found)
-
-
-def _in_force(found: Mapping[str, Any]) -> Iterator[str]:
-    yield f"base model    version {found['version']}: {found['base_documents']:,} documents"
+def _facts(found: Mapping[str, Any]) -> list[str]:
     used = f"{found['used']:,} used, {found['left']:,} left"
-    yield f"capacity      {found['capacity']:,} deletions by the rule `{found['rule']}`; {used}"
+    capacity = f"{found['capacity']:,} deletions by the rule `{found['rule']}`; {used}"
     if found["rule"] != found["rule_set"]:
-        yield f"              the setting is `{found['rule_set']}` now, and counts from the next retrain on"
+        capacity += f"; the setting is `{found['rule_set']}` now, and counts from the next retrain on"
     if found["capacity"] == 0:
-        yield "              every deletion of a document of the base is a retrain"
-    yield (
-        f"hard limit    {found['hard_limit']:,} deletions: one more could take the last document of the anchor word "
-        f"{printable(found['rarest_anchor'])}"
-    )
-    names = {"a": "a", "gamma": "gamma", "p_sep": "p", "eps0": "eps0"}
-    constants = {name: number(found["constants"][key]) for key, name in names.items()}
-    shown = (f"{name} {value}" for name, value in constants.items())
-    values = ", ".join(shown)
+        capacity += "; every deletion of a document of the base is a retrain"
+    rarest = f"the anchor word {printable(found['rarest_anchor'])}"
     sizes = f"m {found['documents']:,}, n {found['words']:,}, r {found['topics']}"
-    yield f"constants     {sizes}, {values}"
+    constants = [f"{name.removesuffix('_sep')} {number(value)}" for name, value in found["constants"].items()]
+    return aligned(
+        {
+            "base model": f"version {found['version']}: {found['base_documents']:,} documents",
+            "capacity": capacity,
+            "hard limit": f"{found['hard_limit']:,} deletions: one more could take the last document of {rarest}",
+            "constants": ", ".join([sizes, *constants]),
+        }
+    )
 
 
-def _by_formula(found: Mapping[str, Any]) -> Iterator[str]:
+def _formulas(found: Mapping[str, Any]) -> str:
+    """Lay out the capacity by each formula; --json has their terms for any n too."""
+    rows = [_formula_row("base (theorem 1)", found["formula"])]
+    rows += [_formula_row(f"head {name} (theorem 3)", head) for name, head in found["heads"].items()]
+    rows.append(["condition of the proofs", "", "", number(found["precondition"]), ""])
     guarantee = f"epsilon {found['epsilon']:g}, delta {found['delta']:g}"
-    yield f"By formula, in documents, with c = {found['constant']:g}, {guarantee}:"
-    base = found["formula"]
-    rows = [["base (theorem 1)", *_terms(base), base["binds"], "", ""]]
-    for name, head in found["heads"].items():
-        if "reason" in head:
-            rows.append([f"head {name}", "-", "-", "-", head["reason"], "", ""])
-            continue
-        ratio = f"{head['ratio']:.2f}"
-        q = number(head["q"])
-        rows.append([f"head {name} (theorem 3)", *_terms(head), head["binds"], q, ratio])
-        # Theorem 3 takes n >= r^3, which is 125,000 words for 50 topics; these terms do not.
-        general = head["general"]
-        limit = number(general["limit"])
-        rows.append([f"head {name} (any n)", "", "", limit, general["binds"], "", ""])
-    condition = number(found["precondition"])
-    rows.append(["condition of the proofs", "", "", condition, "", "", ""])
-    yield table(["", "noise term", "utility term", "capacity", "binds", "q", "q / (1/ar)"], rows)
-    for name, head in found["heads"].items():
-        # Without this line a reader would conclude that a task of few topics bears no more than the base.
-        if head.get("binds") == "utility" and head["ratio"] > head["gain"] + 1e-9:
-            yield (
-                f"The utility term 0.001 m / r^2 is the same for every task, and hides what head {name} gains: "
-                f"{head['gain']:.2f} times in place of {head['ratio']:.2f}."
-            )
+    title = f"By formula, in documents, with c = {found['constant']:g}, {guarantee}:"
+    return f"{title}\n{table(['', 'noise term', 'utility term', 'capacity', 'binds'], rows)}"
 
 
-def _terms(limits: Mapping[str, Any]) -> list[str]:
-    return [number(limits[name]) for name in ("noise", "utility", "limit")]
+def _formula_row(name: str, terms: Mapping[str, Any]) -> list[str]:
+    limits = [number(terms.get(term)) for term in ("noise", "utility", "limit")]
+    return [name, *limits, terms.get("binds") or terms["reason"]]
 
 
-def _by_trial(found: Mapping[str, Any]) -> Iterator[str]:
+def _trials(found: Mapping[str, Any]) -> Iterator[str]:
     tried = found["tried"]
     if tried is None:
-        yield "By trial: not tried. `--calibrate` tries deletions now, the setting capacity=calibrated at each retrain."
+        yield "By trial: not tried. `--calibrate` tries deletions now, `capacity.rule=calibrated` at each retrain."
         return
     aimed = "" if tried["aimed_limit"] is None else f", {tried['aimed_limit']:,} that aim at one topic"
-    implied = number(tried["implied_constant"])
     yield (
-        f"By trial: {tried['random_limit']:,} random deletions{aimed}: an estimate, for {tried['of']}. "
-        f"Implied c {implied}."
+        f"By trial: {tried['random_limit']:,} random deletions{aimed}: an estimate, for {tried['of']}. Implied c "
+        f"{number(tried['implied_constant'])}."
     )
+    # How long it took goes with the bytes of the base model.
+    spent = f" in {duration(tried['seconds'])}" if "seconds" in tried else ""
+    end = "" if tried["complete"] else "; the bound on updates ended it, and the sizes that passed by then count"
     of = "all" if tried["sampled"] == found["documents"] else f"{tried['sampled']:,} of {found['documents']:,}"
-    end = "" if tried["complete"] else "; the bound on updates (capacity_updates) ended it, what passed by then stands"
-    spent = duration(tried["seconds"])
-    yield f"{tried['updates']} updates in {spent}, sets from {of} documents{end}."
-    kinds = "random", "aimed"
-    probes = [(kind, probe) for kind in kinds for probe in tried[kind]]
-    rows = [_probe(kind, probe) for kind, probe in probes]
+    yield f"{tried['updates']} updates{spent}, sets from {of} documents{end}."
+    rows = [_probe(kind, probe) for kind in ("random", "aimed") for probe in tried[kind]]
     head = ["forget sets", "documents", "tried", "borne", "entry moved", "L1", "top 10 kept", "first reason not borne"]
     if rows:
         yield table(head, rows)

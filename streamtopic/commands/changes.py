@@ -1,4 +1,4 @@
-"""`add`, `delete`, `unlearn`, `retrain` and `lift`: change an instance's documents, or ask for a model.
+"""`add`, `delete`, `unlearn` and `lift`: change an instance's documents, or ask for a model.
 
 Documents are changed by events in the log. Where no other process runs the instance, these commands bring its model up
 to date as well.
@@ -12,12 +12,18 @@ import sys
 import time
 import unicodedata
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, file_errors, instance_settings, load_documents, waiting_time
-from streamtopic.console import doing, number_of, progress, say, say_json, warn
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    file_errors,
+    instance_settings,
+    load_documents,
+    waiting_time,
+)
+from streamtopic.console import doing, number_of, progress, say, warn
 from streamtopic.errors import CheckFailed, StreamtopicError, UsageError
 
 if TYPE_CHECKING:
@@ -27,20 +33,20 @@ if TYPE_CHECKING:
     from streamtopic.service.app import Service, Settled
     from streamtopic.service.requests.request_door import Received
 
-__all__ = ["finish", "other_forms", "register"]
+__all__ = ["finish", "register"]
 
 # Requests of a long list of documents are a matter for programs.
 _SHOWN = 20
 _HOW = (
     "`streamtopic receipt REQUEST --salt SALT` shows the receipts of a request; `--proof FILE.tlog-proof` writes one "
-    "to a file, which `streamtopic receipts verify` checks without this service"
+    "to a file, which `streamtopic verify` checks without this service"
 )
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the five commands."""
+    """Add the four commands."""
     _register_add_delete(subparsers)
-    _register_request(subparsers)
+    _register_unlearn(subparsers)
     _register_lift(subparsers)
 
 
@@ -119,7 +125,7 @@ def _add(args: argparse.Namespace) -> int:
         for document, reason in sent.refused:
             warn(f"document {document}: {reason}; skipped")
         report = {"sent": sent.documents, "skipped": skipped + len(sent.refused)}
-        return finish(service, report, as_json=args.json)
+        return finish(service, report, args)
 
 
 def _delete(args: argparse.Namespace) -> int:
@@ -161,7 +167,7 @@ def _delete(args: argparse.Namespace) -> int:
                 say(f"asked for {asked}; `streamtopic deletions list` shows where they stand:")
             _say_requests(made)
         report = {"sent": len(made), "requests": [one.fields() for one in made]}
-        return finish(service, report, as_json=args.json)
+        return finish(service, report, args)
 
 
 def _delete_now(service: Service, ids: Sequence[str]) -> list[_Made]:
@@ -271,40 +277,33 @@ def _read_ids(path: Path) -> list[str]:
     return [line.strip() for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
 
 
-def finish(service: Service, report: dict[str, Any], *, as_json: bool) -> int:
+def finish(service: Service, report: dict[str, Any], args: argparse.Namespace) -> int:
     """Settle the instance, unless another process runs it, and print the outcome.
 
     report: fields of the JSON object that are known already, `sent` among them.
     """
+    sent = number_of(report["sent"], "event")
     # To settle is to take ownership of every partition, which the process that runs the instance has.
     if not service.leads:
-        report["running"] = True
-        if as_json:
-            say_json(report)
-        else:
-            say(f"{number_of(report['sent'], 'event')} sent to the running service")
-        return 0
+        return answer(args, report | {"running": True}, f"{sent} sent to the running service")
     from streamtopic.service.app import silent
 
-    with progress("settling", "documents", quiet=as_json) as update:
-        settled = service.settle(update, announce=silent if as_json else doing)
-    if as_json:
-        say_json(report | settled.as_json())
-        return 0
+    with progress("settling", "documents", quiet=args.json) as update:
+        settled = service.settle(update, announce=silent if args.json else doing)
     outcomes = [f"{count} {name.replace('_', ' ')}" for name, count in settled.ingested.items() if count]
-    say(f"{number_of(report['sent'], 'event')} sent: {', '.join(outcomes) or 'nothing changed'}")
-    say_versions(settled)
-    return 0
+    told = f"{sent} sent: {', '.join(outcomes) or 'nothing changed'}"
+    return answer(args, report | settled.as_json(), told, *_version_lines(settled))
 
 
-def say_versions(settled: Settled) -> None:
-    """Print the versions that were made, and the last decision with its reason."""
-    for version in settled.versions:
-        say(f"version {version['version']} published: {version['kind']}, {version['documents']} documents")
-    say(f"last decision: {settled.decision}")
+def _version_lines(settled: Settled) -> list[str]:
+    """Return a line for each version that was made, and one for the last decision with its reason."""
+    made = [
+        f"version {one['version']} published: {one['kind']}, {one['documents']} documents" for one in settled.versions
+    ]
+    return [*made, f"last decision: {settled.decision}"]
 
 
-def other_forms(name: str) -> list[str]:
+def _other_forms(name: str) -> list[str]:
     """Return the normal forms NFC and NFD of an id, without the form that it has.
 
     Ids are bytes and are never normalised, so é typed in two ways is two ids that look the same.
@@ -316,7 +315,7 @@ def other_forms(name: str) -> list[str]:
 def _warn_of_other_forms(service: Service, ids: Sequence[str]) -> None:
     """Warn of each id without a live document where a live document has the same id in another normal form."""
     for name in ids:
-        forms = other_forms(name)
+        forms = _other_forms(name)
         # Plain ASCII, which nearly all ids are, has no other form: it costs no call to Redis.
         if not forms or _is_live(service, name):
             continue
@@ -334,7 +333,7 @@ def _warn_of_nobody(service: Service, subjects: Sequence[str]) -> None:
     from streamtopic.state.deletions import SubjectIndex
 
     settings = service.settings
-    forms_of = {subject: other_forms(subject) for subject in subjects}
+    forms_of = {subject: _other_forms(subject) for subject in subjects}
     every = {form for subject, forms in forms_of.items() for form in [subject, *forms]}
     found = SubjectIndex(service.connection, settings.model, settings.partitions).count(every)
     for subject in subjects:
@@ -360,26 +359,28 @@ def _is_live(service: Service, name: str) -> bool:
     return bool(service.connection.call("HEXISTS", keys.documents(keys.bucket(document)), document))
 
 
-def _register_request(subparsers: Subparsers) -> None:
-    """Add both commands."""
-    for kind, does in (
-        ("unlearn", "ask for a version without the documents deleted since the last one"),
-        ("retrain", "ask for a model trained anew, with an empty forget set"),
-    ):
-        parser = command(subparsers, kind, partial(_run_request, kind), does)
-        parser.add_argument(
-            "--wait",
-            type=waiting_time,
-            default=0.0,
-            metavar="SECONDS",
-            help="wait until the scheduler has acted (default: 0)",
-        )
+def _register_unlearn(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(
+        subparsers, "unlearn", _unlearn, "ask for a version without the documents deleted since the last one"
+    )
+    parser.add_argument(
+        "--retrain", action="store_true", help="one that is learned from the counts alone, with an empty forget set"
+    )
+    parser.add_argument(
+        "--wait",
+        type=waiting_time,
+        default=0.0,
+        metavar="SECONDS",
+        help="wait until the scheduler has acted (default: 0)",
+    )
 
 
-def _run_request(kind: str, args: argparse.Namespace) -> int:
+def _unlearn(args: argparse.Namespace) -> int:
     """Act at once on an instance that nobody runs; else leave the request to its scheduler."""
     from streamtopic.service.app import Service
 
+    kind = "retrain" if args.retrain else "unlearn"
     settled = None
     with Service(instance_settings(args)) as service:
         # Noted in Redis first: if this process is killed, the next one that decides acts on it.
@@ -388,14 +389,10 @@ def _run_request(kind: str, args: argparse.Namespace) -> int:
             settled = service.settle()
         else:
             _await(service, kind, args.wait)
-    if args.json:
-        outcome = {"running": True} if settled is None else settled.as_json()
-        say_json({"requested": kind} | outcome)
-    elif settled is not None:
-        say_versions(settled)
-    else:
-        say(f"asked for: {kind}; `streamtopic versions` shows the new version, `streamtopic status` why there is none")
-    return 0
+    if settled is not None:
+        return answer(args, {"requested": kind} | settled.as_json(), *_version_lines(settled))
+    asked = f"asked for: {kind}; `streamtopic versions` shows the new version, `streamtopic status` why there is none"
+    return answer(args, {"requested": kind, "running": True}, asked)
 
 
 def _await(service: Service, kind: str, seconds: float) -> None:
@@ -419,4 +416,4 @@ def _lift(args: argparse.Namespace) -> int:
         raise UsageError("whom? give --id ID, --subject ID, or a file of ids with --from FILE, to lift")
     with Service(settings) as service:
         named = service.suppress(ids, subjects, suppressed=False)
-        return finish(service, {"sent": named}, as_json=args.json)
+        return finish(service, {"sent": named}, args)

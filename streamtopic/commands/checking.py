@@ -1,15 +1,16 @@
-"""Commands that check the promise: `verify` repeats the work, `audit` attacks the noise, `report` is for an auditor."""
+"""Commands that check the promise: `verify` repeats the work or checks a file, `audit` attacks the noise."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import dataclasses
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamtopic.commands.common_arguments import (
     add_key,
+    answer,
     command,
     file_errors,
     instance_settings,
@@ -19,50 +20,66 @@ from streamtopic.commands.common_arguments import (
     verifier_of,
     whole_number,
 )
-from streamtopic.console import number, progress, say, say_json, show, table
+from streamtopic.console import instant, number, progress, say, say_json, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamtopic.audit.attack import AuditResult, Played
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.counts import Counts
     from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
+    from streamtopic.signed import End, KeyRing, Receipt, RequestReceipt
 
-__all__ = ["register"]
+__all__ = ["print_findings", "register"]
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the three commands."""
+    """Add both commands."""
     _register_verify(subparsers)
     _register_audit(subparsers)
-    _register_report(subparsers)
 
 
 def _register_verify(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    description = "recount from the log against the counts, relearn against the models, and check published versions"
-    parser = command(subparsers, "verify", _run_verify, description)
+    parser = command(
+        subparsers,
+        "verify",
+        _run_verify,
+        "count the log again, learn again and compare, or check a file: a receipt, evidence, the end of a model",
+    )
+    parser.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        metavar="FILE",
+        help="check this file with the public key alone: of `receipt --proof`, `export --evidence` or `delete-model`",
+    )
     parser.add_argument(
         "--number",
         type=whole_number(1),
         metavar="N",
         help="which version to make again and check (default: the newest)",
     )
-    parser.add_argument("--strict", action="store_true", help="status 1 also where a check could not be made")
+    parser.add_argument("--strict", action="store_true", help="status 1 also if a check could not be made")
+    add_key(parser, prefix="FILE: ")
+    parser.add_argument("--document", metavar="ID", help="FILE: the document that a receipt must be about; with --salt")
+    parser.add_argument("--salt", metavar="SALT", help="FILE: salt that the delete was sent with")
 
 
 def _run_verify(args: argparse.Namespace) -> int:
     """Print the checks; status 1 if one failed, with --strict also if one could not be made."""
+    if args.file is not None:
+        return _verify_file(args)
     from streamtopic.service.app import Service
     from streamtopic.service.verify import as_json, passed
 
     with Service(instance_settings(args)) as service, progress("verifying", "records", quiet=args.json) as update:
         service.ledger.catch_up()
         model, version = service.settings.model, args.number or service.ledger.ledger.newest or None
-        # The operator sees certificates as they are. A report rounds them: they are figures of the model before noise.
+        # The operator sees certificates as they are. Evidence rounds them: they are of the model before noise.
         findings = service.verify(update, version)
     fine = passed(findings)
     complete = all(finding.passed is not None for finding in findings)
@@ -70,8 +87,64 @@ def _run_verify(args: argparse.Namespace) -> int:
         told = {"passed": fine, "complete": complete, "model": model, "version": version}
         say_json({**told, "checks": as_json(findings)})
     else:
-        _print_findings(findings)
+        print_findings(findings)
     return 0 if fine and (complete or not args.strict) else 1
+
+
+def _verify_file(args: argparse.Namespace) -> int:
+    """Check a file with a public key alone. Raises InvalidRelease if it proves nothing."""
+    from streamtopic.client import verify_receipt
+    from streamtopic.signed import End, LedgerProof
+
+    if args.number is not None or args.strict:
+        raise UsageError("a file is checked by itself: leave --number and --strict out")
+    keys = verifier_of(args)
+    if args.file.suffix in {".html", ".json"}:
+        return _verify_evidence(args, keys)
+    with file_errors("read", args.file):
+        text = args.file.read_text(encoding="utf-8", errors="replace")
+    proof = LedgerProof.parse(text)
+    entry = proof.verify(keys).entry
+    if isinstance(entry, End) and args.document is None:
+        facts = {"model": keys.model, "index": proof.index, **dataclasses.asdict(entry)}
+        return answer(args, {"passed": True, **facts}, *_end_lines(keys.model, proof.index, entry))
+    receipt = verify_receipt(text, keys, document=args.document, salt=args.salt)
+    facts = {"id": receipt.id, **dataclasses.asdict(receipt)}
+    return answer(args, {"passed": True, **facts}, *_receipt_lines(receipt, args.document))
+
+
+def _end_lines(model: str, index: int, end: End) -> Iterator[str]:
+    yield f"ok    model {model} was deleted at {instant(end.made)}, says the holder of the key"
+    yield f"ok    it had {end.documents} documents; its last version was {end.version}"
+    yield f"ok    its ledger ends with entry {index}"
+    if end.waiting:
+        yield f"      {end.waiting} deletions had no receipt yet"
+
+
+def _receipt_lines(receipt: Receipt | RequestReceipt, document: str | None) -> Iterator[str]:
+    yield f"ok    receipt {receipt.id} is in the ledger, says the holder of the key"
+    from streamtopic.signed import RequestReceipt
+
+    about = "its document" if document is None else f"document {document}"
+    if isinstance(receipt, RequestReceipt):
+        about = f"any of {receipt.documents} documents of a request"
+    yield f"ok    version {receipt.version} is the first without {about}"
+
+
+def _verify_evidence(args: argparse.Namespace, keys: KeyRing) -> int:
+    """Check a file of `export --evidence`; status 1 if a check failed."""
+    from streamtopic.pages.report_file import read_report
+    from streamtopic.service.verify import as_json, passed
+
+    findings = read_report(args.file).check(keys)
+    fine = passed(findings)
+    if args.json:
+        say_json({"passed": fine, "checks": as_json(findings)})
+    else:
+        print_findings(findings)
+        # Without this line a reader would take findings that rest on Redis for proved as well.
+        say("signed facts are checked; the other findings are its maker's word, and the file says how to repeat them")
+    return 0 if fine else 1
 
 
 def _register_audit(subparsers: Subparsers) -> None:
@@ -103,10 +176,8 @@ def _run_audit(args: argparse.Namespace) -> int:
     counts = _audit_counts(args, settings)
     with progress("auditing", "steps", quiet=args.json) as update:
         found = audit(counts, learner_options(settings), guarantee, plan, update)
-    if args.json:
-        say_json(found.as_json() | {"seconds": round(time.perf_counter() - start, 1)})
-    else:
-        show(_audit_text(found))
+    told = found.as_json() | {"seconds": round(time.perf_counter() - start, 1)}
+    answer(args, told, block=_audit_text(found))
     return 0 if found.passed else 1
 
 
@@ -181,85 +252,9 @@ def _audit_verdict(found: AuditResult) -> str:
 SHOWN = {True: "ok  ", False: "FAIL", None: "-   "}
 
 
-def _register_report(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(subparsers, "report", _run_report, "write the evidence about a version, or check such a file")
-    parser.add_argument(
-        "number", nargs="?", type=whole_number(1), metavar="VERSION", help="which version (default: the newest)"
-    )
-    parser.add_argument("--to", type=Path, metavar="FILE", help="a name that ends in .html or .json")
-    parser.add_argument("--verify", action="store_true", help="count and learn again, and add the findings")
-    parser.add_argument(
-        "--audit", type=Path, metavar="FILE", help="output of `streamtopic audit --json`, to go with it"
-    )
-    parser.add_argument("--check", type=Path, metavar="FILE", help="check a report's file offline instead")
-    add_key(parser, prefix="--check: ")
-
-
-def _run_report(args: argparse.Namespace) -> int:
-    """Write the report, or check a report's file; status 1 if a check failed."""
-    return _write_report(args) if args.check is None else _check_report(args)
-
-
-def _print_findings(findings: Sequence[Finding]) -> None:
+def print_findings(findings: Sequence[Finding]) -> None:
     """Print findings for a person, with the remedy of each that did not pass."""
     for finding in findings:
         say(f"{SHOWN[finding.passed]}  {finding.name}: {finding.detail}")
         if finding.remedy:
             say(f"        {finding.remedy}")
-
-
-def _write_report(args: argparse.Namespace) -> int:
-    from streamtopic.pages.version_page import version_facts, version_page
-    from streamtopic.service.app import Service
-    from streamtopic.service.verify import read_audit
-
-    if args.to is None or args.to.suffix not in {".html", ".json"}:
-        raise UsageError("where to? give --to FILE, a name that ends in .html or .json")
-    settings = instance_settings(args)
-    audited = None if args.audit is None else read_audit(args.audit)
-    with Service(settings) as service:
-        # Fixed now: a version that is published while this one is verified must not take its place.
-        number = args.number if args.number is not None else service.release(None).version
-        with progress("verifying", "records", quiet=args.json or not args.verify) as update:
-            evidence = version_facts(service, number, update=update if args.verify else None, audited=audited)
-    if args.to.suffix == ".html":
-        written = version_page(evidence)
-    else:
-        # Programs of others read this file, and JSON has no infinity: one that slipped through must not be written.
-        written = json.dumps(evidence, indent=1, allow_nan=False) + "\n"
-    # Written where a check failed as well: that is the report which an auditor needs most.
-    with file_errors("write", args.to):
-        args.to.write_text(written, encoding="utf-8")
-    _tell_report(args, evidence)
-    return 0 if evidence["passed"] else 1
-
-
-def _tell_report(args: argparse.Namespace, evidence: dict[str, Any]) -> None:
-    from streamtopic.service.verify import Finding
-
-    if args.json:
-        told = {name: evidence[name] for name in ("version", "passed", "complete", "findings")}
-        say_json({"to": str(args.to), **told})
-        return
-    _print_findings([Finding(**finding) for finding in evidence["findings"]])
-    say(f"version {evidence['version']}: written to {args.to}")
-
-
-def _check_report(args: argparse.Namespace) -> int:
-    from streamtopic.pages.report_file import read_report
-    from streamtopic.service.verify import as_json, passed
-
-    if args.to is not None or args.number is not None or args.verify or args.audit is not None:
-        raise UsageError(
-            "--check takes no version, --to, --verify or --audit: it checks a file that was written before"
-        )
-    findings = read_report(args.check).check(verifier_of(args))
-    fine = passed(findings)
-    if args.json:
-        say_json({"passed": fine, "findings": as_json(findings)})
-    else:
-        _print_findings(findings)
-        # Without this line a reader would take findings that rest on Redis for proved as well.
-        say("signed facts are checked; the other findings are its maker's word, and the report says how to repeat them")
-    return 0 if fine else 1

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.console import progress, warn
+from streamtopic.console import progress, say, say_json, show, warn
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_key",
+    "answer",
     "command",
     "file_errors",
     "instance_settings",
@@ -64,6 +65,23 @@ def command(
     group.add_argument("--json", action="store_true", help="print one JSON object")
     group.add_argument("--debug", action="store_true", help="show a traceback on errors")
     return parser
+
+
+def answer(args: argparse.Namespace, found: object, *lines: str, block: str = "") -> int:
+    """Print a result, as JSON if that is asked for; return the exit status 0.
+
+    found: as JSON shows it.
+    lines: for a person; line ends of others within them are escaped.
+    block: lines that this program laid out, such as a table, which come after them.
+    """
+    if args.json:
+        say_json(found)
+        return 0
+    for line in lines:
+        say(line)
+    if block:
+        show(block)
+    return 0
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -1,40 +1,46 @@
-"""`streamtopic demo`: the whole flow on real text, embedded.
-
-The arguments come first, then the flow, and last the printout of its report.
-"""
+"""`streamtopic demo`: the whole flow on real text, embedded. Arguments, then the flow, then the printout."""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import os
 import tempfile
 import textwrap
 import time
-import webbrowser
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, file_errors, read_corpus, settings_of
-from streamtopic.commands.forgotten_person import chosen_person, covering_receipt, describe, with_made_up_person
-from streamtopic.commands.looking import heads_table, topics_table, versions_table
-from streamtopic.console import doing, duration, instant, number, number_of, printable, progress, say, say_json, show
+from streamtopic.commands.looking import versions_table
+from streamtopic.commands.receipts import readable
+from streamtopic.commands.topics_shown import heads_table, topics_table
+from streamtopic.console import (
+    aligned,
+    doing,
+    duration,
+    number,
+    number_of,
+    printable,
+    progress,
+    say,
+    say_json,
+    show,
+)
 from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streamtopic.client import Deletion
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.commands.forgotten_person import Person
     from streamtopic.console import Update
     from streamtopic.documents.corpus import Corpus, Document
     from streamtopic.service.app import Service
     from streamtopic.service.first_run import CompilingAhead
     from streamtopic.settings import Settings
-    from streamtopic.signed import Release
 
 __all__ = ["register", "run"]
 
@@ -45,35 +51,30 @@ EXAMPLES = 5
 SAME = 1e-12
 
 
-# Retrain over update from which the demo calls it a difference. One run on a busy machine may be off by a third.
-_CLEAR = 1.5
+def _amount(text: str) -> tuple[float, bool]:
+    """Read an argument: a number of documents, or a percentage; return the number, and whether it is a percentage."""
+    percent = text.endswith("%")
+    try:
+        value = float(text.removesuffix("%")) if percent else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a number such as 20 nor a percentage such as 1%"
+        ) from None
+    if not 0 <= value <= (100 if percent else math.inf):
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 0 or more than all documents")
+    return value, percent
 
 
-class _Amount:
-    """How many documents to delete: a number, or a percentage."""
-
-    def __init__(self, text: str) -> None:
-        self._percent = text.endswith("%")
-        try:
-            self._value = float(text.removesuffix("%")) if self._percent else int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is neither a number such as 20 nor a percentage such as 1%"
-            ) from None
-        most = 100 if self._percent else float("inf")
-        if not 0 <= self._value <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is less than 0 or more than all documents")
-
-    def of(self, documents: int) -> int:
-        """Return the number for a corpus of this size. Raises UsageError where nothing of the corpus would be left."""
-        count = int(self._value)
-        if self._percent:
-            # A percentage of a small corpus may be less than one document, and a demo without a deletion shows nothing.
-            least = 1 if self._value > 0 else 0
-            count = max(int(documents * self._value / 100), least)
-        if count >= documents:
-            raise UsageError(f"cannot delete {count} of {documents} documents: give --delete a smaller number")
-        return count
+def _number_to_delete(amount: tuple[float, bool], documents: int) -> int:
+    """Return the number for a corpus of this size. Raises UsageError if nothing of the corpus would be left."""
+    value, percent = amount
+    count = int(value)
+    if percent:
+        # A percentage of a small corpus may be less than one document, and a demo without a deletion shows nothing.
+        count = max(int(documents * value / 100), 1 if value > 0 else 0)
+    if count >= documents:
+        raise UsageError(f"cannot delete {count} of {documents} documents: give --delete a smaller number")
+    return count
 
 
 class _Stages:
@@ -121,7 +122,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("--topics", type=int, metavar="R", help="number of topics (default: 20)")
     parser.add_argument(
         "--delete",
-        type=_Amount,
+        type=_amount,
         default="0.1%",
         metavar="AMOUNT",
         help="documents to delete first, a number or a percentage (default: 0.1%%); without --keep, more follow "
@@ -143,10 +144,7 @@ def run(args: argparse.Namespace) -> int:
     _settings(args, None, None)
     stages = _Stages(quiet=args.json)
     corpus = _read(args, stages)
-    count = args.delete.of(len(corpus.documents))
-    # An instance that stays holds its owner's documents only, without anything that is made up.
-    if args.documents is None and args.keep is None:
-        corpus = with_made_up_person(corpus)
+    count = _number_to_delete(args.delete, len(corpus.documents))
     with _folder(args.keep) as folder, _broker(args, stages) as servers:
         settings = _settings(args, folder, servers)
         if args.keep is not None:
@@ -157,14 +155,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_report(report, args.keep)
     if args.open:
+        import webbrowser
+
         webbrowser.open(Path(report["page"]).as_uri())
     twin = report["twin"]
     subscriber = report["subscriber"]
     agrees = twin["words_equal"] and twin["max_abs_difference"] <= SAME
     verified = subscriber["received"] == subscriber["verified"] > 0
     proved = report["receipts"]["count"] == report["deleted"]
-    covered = report["person"] is None or report["person"]["problem"] is None
-    return 0 if agrees and verified and proved and covered else 1
+    return 0 if agrees and verified and proved else 1
 
 
 def _refuse_keeping(args: argparse.Namespace) -> None:
@@ -240,13 +239,13 @@ def _broker(args: argparse.Namespace, stages: _Stages) -> Iterator[str | None]:
 
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="streamtopic-demo-") as folder:
-            yield Path(folder)
+    if keep is not None:
+        with file_errors("make", keep):
+            keep.mkdir(parents=True, exist_ok=True)
+        yield keep
         return
-    with file_errors("make", keep):
-        keep.mkdir(parents=True, exist_ok=True)
-    yield keep
+    with tempfile.TemporaryDirectory(prefix="streamtopic-demo-") as folder:
+        yield Path(folder)
 
 
 def _flow(
@@ -275,36 +274,19 @@ def _flow(
         corpus = replace(corpus, documents=counted)
         subscriber = _Subscriber(service)
         _settle(service, stages, subscriber)
-        # A person leaves together with the first documents, so that one version is without all of them.
-        person = None if kept or not delete else chosen_person(counted, delete)
-        order = _order(counted, person)
-        theirs = 0 if person is None else len(person.documents)
-        few = order[: theirs + delete]
-        request = None if person is None else _forget_person(service, stages, person)
-        steps = [_forget(service, stages, subscriber, few, person)] if few else []
-        covered = covering_receipt(service, person, request, steps[0]["version"]) if person and request else None
+        # By the hash of their ids: the same on every run, and without a pattern that the order of a file may have.
+        order = sorted(counted, key=lambda document: hashlib.sha256(document.id.encode()).digest())
+        steps = [_forget(service, stages, subscriber, order[:delete])] if delete else []
         with stages.stage("twin", "words"):
-            twin = _twin(service, corpus, few)
+            twin = _twin(service, corpus, order[:delete])
         # Documents of an instance that stays are their owner's: no more of them go than were asked for.
-        needed = delete if kept else _beyond(service, len(few), len(counted))
-        gone = order[:needed]
-        if len(gone) > len(few):
-            rest = gone[len(few) :]
-            steps.append(_forget(service, stages, subscriber, rest))
+        gone = order[: delete if kept else _beyond(service, delete, len(counted))]
+        if len(gone) > delete:
+            steps.append(_forget(service, stages, subscriber, gone[delete:]))
         report = _report(service, corpus, gone)
-        shown = _page(service) if page else None
-        examples = [document.id for document in gone[theirs : theirs + EXAMPLES]]
-        report |= {"examples": examples, "person": covered, "steps": steps, "page": shown}
+        report |= {"steps": steps, "page": _page(service) if page else None}
     seconds = stages.seconds | {"total": stages.total}
     return report | {"twin": twin, "subscriber": subscriber.report(), "seconds": seconds}
-
-
-def _order(documents: list[Document], person: Person | None) -> list[Document]:
-    """Return documents in the order in which they are deleted: those of a person, then all others."""
-    theirs = [] if person is None else list(person.documents)
-    others = [document for document in documents if person is None or not person.owns(document)]
-    # By the hash of their ids: the same on every run, and without a pattern that the order of a file may have.
-    return theirs + sorted(others, key=lambda document: hashlib.sha256(document.id.encode()).digest())
 
 
 def _beyond(service: Service, deleted: int, documents: int) -> int:
@@ -317,32 +299,14 @@ def _beyond(service: Service, deleted: int, documents: int) -> int:
     return max(needed, deleted)
 
 
-def _forget_person(service: Service, stages: _Stages, person: Person) -> Deletion:
-    """Request that a person is forgotten; the next version serves the request."""
+def _forget(service: Service, stages: _Stages, subscriber: _Subscriber, gone: list[Document]) -> dict[str, Any]:
+    """Delete documents and publish a version without them; return how it was made."""
     with stages.stage("delete documents"):
-        return service.delete_subjects([person.subject])[0]
-
-
-def _forget(
-    service: Service, stages: _Stages, subscriber: _Subscriber, gone: list[Document], person: Person | None = None
-) -> dict[str, Any]:
-    """Delete documents and publish a version without them; return how it was made.
-
-    person: whose documents among them one request deletes already.
-    """
-    one_by_one = [document.id for document in gone if person is None or not person.owns(document)]
-    with stages.stage("delete documents"):
-        service.delete(one_by_one)
+        service.delete([document.id for document in gone])
     seconds = _settle(service, stages, subscriber)
     newest = service.versions()[-1]
-    kind = newest["kind"]
-    return {
-        "documents": len(gone),
-        "version": newest["version"],
-        "kind": kind,
-        "reason": newest["reason"],
-        "seconds": seconds[kind],
-    }
+    made = {name: newest[name] for name in ("version", "kind", "reason")}
+    return {"documents": len(gone), **made, "seconds": seconds[newest["kind"]]}
 
 
 def _page(service: Service) -> str:
@@ -413,43 +377,26 @@ def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, A
 
 
 def _report(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
-    from streamtopic.service.publish.published import quality_of, receipt_fields, topics_of
+    from streamtopic.service.publish.published import heads_of, quality_of, receipt_fields, topics_of
 
     release = service.release(None)
     receipts = service.receipts()
     example = receipt_fields(receipts[0]) if receipts else None
     # With `publish = "tasks"` the topics are withheld, and a release has heads only.
     found = topics_of(release, 10) if release.payload.A is not None else []
-    heads_of_all = _heads_on(release, gone)
     return {
         "source": corpus.name,
         "documents": len(corpus.documents),
         "skipped_lines": len(corpus.problems),
         "deleted": len(gone),
+        "examples": [document.id for document in gone[:EXAMPLES]],
         "vocabulary": len(release.words),
         "topics": found,
-        "heads": heads_of_all,
+        "heads": heads_of(release, 5),
         "versions": service.versions(),
         "receipts": {"count": len(receipts), "example": example},
         "quality": quality_of(release),
     }
-
-
-def _heads_on(release: Release, gone: list[Document]) -> dict[str, Any]:
-    """Return each head's classes with their words, and how many forgotten documents it classes right.
-
-    A head has never seen these documents, so this is a fair test of it.
-    """
-    from streamtopic.service.publish.published import heads_of
-
-    found = heads_of(release, 5)
-    for task, head in found.items():
-        unseen = [document for document in gone if task in document.labels]
-        classes = release.classify([document.text for document in unseen], task)
-        pairs = zip(classes, unseen, strict=True)
-        right = sum(name == document.labels[task] for name, document in pairs)
-        head |= {"unseen": len(unseen), "right": right}
-    return found
 
 
 def _print_report(report: Mapping[str, Any], keep: Path | None) -> None:
@@ -457,11 +404,12 @@ def _print_report(report: Mapping[str, Any], keep: Path | None) -> None:
     newest = report["versions"][-1]
     topics = topics_table(report["topics"]) if report["topics"] else ""
     example = report["receipts"]["example"]
+    receipt = "\n".join(aligned(readable(example))) if example else ""
     sections = {
         "Topics": topics,
         "Heads": _heads(report["heads"], newest["unfitted"]),
         "Forgotten": _forgotten(report),
-        "Receipt of one deletion": _receipt(example),
+        "Receipt of one deletion": receipt,
         "Checks": _checks(report),
         "Versions": versions_table(report["versions"]),
         "Time": _times(report["seconds"]),
@@ -487,73 +435,33 @@ def _forgotten(report: Mapping[str, Any]) -> str:
         f"{report['deleted']} of {report['documents']} documents, among them {examples}",
         f"{receipts}; vocabulary {report['vocabulary']} words",
     ]
-    if report["person"] is not None:
-        lines.append(describe(report["person"]))
     for step in report["steps"]:
         spent = duration(step["seconds"])
         made = f"version {step['version']}: {step['kind']} in {spent}"
         lines.append(f"{made} without {step['documents']} more, because {step['reason']}")
-    seconds = {step["kind"]: step["seconds"] for step in report["steps"]}
-    if {"unlearn", "retrain"} <= seconds.keys():
-        lines.append(_compared(seconds["unlearn"], seconds["retrain"]))
     return "\n".join(lines)
 
 
-def _compared(update: float, retrain: float) -> str:
-    both = f"the update took {duration(update)}, the retrain {duration(retrain)}"
-    if retrain >= _CLEAR * update:
-        return f"{both}: {retrain / update:.1f} times as long"
-    return (
-        f"{both}: no clear difference, since few documents are learned quickly, and a first run compiles parts of the "
-        "update; docs/benchmarks.md has more documents"
-    )
-
-
 def _heads(heads: dict[str, dict[str, Any]], unfitted: Mapping[str, str]) -> str:
-    lines = [heads_table(heads), ""] if heads else []
-    for task, head in heads.items():
-        lines.append(
-            f"{task}: fitted on {head['documents']} documents; of {head['unseen']} forgotten ones, which it has never "
-            f"seen, {head['right']} are classed right"
-        )
+    lines = [heads_table(heads)] if heads else []
     lines += [f"{task}: no head, because {reason}" for task, reason in unfitted.items()]
     return "\n".join(lines)
 
 
-def _receipt(receipt: Mapping[str, Any] | None) -> str:
-    if not receipt:
-        return ""
-    times = {name: instant(receipt[name]) for name in ("received", "applied")}
-    width = max(map(len, receipt))
-    facts = {**receipt, **times}.items()
-    lines = [f"{name.replace('_', ' '):{width}}  {_short(value)}" for name, value in facts]
-    return "\n".join(lines)
-
-
-def _short(value: object) -> str:
-    if isinstance(value, float):
-        return number(value)
-    text = printable(str(value))
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
 def _checks(report: Mapping[str, Any]) -> str:
-    twin = report["twin"]
-    subscriber = report["subscriber"]
-    quality = report["quality"]
+    twin, subscriber, quality = report["twin"], report["subscriber"], report["quality"]
     words = "the same words" if twin["words_equal"] else "OTHER WORDS"
-    difference = number(twin["max_abs_difference"])
     received = number_of(subscriber["received"], "version")
-    receipts = report["receipts"]["count"]
     deletions = number_of(report["deleted"], "deletion")
-    npmi, diversity = number(quality["npmi"]), number(quality["diversity"])
-    lines = [
-        f"twin        a service that never saw the deleted documents learns {words};",
-        f"            largest difference of its model before noise: {difference}",
-        f"subscriber  {received} received, {subscriber['verified']} verified",
-        f"receipts    {receipts} verified, for {deletions}",
-        f"quality     NPMI {npmi}, diversity {diversity}",
-    ]
+    lines = aligned(
+        {
+            "twin": f"a service that never saw the deleted documents learns {words};",
+            "": f"largest difference of its model before noise: {number(twin['max_abs_difference'])}",
+            "subscriber": f"{received} received, {subscriber['verified']} verified",
+            "receipts": f"{report['receipts']['count']} verified, for {deletions}",
+            "quality": f"NPMI {number(quality['npmi'])}, diversity {number(quality['diversity'])}",
+        }
+    )
     return "\n".join(lines)
 
 
@@ -570,7 +478,7 @@ def _next(keep: Path | None, newest: int) -> str:
         f"streamtopic add MORE.jsonl --dir {keep}",
         f"streamtopic delete ID --dir {keep}",
         f"streamtopic verify --dir {keep}",
-        f"streamtopic report --verify --to report.html --dir {keep}",
+        f"streamtopic export --evidence --verify --to report.html --dir {keep}",
         f"streamtopic export {newest} --to model.npz --dir {keep}",
     ]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`streamtopic export`: write a published model to a file."""
+"""`streamtopic export`: write a published model, or the evidence about it, to a file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, file_errors, instance_settings, whole_number
+from streamtopic.commands.checking import print_findings
+from streamtopic.commands.common_arguments import answer, command, file_errors, instance_settings, whole_number
 from streamtopic.commands.topics_shown import add_slices, slice_unit
-from streamtopic.console import say, say_json
+from streamtopic.console import progress
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["register", "run"]
 
 
+_FILES = (".npz", ".json", ".html", ".release")
+
+
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(subparsers, "export", run, "write a published model to a .npz, .json, .html or .release file")
+    parser = command(subparsers, "export", run, "write a published model, or the evidence about it, to a file")
     parser.add_argument(
         "number", nargs="?", type=whole_number(1), metavar="VERSION", help="which version (default: the newest)"
     )
@@ -35,53 +39,101 @@ def register(subparsers: Subparsers) -> None:
         help="a name that ends in .npz, .json, .html (a page) or .release (as published, and a file with its proof)",
     )
     add_slices(parser)
+    parser.add_argument(
+        "--evidence",
+        action="store_true",
+        help="all evidence about the version in place of the model, as .html or .json, which `verify FILE` checks",
+    )
+    parser.add_argument("--verify", action="store_true", help="evidence: count and learn again, and add the findings")
+    parser.add_argument("--audit", type=Path, metavar="FILE", help="evidence: output of `audit --json`, to go with it")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the verified release, noised as published."""
+    """Write the verified release, noised as published, or the evidence; status 1 if a check of the evidence failed."""
     from streamtopic.service.app import Service
+    from streamtopic.service.verify import read_audit
 
-    page = args.to.suffix == ".html"
-    if not page and args.to.suffix not in _WRITERS:
-        raise UsageError(f"cannot write {args.to.name}: end the name in .npz, .json, .html or .release")
+    _refuse_other(args)
     settings = instance_settings(args)
     unit = slice_unit(args.over, settings)
-    if (unit or args.by) and not page:
+    audited = None if args.audit is None else read_audit(args.audit)
+    with Service(settings) as service:
+        # Fixed now: a version that is published while this one is verified must not take its place.
+        number = args.number if args.number is not None else service.release(None).version
+        facts = None
+        if args.evidence or args.to.suffix == ".html":
+            from streamtopic.pages.version_page import version_facts
+
+            slices = service.slices(number, unit, args.by) if unit or args.by else None
+            with progress("verifying", "records", quiet=args.json or not args.verify) as update:
+                facts = version_facts(
+                    service,
+                    number,
+                    update=update if args.verify else None,
+                    audited=audited,
+                    slices=slices,
+                    public=not args.evidence,
+                )
+        release = service.release(number)
+    # Written if a check failed as well: that is the evidence which an auditor needs most.
+    with file_errors("write", args.to):
+        _write(args.to, release, facts)
+    return _tell_model(args, release) if facts is None or not args.evidence else _tell_evidence(args, facts)
+
+
+def _refuse_other(args: argparse.Namespace) -> None:
+    """Raise UsageError for a file or for arguments that do not go together."""
+    kinds = (".json", ".html") if args.evidence else _FILES
+    if args.to.suffix not in kinds:
+        raise UsageError(f"cannot write {args.to.name}: end the name in {', '.join(kinds[:-1])} or {kinds[-1]}")
+    if (args.verify or args.audit) and not args.evidence:
+        raise UsageError("--verify and --audit are about evidence: give --evidence too")
+    if (args.over or args.by) and args.to.suffix != ".html":
         raise UsageError(
             f"a {args.to.suffix} file holds no slices: write a page (.html), or use `streamtopic topics --over --json`"
         )
-    written = ""
-    with Service(settings) as service:
-        release = service.release(args.number)
-        if page:
-            from streamtopic.pages.version_page import version_facts, version_page
 
-            slices = service.slices(args.number, unit, args.by) if unit or args.by else None
-            written = version_page(version_facts(service, release.version, slices=slices, public=True))
-    with file_errors("write", args.to):
-        if page:
-            args.to.write_text(written, encoding="utf-8")
-        else:
-            _WRITERS[args.to.suffix](release, args.to)
+
+def _write(path: Path, release: Release, facts: dict[str, Any] | None) -> None:
+    """Write a file. facts: those of the page, or of the evidence; None for the model itself."""
+    if facts is None:
+        _WRITERS[path.suffix](release, path)
+        return
+    from streamtopic.pages.version_page import version_page
+
+    # Programs of others read this file, and JSON has no infinity: one that slipped through must not be written.
+    page = path.suffix == ".html"
+    written = version_page(facts) if page else json.dumps(facts, indent=1, allow_nan=False) + "\n"
+    path.write_text(written, encoding="utf-8")
+
+
+def _tell_evidence(args: argparse.Namespace, facts: dict[str, Any]) -> int:
+    from streamtopic.service.verify import Finding
+
+    told = {name: facts[name] for name in ("version", "passed", "complete", "findings")}
+    if not args.json:
+        print_findings([Finding(**finding) for finding in facts["findings"]])
+    answer(args, {"to": str(args.to), **told}, f"version {facts['version']}: written to {args.to}")
+    return 0 if facts["passed"] else 1
+
+
+def _tell_model(args: argparse.Namespace, release: Release) -> int:
     topics = 0 if release.payload.A is None else release.envelope.r
-    report = {
-        "version": release.version,
-        "to": str(args.to),
-        "words": len(release.words),
-        "topics": topics,
-        "heads": list(release.heads),
-    }
-    if args.json:
-        say_json(report)
-        return 0
-    found = f"{topics} topics" if topics else "no topics, which are withheld"
-    parts = [f"{len(release.words)} words", found]
+    words = len(release.words)
+    parts = [f"{words} words", f"{topics} topics" if topics else "no topics, which are withheld"]
     if release.heads:
-        tasks = ", ".join(release.heads)
-        parts.append(f"heads of {tasks}")
-    contents = ", ".join(parts)
-    say(f"version {release.version}: {contents}, written to {args.to}")
-    return 0
+        parts.append(f"heads of {', '.join(release.heads)}")
+    return answer(
+        args,
+        {
+            "version": release.version,
+            "to": str(args.to),
+            "words": words,
+            "topics": topics,
+            "heads": list(release.heads),
+        },
+        f"version {release.version}: {', '.join(parts)}, written to {args.to}",
+    )
 
 
 def _npz(release: Release, path: Path) -> None:

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings, settings_of, whole_number
-from streamtopic.console import say, say_json
+from streamtopic.commands.common_arguments import answer, command, instance_settings, settings_of, whole_number
+from streamtopic.console import aligned
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,12 +28,13 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "keys",
         run,
-        "make the keys of a service (new), publish the list of those that sign (publish), replace the one that signs "
-        "(rotate), or declare one stolen (revoke); the key by which ids are suppressed (suppression); or certificates "
-        "for TLS (tls)",
+        "make the keys of a service, publish, rotate or revoke those that sign, or make certificates for TLS",
     )
     parser.add_argument(
-        "action", choices=["new", "publish", "rotate", "revoke", "suppression", "tls"], help="what to do"
+        "action",
+        choices=["new", "publish", "rotate", "revoke", "suppression", "tls"],
+        help="new: the keys of a service; publish: the list of those that sign; rotate: replace the one that signs; "
+        "revoke: declare one stolen; suppression: the key by which ids are suppressed; tls: certificates",
     )
     parser.add_argument("key", nargs="?", metavar="KEY_ID", help="revoke: id of the key, as `keys rotate` printed it")
     parser.add_argument(
@@ -103,8 +104,7 @@ def run(args: argparse.Namespace) -> int:
         # Versions that a revoked key proved need new proofs; a service that runs makes them by itself.
         if args.action == "revoke" and service.leads:
             service.publish()
-    _tell(args, keys, folder / _LIST, signing)
-    return 0
+    return _tell(args, keys, folder / _LIST, signing)
 
 
 def _folder(args: argparse.Namespace, parts: Parts) -> Path:
@@ -136,7 +136,7 @@ def _take_into_use(args: argparse.Namespace, parts: Parts, root: PublicKey, made
     return layout.signing_key
 
 
-def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | None) -> None:
+def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | None) -> int:
     found: dict[str, Any] = {
         "list": str(file),
         "sequence": keys.sequence,
@@ -145,18 +145,16 @@ def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | N
         "revoked": [revoked.key.key_id for revoked in keys.revoked],
         "private": None if signing is None else str(signing),
     }
-    if args.json:
-        say_json(found)
-        return
-    say(f"key list     {keys.sequence}, in the ledger and in {file}  (setting public_key: root.pub)")
-    say(f"signs now    {keys.current.key_id}")
-    for name in ("previous", "revoked"):
-        if found[name]:
-            say(f"{name:12} {', '.join(found[name])}")
+    shown = {
+        "key list": f"{keys.sequence}, in the ledger and in {file}  (setting public_key: root.pub)",
+        "signs now": keys.current.key_id,
+    }
+    shown |= {name: ", ".join(found[name]) for name in ("previous", "revoked") if found[name]}
     if args.first is not None:
-        say(f"void         entries from {args.first} on: `streamtopic rebuild` lets their deletions get receipts again")
+        shown["void"] = f"entries from {args.first} on: `streamtopic rebuild` lets their deletions get receipts again"
     if signing is not None:
-        say(f"private key  {signing}  (setting signing_key; start `schedule` or `run` again)")
+        shown["private key"] = f"{signing}  (setting signing_key; start `schedule` or `run` again)"
+    return answer(args, found, *aligned(shown))
 
 
 def _new_root(args: argparse.Namespace) -> int:
@@ -165,13 +163,13 @@ def _new_root(args: argparse.Namespace) -> int:
 
     private, public = _new_files(args, "root.key", "root.pub")
     key = new_signing_key(private, public, f"{_name(args)}/root")
-    if args.json:
-        say_json({"private": str(private), "public": str(public), "name": key.name, "key_id": key.key_id})
-        return 0
-    say(f"root key     {private}  (keep it offline; `keys publish`, `rotate` and `revoke` take it)")
-    say(f"public half  {public}  (give it to subscribers in place of signing.pub; setting public_key)")
-    say(f"key          {key}")
-    return 0
+    shown = {
+        "root key": f"{private}  (keep it offline; `keys publish`, `rotate` and `revoke` take it)",
+        "public half": f"{public}  (give it to subscribers in place of signing.pub; setting public_key)",
+        "key": key,
+    }
+    found = {"private": str(private), "public": str(public), "name": key.name, "key_id": key.key_id}
+    return answer(args, found, *aligned(shown))
 
 
 def _new(args: argparse.Namespace) -> int:
@@ -182,16 +180,15 @@ def _new(args: argparse.Namespace) -> int:
     key = new_signing_key(private, public, _name(args))
     new_secret(noise)
     new_secret(receipt)
-    if args.json:
-        fields = {"private": str(private), "public": str(public), "noise": str(noise), "receipt": str(receipt)}
-        say_json(fields | {"name": key.name, "key_id": key.key_id})
-        return 0
-    say(f"private key  {private}  (keep it secret; setting signing_key)")
-    say(f"public key   {public}  (give it to subscribers; setting public_key)")
-    say(f"key          {key}")
-    say(f"noise key    {noise}  (keep it secret, with a backup; setting noise_key)")
-    say(f"receipt key  {receipt}  (keep it secret; setting receipt_key)")
-    return 0
+    files = {"private": str(private), "public": str(public), "noise": str(noise), "receipt": str(receipt)}
+    shown = {
+        "private key": f"{private}  (keep it secret; setting signing_key)",
+        "public key": f"{public}  (give it to subscribers; setting public_key)",
+        "key": key,
+        "noise key": f"{noise}  (keep it secret, with a backup; setting noise_key)",
+        "receipt key": f"{receipt}  (keep it secret; setting receipt_key)",
+    }
+    return answer(args, files | {"name": key.name, "key_id": key.key_id}, *aligned(shown))
 
 
 def _name(args: argparse.Namespace) -> str:
@@ -210,12 +207,12 @@ def _new_suppression(args: argparse.Namespace) -> int:
         args.to = Layout(args.dir).suppression_key.parent
     (file,) = _new_files(args, "suppression.key")
     new_secret(file)
-    if args.json:
-        say_json({"suppression": str(file)})
-        return 0
-    say(f"suppression key  {file}  (keep it secret, with a backup; setting suppression_key)")
-    say("every `ingest` of the model needs it, once somebody is suppressed")
-    return 0
+    return answer(
+        args,
+        {"suppression": str(file)},
+        f"suppression key  {file}  (keep it secret, with a backup; setting suppression_key)",
+        "every `ingest` of the model needs it, once somebody is suppressed",
+    )
 
 
 def _certificates(args: argparse.Namespace) -> int:
@@ -227,14 +224,14 @@ def _certificates(args: argparse.Namespace) -> int:
     servers = dict(_server(text) for text in args.server)
     authority = Authority.opened(Path(args.to or "keys"))
     files = {name: str(authority.issue(name, hosts, args.days)) for name, hosts in servers.items()}
-    if args.json:
-        say_json({"authority": str(authority.file), "servers": files, "days": args.days})
-        return 0
-    say(f"authority    {authority.file}  (give it to every client; setting kafka_ssl_cafile)")
-    for name, file in files.items():
-        say(f"certificate  {file}  (with its private key, for {name} alone; {args.days} days)")
-    say(f"secret       {authority.folder / 'ca.key'}  (keep it offline; renewals take it)")
-    return 0
+    certificates = [f"certificate  {file}  (for {name} alone; {args.days} days)" for name, file in files.items()]
+    return answer(
+        args,
+        {"authority": str(authority.file), "servers": files, "days": args.days},
+        f"authority    {authority.file}  (give it to every client; setting kafka_ssl_cafile)",
+        *certificates,
+        f"secret       {authority.folder / 'ca.key'}  (keep it offline; renewals take it)",
+    )
 
 
 def _server(text: str) -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""`streamtopic receipt`: the receipts of one deletion, and their proofs; `streamtopic receipts verify`: checks one."""
+"""`streamtopic receipt`: the receipts of one deletion, and their proofs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.changes import other_forms
-from streamtopic.commands.common_arguments import add_key, command, file_errors, instance_settings, verifier_of
-from streamtopic.console import instant, say, say_json
+from streamtopic.commands.common_arguments import answer, command, file_errors, instance_settings
+from streamtopic.console import aligned, instant
 from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.assembly import Parts
@@ -27,7 +26,7 @@ _GUARANTEE = ("guarantee", "epsilon", "delta", "sigma", "certificate", "cumulati
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add both commands."""
+    """Add the command."""
     one = command(subparsers, "receipt", _receipt, "show the receipts of a deletion, or write the proof of one")
     one.add_argument(
         "name",
@@ -39,12 +38,6 @@ def register(subparsers: Subparsers) -> None:
     one.add_argument(
         "--proof", type=Path, metavar="FILE", help="write the receipt with its proof, to be checked without the service"
     )
-    every = command(subparsers, "receipts", _verify, "verify a receipt's file, without the service")
-    every.add_argument("action", choices=["verify"], help="what to do")
-    every.add_argument("file", type=Path, metavar="FILE", help="a file that `streamtopic receipt --proof` wrote")
-    add_key(every)
-    every.add_argument("--document", metavar="ID", help="the document that it must be about; with --salt")
-    every.add_argument("--salt", metavar="SALT", help="salt that the delete was sent with")
 
 
 def _receipt(args: argparse.Namespace) -> int:
@@ -59,24 +52,31 @@ def _receipt(args: argparse.Namespace) -> int:
         shown = receipts if args.json or not requests else receipts[:RECEIPTS_SHOWN]
         guarantees = _guarantees(parts, shown)
         fields = [_fields(parts, logged, guarantees) for logged in shown]
-    if args.json:
-        whole = [dataclasses.asdict(request) for request in requests]
-        say_json({"receipts": fields, "requests": whole, "proof": None if args.proof is None else str(args.proof)})
-        return 0
+    whole = [dataclasses.asdict(request) for request in requests]
+    proof = None if args.proof is None else str(args.proof)
+    lines = _lines(requests, fields, len(receipts) - len(shown), proof)
+    return answer(args, {"receipts": fields, "requests": whole, "proof": proof}, *lines)
+
+
+def _lines(
+    requests: Sequence[RequestReceipt], receipts: Sequence[dict[str, Any]], more: int, proof: str | None
+) -> Iterator[str]:
+    """Yield receipts as a person reads them. more: how many are left out; proof: the file that was written."""
     for request in requests:
-        _say_request(request)
-    for number, one in enumerate(fields):
+        yield f"request    {request.id}"
+        yield f"documents  {request.documents}, each with a receipt of its own"
+        yield f"received   {instant(request.received)}"
+        yield f"version    {request.version or '-'} is the first without any of them"
+    for number, one in enumerate(receipts):
         if number or requests:
-            say()
-        _say_receipt(one)
-    more = len(receipts) - len(shown)
+            yield ""
+        yield from aligned(readable(one))
     if more > 0:
-        say()
-        say(f"and {more} more receipts: --json shows all")
-    if args.proof is not None:
-        say()
-        say(f"{args.proof} proves it: check it with `streamtopic receipts verify {args.proof} --key signing.pub`")
-    return 0
+        yield ""
+        yield f"and {more} more receipts: --json shows all"
+    if proof is not None:
+        yield ""
+        yield f"{proof} proves it: check it with `streamtopic verify {proof} --key signing.pub`"
 
 
 def _parted(found: Sequence[Logged]) -> tuple[list[RequestReceipt], list[Logged]]:
@@ -93,12 +93,6 @@ def _asked_for(parts: Parts, args: argparse.Namespace) -> list[Logged]:
 
     found = receipts_of_request(parts, args.name, args.salt)
     if not found:
-        for form in other_forms(args.name):
-            if receipts_of_request(parts, form, args.salt):
-                raise CheckFailed(
-                    f"there is no receipt for {args.name}; one exists whose request id differs only in Unicode normal "
-                    f"form: {form!a}, not {args.name!a}"
-                )
         raise CheckFailed(_why_none(parts, args.name))
     if args.document is None:
         return found
@@ -178,13 +172,6 @@ def _fields(parts: Parts, logged: Logged, guarantees: dict[int, dict[str, Any]])
     }
 
 
-def _say_receipt(fields: dict[str, Any]) -> None:
-    shown = readable(fields)
-    width = max(map(len, shown))
-    for name, value in shown.items():
-        say(f"{name.replace('_', ' '):{width}}  {value}")
-
-
 def readable(fields: dict[str, Any]) -> dict[str, Any]:
     """Return a receipt's fields as a person reads them."""
     plain = {name: value for name, value in fields.items() if name not in {"residue", "guarantee"}}
@@ -200,14 +187,6 @@ def readable(fields: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _say_request(request: RequestReceipt) -> None:
-    """Print the receipt of a request."""
-    say(f"request    {request.id}")
-    say(f"documents  {request.documents}, each with a receipt of its own")
-    say(f"received   {instant(request.received)}")
-    say(f"version    {request.version or '-'} is the first without any of them")
-
-
 def _why_none(parts: Parts, name: str) -> str:
     """Say whether the deletion is known but waits for its receipt, which only Redis can tell."""
     from streamtopic.service.requests.deletion_lookup import waiting_deletion
@@ -219,28 +198,3 @@ def _why_none(parts: Parts, name: str) -> str:
         "lag), or there is no such request. Give the request id that `streamtopic delete` printed, and not the id of a "
         "document; `streamtopic deletions list --all` shows requests that were held"
     )
-
-
-def _verify(args: argparse.Namespace) -> int:
-    """Verify a file. Raises InvalidRelease if it proves nothing."""
-    from streamtopic.client import verify_receipt
-    from streamtopic.signed import RequestReceipt
-
-    if (args.document is None) != (args.salt is None):
-        raise UsageError("--document and --salt belong together: without the salt the document cannot be compared")
-    keys = verifier_of(args)
-    try:
-        with file_errors("read", args.file):
-            text = args.file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise UsageError(f"{args.file} is not a proof: give a file that `streamtopic receipt --proof` wrote") from None
-    receipt = verify_receipt(text, keys, document=args.document, salt=args.salt)
-    if args.json:
-        say_json({"passed": True, "id": receipt.id, **dataclasses.asdict(receipt)})
-        return 0
-    say(f"ok    receipt {receipt.id} is in the ledger, says the holder of the key")
-    about = "its document" if args.document is None else f"document {args.document}"
-    if isinstance(receipt, RequestReceipt):
-        about = f"any of {receipt.documents} documents of a request"
-    say(f"ok    version {receipt.version} is the first without {about}")
-    return 0

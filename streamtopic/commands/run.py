@@ -18,7 +18,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings, settings_of, waiting_time
+from streamtopic.commands.common_arguments import answer, command, instance_settings, settings_of, waiting_time
 from streamtopic.console import duration, log_to_stderr, number_of, progress, say, say_json
 from streamtopic.errors import UsageError
 
@@ -60,21 +60,14 @@ def _run_init(args: argparse.Namespace) -> int:
         known = ModelState.find(parts.connection, settings.model) is not None
         fixed = parts.state.settings
     action = "found" if known else "made"
-    if args.json:
-        state = {
-            "action": action,
-            "partitions": fixed.partitions,
-            "cap": fixed.cap,
-            "partitioner": fixed.partitioner,
-        }
-        say_json({"topics": [dataclasses.asdict(topic) for topic in topics], "state": state})
-        return 0
+    state = {"action": action, "partitions": fixed.partitions, "cap": fixed.cap, "partitioner": fixed.partitioner}
+    lines = []
     for topic in topics:
-        say(f"{topic.action:8} {topic.topic}, {number_of(topic.partitions, 'partition')}")
+        lines.append(f"{topic.action:8} {topic.topic}, {number_of(topic.partitions, 'partition')}")
         for name, (before, now) in topic.changed.items():
-            say(f"           {name} = {now} (it was {before or 'not set'})")
-    say(f"{action:8} state of {settings.model} in Redis")
-    return 0
+            lines.append(f"           {name} = {now} (it was {before or 'not set'})")
+    found = {"topics": [dataclasses.asdict(topic) for topic in topics], "state": state}
+    return answer(args, found, *lines, f"{action:8} state of {settings.model} in Redis")
 
 
 def _register_run(subparsers: Subparsers) -> None:
@@ -127,12 +120,8 @@ def _run_once(args: argparse.Namespace, settings: Settings, stop: threading.Even
         if not service.leads:
             raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
         settled = service.settle(stopped=stop.is_set)
-    if args.json:
-        say_json(settled.as_json())
-        return 0
     versions = [f"published version {one['version']} ({one['kind']})" for one in settled.versions]
-    say("; ".join([*versions, settled.decision]))
-    return 0
+    return answer(args, settled.as_json(), "; ".join([*versions, settled.decision]))
 
 
 def _part(name: str, args: argparse.Namespace) -> int:
@@ -237,16 +226,14 @@ def _run_rebuild(args: argparse.Namespace) -> int:
         with progress("rebuilding", "records", quiet=args.json) as update:
             made = rebuild(service, update)
     seconds = time.perf_counter() - start
-    if args.json:
-        say_json(dataclasses.asdict(made) | {"seconds": round(seconds, 3)})
-        return 0
-    say(
+    return answer(
+        args,
+        dataclasses.asdict(made) | {"seconds": round(seconds, 3)},
         f"{number_of(made.documents, 'document')} counted from {number_of(made.records, 'record')} in "
         f"{number_of(made.partitions, 'partition')}, {duration(seconds)}; "
-        f"{number_of(made.waiting, 'deletion')} without a receipt"
+        f"{number_of(made.waiting, 'deletion')} without a receipt",
+        "the next version will be a new base model; `streamtopic verify` compares the counts with the log",
     )
-    say("the next version will be a new base model; `streamtopic verify` compares the counts with the log")
-    return 0
 
 
 def _what_goes(found: Present) -> str:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings, whole_number
 from streamtopic.console import log_to_stderr, say, say_json, warn
 from streamtopic.errors import UsageError
-from streamtopic.monitoring.endpoint import is_loopback
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
@@ -51,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
         from streamtopic.pages import http_server
     except ModuleNotFoundError as error:
         raise UsageError(f"the server needs {error.name}: pip install 'streamtopic[serve]'") from None
+    from streamtopic.monitoring.endpoint import is_loopback
     from streamtopic.pages.service_view import ServiceView
     from streamtopic.pages.web_pages import web_pages
 

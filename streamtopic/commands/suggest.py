@@ -1,4 +1,4 @@
-"""`streamtopic suggest`: how many topics for these documents?"""
+"""`streamtopic topics suggest`: how many topics for these documents?"""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamtopic.commands.common_arguments import (
-    command,
+    answer,
     instance_settings,
     read_corpus,
     settings_of,
     uses_instance,
 )
-from streamtopic.console import progress, say_json, show, table
+from streamtopic.console import progress, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.counts import CountSource, DocumentBatch
     from streamtopic.service.app import Service
     from streamtopic.settings import Settings
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from streamtopic.topics.how_many_topics import Candidate, Suggestion
     from streamtopic.topics.learner_options import LearnerOptions
 
-__all__ = ["register", "run"]
+__all__ = ["add_arguments", "run"]
 
 # Forget sets are drawn from so many documents of an instance: their words are held in memory while models are tried.
 SAMPLE = 20_000
@@ -49,28 +48,33 @@ class _Material:
     documents: DocumentBatch
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(subparsers, "suggest", run, "try several numbers of topics and recommend one, with the reason")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `topics suggest`."""
     parser.add_argument(
         "--documents",
         type=Path,
         metavar="FILE",
-        help="JSON lines, gzip too (default: those of the instance; without one, installed docstrings)",
+        help="suggest: JSON lines, gzip too (default: those of the instance; without one, installed docstrings)",
     )
     parser.add_argument(
         "--topics",
         type=_numbers,
         metavar="R,R,...",
-        help="numbers of topics to try (default: 5,10,15,20,30,50)",
+        help="suggest: numbers of topics to try (default: 5,10,15,20,30,50)",
     )
     parser.add_argument(
-        "--trials", type=int, default=5, metavar="N", help="forget sets of 1%% of the documents to try (default: 5)"
+        "--trials",
+        type=int,
+        default=5,
+        metavar="N",
+        help="suggest: forget sets of 1%% of the documents to try (default: 5)",
     )
     parser.add_argument(
-        "--thresholds", action="store_true", help="try half and twice of max_df and anchor_min_df as well"
+        "--thresholds", action="store_true", help="suggest: try half and twice of max_df and anchor_min_df as well"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which forget sets are drawn (default: 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="suggest: which forget sets are drawn (default: 0)"
+    )
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -107,10 +111,8 @@ def run(args: argparse.Namespace) -> int:
                 plan=plan,
                 progress=update,
             )
-    if args.json:
-        say_json({"source": material.name, "documents": total, **found.as_json()})
-    else:
-        show(_table(material.name, total, found))
+    told = {"source": material.name, "documents": total, **found.as_json()}
+    answer(args, told, block=_table(material.name, total, found))
     return 0 if found.recommended is not None else 1
 
 

@@ -1,10 +1,12 @@
-"""Topics over time and by class, as commands show them: the arguments that ask for them, and the tables."""
+"""`streamtopic topics`: the topics of a version, over time and by class too, or how many there should be."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from streamtopic.console import number_of, say_json, show, table
+from streamtopic.commands import suggest
+from streamtopic.commands.common_arguments import answer, command, instance_settings, whole_number
+from streamtopic.console import number_of, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -12,10 +14,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.settings import Settings
     from streamtopic.topics.over_time import SliceReport, Unit
 
-__all__ = ["add_slices", "print_slices", "slice_unit"]
+__all__ = ["add_slices", "heads_table", "register", "slice_unit", "topics_table"]
 
 # As `streamtopic.topics.over_time.UNITS` has them (a test compares them): `--help` must not load that module.
 UNITS = ("day", "week", "month", "quarter", "year")
@@ -25,36 +28,96 @@ _WORDS = 6
 _LARGEST = 4
 
 
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(
+        subparsers,
+        "topics",
+        _run,
+        "show the topics of a published version, and the words of its heads; or suggest how many topics to learn",
+    )
+    parser.add_argument(
+        "action", nargs="?", choices=["show", "suggest"], default="show", help="what to do (default: show)"
+    )
+    # Not stored as `version`: the program's own --version has that name.
+    parser.add_argument(
+        "--version", dest="number", type=whole_number(1), metavar="N", help="which version (default: the newest)"
+    )
+    parser.add_argument(
+        "--top", type=whole_number(1, 20), default=10, metavar="K", help="words for each topic, 1 to 20 (default: 10)"
+    )
+    add_slices(parser)
+    suggest.add_arguments(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Show topics, or try several numbers of topics."""
+    if args.action == "suggest":
+        return suggest.run(args)
+    if args.documents is not None:
+        raise UsageError("--documents is for `streamtopic topics suggest`")
+    return _run_topics(args)
+
+
+def _run_topics(args: argparse.Namespace) -> int:
+    """Print topics, largest share first, and the words that speak for each class of a head."""
+    from streamtopic.service.app import Service
+    from streamtopic.service.publish.published import heads_of, topics_of
+
+    settings = instance_settings(args)
+    unit = slice_unit(args.over, settings)
+    if unit or args.by:
+        with Service(settings) as service:
+            found = service.slices(args.number, unit, args.by, args.top)
+        rows = _by_slice(found) if found.task is not None else _by_topic(found)
+        block = "\n\n".join([f"version {found.version}", rows, *_notes(found)])
+        return answer(args, found.as_json(), block=block)
+    with Service(settings) as service:
+        release = service.release(args.number)
+        shown = release.payload.A is not None
+        topics = topics_of(release, args.top) if shown else []
+        heads = heads_of(release, args.top)
+    blocks = [f"version {release.version}", topics_table(topics) if shown else "its topics are withheld"]
+    if heads:
+        blocks.append(heads_table(heads))
+    told = {"version": release.version, "topics": topics, "heads": heads}
+    return answer(args, told, block="\n\n".join(blocks))
+
+
+def heads_table(heads: dict[str, dict[str, Any]]) -> str:
+    """Lay out the heads of a release for a person: a line for each class."""
+    rows = []
+    for task, head in heads.items():
+        rows += [[task, name, " ".join(words)] for name, words in head["classes"].items()]
+    return table(["task", "class", "words that speak for it"], rows)
+
+
+def topics_table(topics: list[dict[str, Any]]) -> str:
+    """Lay out topics for a person, largest share first."""
+    ordered = sorted(topics, key=lambda topic: -topic["share"])
+    # Rows are sorted and numbers are kept: `transform`, pages and notebooks name a topic by its number.
+    rows = [[topic["topic"], f"{topic['share']:6.1%}", " ".join(topic["words"])] for topic in ordered]
+    return table(["topic", "share", "words"], rows)
+
+
 def add_slices(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that ask for slices."""
     parser.add_argument(
         "--over",
-        choices=["time", *UNITS],
-        help="topics of the documents in each period of their `ts`; `time`: the period that the setting `slices` names",
+        choices=UNITS,
+        help="topics of the documents in each period of their `ts`; needs the setting `keep_days`",
     )
     parser.add_argument("--by", metavar="TASK", help="topics of the documents of each class of this label")
 
 
 def slice_unit(over: str | None, settings: Settings) -> Unit | None:
     """Return the period that is asked for. Raises UsageError where documents have no days."""
-    if over is None:
-        return None
-    if settings.slices == "off":
+    if over is not None and not settings.keep_days:
         raise UsageError(
-            "this instance does not keep the days of documents: set slices = month, and make its state anew from the "
-            "log (`streamtopic rebuild`)"
+            "this instance does not keep the days of documents: set keep_days = true, and make its state anew from "
+            "the log (`streamtopic rebuild`)"
         )
-    return settings.slices if over == "time" else cast("Unit", over)
-
-
-def print_slices(found: SliceReport, *, as_json: bool) -> int:
-    """Print slices as JSON or for a person; return the exit status."""
-    if as_json:
-        say_json(found.as_json())
-        return 0
-    rows = _by_slice(found) if found.task is not None else _by_topic(found)
-    show("\n\n".join([f"version {found.version}", rows, *_notes(found)]))
-    return 0
+    return cast("Unit | None", over)
 
 
 def _by_topic(found: SliceReport) -> str:

@@ -1,37 +1,58 @@
-"""`streamtopic deletions`: requests for deletions that wait."""
+"""`streamtopic deletions`: requests for deletions that wait, and the traces of those that are through."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings
-from streamtopic.console import instant, number_of, say, say_json, show, table, warn
+from streamtopic.commands.common_arguments import answer, command, instance_settings, moment
+from streamtopic.console import instant, number_of, table, warn
 from streamtopic.errors import StreamtopicError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service
+    from streamtopic.service.assembly import Parts
     from streamtopic.state.deletion_requests import DeletionRequest
+    from streamtopic.state.residue_ledger import Residue
 
 __all__ = ["register"]
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(subparsers, "deletions", _run, "list, approve or cancel requests for deletions")
-    parser.add_argument("action", choices=["list", "approve", "cancel"], help="what to do")
+    parser = command(
+        subparsers,
+        "deletions",
+        _run,
+        "list, approve or cancel requests for deletions; show what deletions leave behind, or attest that it is gone",
+    )
+    parser.add_argument("action", choices=["list", "approve", "cancel", "residue", "attest"], help="what to do")
     parser.add_argument("requests", nargs="*", metavar="REQUEST", help="approve, cancel: ids of requests")
     parser.add_argument("--all", action="store_true", help="approve: every paused request; list: ended ones too")
+    parser.add_argument(
+        "--until",
+        metavar="TIME",
+        help="attest: nothing is left that was written before this time (`now`, or 2026-01-31T12:00Z)",
+    )
+    parser.add_argument(
+        "--stage",
+        choices=["file", "backups"],
+        default="backups",
+        help="attest: of which files: Redis's append-only files, those of replicas too, or all snapshots and backups "
+        "(default: backups)",
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
-    """List, approve or cancel, also on a service that runs."""
+    """List, approve or cancel, also on a service that runs; or show and attest what is left."""
     from streamtopic.service.app import Service
 
     _refuse_other(args)
+    if args.action in {"residue", "attest"}:
+        return _residue(args)
     with Service(instance_settings(args)) as service:
         if args.action == "list":
             return _list(service, args)
@@ -40,10 +61,10 @@ def _run(args: argparse.Namespace) -> int:
 
 def _refuse_other(args: argparse.Namespace) -> None:
     """Raise UsageError for arguments that the action does not have."""
-    if args.action == "list" and args.requests:
-        raise UsageError("`deletions list` takes no ids of requests")
-    if args.action == "cancel" and args.all:
-        raise UsageError("--all is for `deletions approve` and `deletions list`, not for cancel")
+    if args.action not in {"approve", "cancel"} and args.requests:
+        raise UsageError(f"`deletions {args.action}` takes no ids of requests")
+    if args.action not in {"approve", "list"} and args.all:
+        raise UsageError(f"--all is for `deletions approve` and `deletions list`, not for {args.action}")
     if args.action == "approve" and bool(args.requests) is args.all:
         raise UsageError("which requests? give their ids, or --all for every paused request")
     if args.action == "cancel" and not args.requests:
@@ -54,15 +75,11 @@ def _list(service: Service, args: argparse.Namespace) -> int:
     found = service.door.requests.open()
     if args.all:
         found = [*service.door.requests.ended(), *found]
-    if args.json:
-        say_json({"requests": [_fields(request) for request in found]})
-        return 0
+    told = {"requests": [_fields(request) for request in found]}
     if not found:
-        say("no requests" if args.all else "no open requests")
-        return 0
+        return answer(args, told, "no requests" if args.all else "no open requests")
     rows = [_row(request) for request in found]
-    show(table(["request", "state", "documents", "received", "due"], rows))
-    return 0
+    return answer(args, told, block=table(["request", "state", "documents", "received", "due"], rows))
 
 
 def _fields(request: DeletionRequest) -> dict[str, Any]:
@@ -105,11 +122,8 @@ def _change(service: Service, args: argparse.Namespace) -> int:
     if service.leads:
         # Nobody else moves the requests of an instance that nobody runs.
         service.settle()
-    if args.json:
-        say_json({"requests": [_fields(request) for request in changed]})
-        return 0
-    say(f"{done} {number_of(len(changed), 'request')}, for {_named(changed)}")
-    return 0
+    told = {"requests": [_fields(request) for request in changed]}
+    return answer(args, told, f"{done} {number_of(len(changed), 'request')}, for {_named(changed)}")
 
 
 def _named(requests: Sequence[DeletionRequest]) -> str:
@@ -120,3 +134,48 @@ def _named(requests: Sequence[DeletionRequest]) -> str:
     if subjects:
         parts.append(f"all documents of {number_of(subjects, 'subject')}")
     return " and ".join(parts)
+
+
+def _residue(args: argparse.Namespace) -> int:
+    """Show how many deletions wait for which stage; to attest, note the operator's word first."""
+    from streamtopic.service.assembly import Parts
+    from streamtopic.service.publish.erasure import residue_fields
+    from streamtopic.state.residue_ledger import ResidueState, Stage
+
+    with Parts(instance_settings(args)) as parts:
+        store = ResidueState(parts.connection, parts.settings.model)
+        if args.action == "attest":
+            store.attest(Stage(args.stage), _time_ms(args.until, parts))
+        residue = store.read()
+    return answer(args, residue_fields(residue), *_residue_lines(residue))
+
+
+def _residue_lines(residue: Residue) -> Iterator[str]:
+    from streamtopic.service.publish.erasure import waiting_by_stage
+
+    for stage, waiting in waiting_by_stage(residue).items():
+        if not waiting.documents:
+            yield f"{stage:10}  nothing waits"
+            continue
+        since = "" if waiting.since_ms is None else f", the oldest since {instant(waiting.since_ms, 'seconds')}"
+        wait = "waits" if waiting.documents == 1 else "wait"
+        yield f"{stage:10}  {number_of(waiting.documents, 'document')} {wait}{since}"
+    for stage, time_ms in residue.attested.items():
+        yield f"{stage:10}  attested until {instant(time_ms, 'seconds')}"
+    if residue.forbidden:
+        yield f"file        the service may not have it rewritten: {residue.forbidden}"
+
+
+def _time_ms(text: str | None, parts: Parts) -> int:
+    """Return milliseconds since 1970. Raises UsageError for a text that is not a time, and for a time to come."""
+    now_ms = int(parts.clock() * 1000)
+    if text is None:
+        raise UsageError("until when? give --until TIME, for instance --until 2026-01-31T12:00Z")
+    if text == "now":
+        return now_ms
+    # The time goes into the ledger: hours too late, it would be untrue.
+    time_ms = moment(text, "--until", wanted="`now` or a time")
+    # A deletion that is counted before then would be attested although its backup is still to be written.
+    if time_ms > now_ms:
+        raise UsageError(f"--until {text} is still to come: give a time that is over")
+    return time_ms

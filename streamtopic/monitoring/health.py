@@ -1,4 +1,4 @@
-"""Health of a process: each loop and each partition reports its progress, and a silence of `stalled_after` is a fault.
+"""Health of a process: each loop and each partition reports its progress, and a silence of `STALLED_AFTER` is a fault.
 
 A partition makes progress with each look that either counts records or finds the end of its log; the loops of scheduler
 and publisher with each round that ends. So a process is not well because it answers, but because its work moves.
@@ -18,7 +18,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-__all__ = ["MARGIN", "Health", "Verdict"]
+__all__ = ["MARGIN", "STALLED_AFTER", "Health", "Verdict"]
+
+STALLED_AFTER = 60.0
+"""Seconds without progress after which work that waits is stalled: longer than a server takes to fail over, and than a
+client of Kafka takes to give a request up."""
 
 MARGIN = 5.0
 """Seconds beyond the limit: the last sign of life may be a little older than the stall."""

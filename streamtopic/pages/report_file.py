@@ -134,7 +134,9 @@ def read_report(path: Path) -> ReportFile:
         evidence = None
     complete = isinstance(evidence, dict) and all(isinstance(evidence.get(part), dict) for part in _NEEDED)
     if not complete:
-        raise UsageError(f"{path} is not a report: give a file that `streamtopic report VERSION --to FILE` wrote")
+        raise UsageError(
+            f"{path} is not a report: give a file that `streamtopic export VERSION --evidence --to FILE` wrote"
+        )
     if evidence.get("format") != FORMAT:
         raise UsageError(refusal(REPORT, evidence.get("format"), name=f"report {path}"))
     return ReportFile(evidence, written if embedded else None)

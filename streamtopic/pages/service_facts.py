@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import SettingsError
 from streamtopic.service.ingest.rejections import Rejection, rejections
+from streamtopic.service.publish.publisher import ALIVE_EVERY
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.removal import leader
 
@@ -83,7 +84,7 @@ class ServiceFacts:
     versions: oldest first.
     leading: whether a scheduler leads.
     counting: whether somebody counts the partitions; None if that cannot be seen.
-    entry_every: seconds within which the ledger gets a new entry (`statement_every`).
+    entry_every: seconds within which the ledger gets a new entry.
     """
 
     status: Mapping[str, Any]
@@ -126,7 +127,7 @@ def read_service(service: Service) -> ServiceFacts:
         versions=service.versions(),
         leading=leading,
         counting=counting,
-        entry_every=settings.statement_every,
+        entry_every=ALIVE_EVERY,
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streamtopic import __version__
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.monitoring.health import Health
+from streamtopic.monitoring.health import STALLED_AFTER, Health
 from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.app import Service
 from streamtopic.service.processes import Looks
@@ -134,7 +134,7 @@ class ModelGauges:
     def text(self, service: Service) -> bytes:
         """Return them as Prometheus reads them. Raises as Looks.look."""
         if self._looks is None or self._looks[0] is not service:
-            health = Health(service.settings.stalled_after, ("serve",))
+            health = Health(STALLED_AFTER, ("serve",))
             watching = Watching("serve", service.settings.model, self._metrics, health)
             self._looks = service, Looks(service, watching)
         self._looks[1].look()

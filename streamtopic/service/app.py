@@ -29,7 +29,7 @@ from streamtopic.service.inspection.status_facts import status_of
 from streamtopic.service.paper_mode.theorem_modeller import TheoremCheck
 from streamtopic.service.publish.erasure import ResidueKeeper, ResidueOptions
 from streamtopic.service.publish.published import read_all_releases, read_release, versions_of
-from streamtopic.service.publish.publisher import Publisher, PublisherOptions
+from streamtopic.service.publish.publisher import ALIVE_EVERY, Publisher, PublisherOptions
 from streamtopic.service.requests.request_door import RequestDoor
 from streamtopic.service.requests.request_mover import Brake, Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
@@ -283,7 +283,7 @@ class Service(Parts):
         # Here, where its absence is an error of the settings: the ledger may be read without it.
         _ = self.signing_key
         # A process that ends must not promise a next `alive`: readers would wait for it and raise an alarm.
-        interval = settings.statement_every if self._resident else 0.0
+        interval = ALIVE_EVERY if self._resident else 0.0
         reader = Reader(state.connection, settings.model, settings.partitions)
         return Publisher(
             state,
@@ -481,7 +481,7 @@ class Service(Parts):
         if not isinstance(self.log, FileLog):
             return False
         settings = self.settings
-        longest_ms = int(settings.max_compaction_lag * 1000)
+        longest_ms = max(int(settings.residue_max_age * 1000), 1)
         topics = (self.names.documents, self.names.requests, self.names.releases)
         tombstones_ms = int(settings.delete_retention * 1000)
         return self.log.compact_when_due(topics, longest_ms=longest_ms, tombstones_ms=tombstones_ms)

@@ -22,7 +22,7 @@ from streamtopic.service.paper_mode.theorem_modeller import TheoremModeller, The
 from streamtopic.service.partition_counts import check_counts, wanted_partitions
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.schedule.decide import Policy
-from streamtopic.service.schedule.modeller import CertifiedModeller, SelfCheckRule
+from streamtopic.service.schedule.modeller import CertifiedModeller
 from streamtopic.service.schedule.payload import Guarded, TaskOptions
 from streamtopic.service.schedule.scheduler import SchedulerOptions
 from streamtopic.service.watching import Watch
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from streamtopic.topics.fit import TopicFit
 
 __all__ = [
+    "LEAST_COMPACTION_LAG_MS",
     "Parts",
     "capacity_measure",
     "capacity_rule",
@@ -60,9 +61,13 @@ __all__ = [
     "learner_options",
     "modeller",
     "scheduler_options",
+    "self_check_interval",
     "task_options",
     "theorem_rule",
 ]
+
+LEAST_COMPACTION_LAG_MS = 3_600_000
+"""A broker that compacts the log more often than each hour would rewrite it all day."""
 
 
 def learner_options(settings: Settings) -> LearnerOptions:
@@ -86,18 +91,21 @@ def scheduler_options(settings: Settings) -> SchedulerOptions:
     return SchedulerOptions(
         model=settings.model,
         policy=Policy(
-            unlearn_at=settings.unlearn_at,
-            batch=settings.batch,
             max_forget_lag_ms=int(settings.max_forget_lag * 1000),
             update_after=settings.update_after,
             epsilon_budget=settings.epsilon_budget,
         ),
-        capacity_rule=settings.capacity,
+        capacity_rule=settings.capacity.rule,
         tasks=task_options(settings),
         delta=settings.delta,
         keep_versions=settings.keep_versions,
-        self_check=SelfCheckRule(settings.self_check, int(settings.self_check_interval * 1000)),
+        self_check_ms=self_check_interval(settings),
     )
+
+
+def self_check_interval(settings: Settings) -> int | None:
+    """Return the milliseconds from one check of an update to the next; None if updates are not checked."""
+    return None if settings.self_check == "off" else int(settings.self_check * 1000)
 
 
 def modeller(
@@ -121,14 +129,8 @@ def guarded(settings: Settings) -> Guarded:
 
 def capacity_rule(settings: Settings) -> CapacityRule:
     """Return the rule that sets the deletion capacity."""
-    return CapacityRule(
-        rule=settings.capacity,
-        share=settings.capacity_share,
-        number=settings.capacity_fixed,
-        constant=settings.capacity_constant,
-        forget_sets=settings.capacity_forget_sets,
-        updates=settings.capacity_updates,
-    )
+    found = settings.capacity
+    return CapacityRule(rule=found.rule, share=found.share, number=found.documents, constant=found.constant)
 
 
 def capacity_measure(settings: Settings) -> MeasureCapacity:
@@ -148,15 +150,16 @@ def theorem_rule(settings: Settings) -> TheoremRule | None:
     """Return the settings of theorem mode, None in certified mode."""
     if settings.guarantee != "theorem":
         return None
+    found = settings.theorem
     set_by_hand = {
-        "a": settings.imbalance,
-        "p_sep": settings.separability,
-        "gamma": settings.conditioning,
-        "eps0": settings.accuracy,
+        "a": found.topic_imbalance,
+        "p_sep": found.separability,
+        "gamma": found.topic_condition,
+        "eps0": found.base_error,
     }
     # A constant that is not set is estimated from the model.
     known = {name: value for name, value in set_by_hand.items() if value is not None}
-    return TheoremRule(settings.epsilon, settings.delta, settings.theorem_constant, known)
+    return TheoremRule(settings.epsilon, settings.delta, found.constant, known)
 
 
 def cosigner(settings: Settings) -> Cosigner | None:
@@ -210,7 +213,6 @@ def kafka_options(settings: Settings) -> KafkaOptions:
         sasl_password=None if password is None else password.get_secret_value(),
         ssl_cafile=path(settings.kafka_ssl_cafile),
         ssl_certfile=path(settings.kafka_ssl_certfile),
-        ssl_keyfile=path(settings.kafka_ssl_keyfile),
     )
 
 
@@ -289,7 +291,7 @@ class Parts:
         """Kafka's settings of each topic."""
         settings = self.settings
         return self.names.settings(
-            max_compaction_lag_ms=int(settings.max_compaction_lag * 1000),
+            max_compaction_lag_ms=max(int(settings.residue_max_age * 1000), LEAST_COMPACTION_LAG_MS),
             delete_retention_ms=int(settings.delete_retention * 1000),
         )
 
@@ -405,7 +407,7 @@ class Parts:
     def fixed(self) -> ModelSettings:
         """The settings that are fixed when the model is created."""
         settings = self.settings
-        limits = limits_of(days=settings.slices != "off") + input_mapping(settings).rules
+        limits = limits_of(days=settings.keep_days) + input_mapping(settings).rules
         return ModelSettings(settings.partitions, settings.cap, settings.partitioner, limits)
 
     @cached_property

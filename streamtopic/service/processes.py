@@ -92,11 +92,11 @@ def watched(settings: Settings, role: str, say: Say) -> Iterator[Watch]:
     # Here, since a process that nobody watches does without the server and the package of metrics.
     from streamtopic import __version__
     from streamtopic.monitoring.endpoint import serving
-    from streamtopic.monitoring.health import Health
+    from streamtopic.monitoring.health import STALLED_AFTER, Health
     from streamtopic.monitoring.metrics import Metrics
 
     loops = (role,) if role == "ingest" else (role, PUBLISH)
-    health = Health(settings.stalled_after, loops)
+    health = Health(STALLED_AFTER, loops)
     watching = Watching(role, settings.model, Metrics(role, str(__version__)), health)
     with serving(settings.metrics_address, watching) as address:
         say({"event": "metrics", "address": address})
@@ -374,7 +374,7 @@ def worker_of(service: Service) -> Iterator[IngestWorker]:
     names = service.names
     session_ms = int(settings.session_timeout * 1000)
     membership = open_membership(service.log, names.documents, settings.consumer_group, session_ms)
-    options = WorkerOptions(settings.linger, settings.heartbeat)
+    options = WorkerOptions(heartbeat=settings.residue_max_age / 2)
     worker = IngestWorker(
         service.log,
         names.documents,

@@ -366,7 +366,7 @@ class Ledger:
         if newest and newest not in self._withdrawn and missing:
             return (
                 f"version {newest} is the newest and its topic does not hold it: find out who may write to the "
-                "releases topic, or have a new version made (`streamtopic retrain`)"
+                "releases topic, or have a new version made (`streamtopic unlearn --retrain`)"
             )
         ahead = self.alive.made / 1000 - now
         if ahead > _AHEAD:

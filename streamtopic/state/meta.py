@@ -353,8 +353,8 @@ def mismatch(model: str, have: Fixed, want: Fixed) -> str:
         differs = f"was counted with document mass cap {cap}, not {want_cap}: go back to cap {cap}"
     elif keeps_days(limits) != keeps_days(want_limits):
         had, wants = ("with", "without") if keeps_days(limits) else ("without", "with")
-        back = "month" if keeps_days(limits) else "off"
-        differs = f"was counted {had} the days of documents, not {wants} them: go back to slices = {back}"
+        back = "true" if keeps_days(limits) else "false"
+        differs = f"was counted {had} the days of documents, not {wants} them: go back to keep_days = {back}"
     else:
         changed = changed_limits(limits, want_limits)
         differs = (

@@ -347,7 +347,9 @@ class ModelState:
         blob = b"".join(part or b"" for part in parts)
         digest = hashlib.sha256(blob).digest()
         if digest != fields["sha256"]:
-            raise StateCorrupt(f"the base model of {self.model} fails its checksum: run `streamtopic retrain`")
+            raise StateCorrupt(
+                f"the base model of {self.model} fails its checksum: run `streamtopic unlearn --retrain`"
+            )
         return StoredBase(fields["epoch"], fields["version"], fields["fields"], blob)
 
     def has_base_bytes(self) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["LATEST", "SCRAPE_EVERY", "SOONEST", "Monitor", "Red", "Scrape", "Series", "ask", "owned", "shown", "total"]
 
 SOONEST, LATEST = 60.0, 75.0
-"""Seconds from the begin of a stall within which `/livez` must turn red, with the usual `stalled_after`."""
+"""Seconds from the begin of a stall within which `/livez` must turn red, by `STALLED_AFTER`."""
 SCRAPE_EVERY = 15.0
 """Seconds between two questions for `/metrics`, as the manual proposes."""
 _PATIENCE = 5.0

@@ -1,7 +1,8 @@
-"""A small corpus with plain topics, and an instance that the demo made of it."""
+"""A small corpus with plain topics, and instances that the demo made of it, with commands on them."""
 
 import json
 import random
+import shutil
 
 import pytest
 
@@ -54,3 +55,45 @@ def program(capsys):
         return status, shown.out, shown.err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def made(sample_file, tmp_path_factory):
+    """An instance with two versions and three receipts, to be copied."""
+    folder = tmp_path_factory.mktemp("made") / "instance"
+    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity.share=0.05"]
+    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3", "--json", *keep]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kept(made, tmp_path_factory):
+    """A copy of it, for the story of one module."""
+    return shutil.copytree(made, tmp_path_factory.mktemp("kept") / "instance")
+
+
+@pytest.fixture
+def instance(made, tmp_path):
+    """A copy of it, for one test."""
+    return shutil.copytree(made, tmp_path / "instance")
+
+
+@pytest.fixture
+def commands(program):
+    """Return a function that runs commands on a folder: it returns JSON, or the error if a status is expected."""
+
+    def of(folder):
+        def run(command, *arguments, status=0):
+            found, out, err = program(command, *arguments, "--dir", folder, "--json")
+            assert found == status, out + err
+            return json.loads(out) if out else err
+
+        return run
+
+    return of
+
+
+@pytest.fixture
+def on(commands, instance):
+    """Run a command on the copy of this test."""
+    return commands(instance)

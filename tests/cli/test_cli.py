@@ -80,7 +80,7 @@ def test_wrong_usage_ends_with_status_2(arguments, capsys):
         (["bench", "ingest-million", "--largest", "-3"], "whole number from"),
         (["demo", "--delete", "200%"], "more than all documents"),
         (["demo", "--documents", "/nowhere.jsonl", "--keep", "."], "is not empty"),
-        (["receipts", "verify", "/nowhere", "--key", "nowhere.pub"], "give signing.pub"),
+        (["verify", "/nowhere", "--key", "nowhere.pub"], "give signing.pub"),
     ],
 )
 def test_errors_are_one_line_that_names_the_thing(arguments, named, capsys):

@@ -17,7 +17,7 @@ BRAKED = ["--set", "brake_share=0.01"]
 def made(sample_file, tmp_path_factory):
     """An instance with a version of 600 documents."""
     folder = tmp_path_factory.mktemp("made") / "instance"
-    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity_share=0.05"]
+    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity.share=0.05"]
     assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "0", "--json", *keep]) == 0
     return folder
 

@@ -10,7 +10,6 @@ import sys
 import numpy as np
 import pytest
 
-from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
 from streamtopic.errors import InvalidRelease
 from streamtopic.local import LocalRedis
@@ -20,25 +19,10 @@ from streamtopic.state.redis_keys import ModelKeys
 from waiting import PATIENCE, flipped, until
 
 
-@pytest.fixture(scope="module")
-def kept(sample_file, tmp_path_factory):
-    """An instance with two versions."""
-    folder = tmp_path_factory.mktemp("kept") / "instance"
-    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity_share=0.05"]
-    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3", "--json", *keep]) == 0
-    return folder
-
-
 @pytest.fixture
-def on(program, kept):
-    """Run a command on the instance, with JSON output."""
-
-    def run(command, *arguments, status=0):
-        found, out, err = program(command, *arguments, "--dir", kept, "--json")
-        assert found == status, err
-        return json.loads(out) if out else err
-
-    return run
+def on(commands, kept):
+    """Run a command on the instance of this module."""
+    return commands(kept)
 
 
 def test_an_instance_can_be_gone_on_with(on, sample, tmp_path):

@@ -1,29 +1,10 @@
 """`keys publish`, `rotate` and `revoke` on an instance, and the files that are checked with the list offline."""
 
-import json
-import shutil
-
 import pytest
 
-from streamtopic.cli import main
 from streamtopic.client import ModelSubscriber
 from streamtopic.signed import KeyRing, LedgerReader, SigningKey
 from streamtopic.streams import FileLog
-
-
-@pytest.fixture(scope="module")
-def made(sample_file, tmp_path_factory):
-    """An instance with two versions and three receipts."""
-    folder = tmp_path_factory.mktemp("keys") / "instance"
-    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity_share=0.05"]
-    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3", "--json", *keep]) == 0
-    return folder
-
-
-@pytest.fixture
-def instance(made, tmp_path):
-    """A copy of it, for one test."""
-    return shutil.copytree(made, tmp_path / "instance")
 
 
 @pytest.fixture
@@ -31,18 +12,6 @@ def root(program, tmp_path):
     """A root key, which lies elsewhere."""
     assert program("keys", "new", "--root", "--to", tmp_path / "offline")[0] == 0
     return tmp_path / "offline" / "root.key"
-
-
-@pytest.fixture
-def on(program, instance):
-    """Run a command on the instance, with JSON output."""
-
-    def run(command, *arguments, status=0):
-        found, out, err = program(command, *arguments, "--dir", instance, "--json")
-        assert found == status, out + err
-        return json.loads(out) if out else err
-
-    return run
 
 
 def ledger_of(instance, root):
@@ -81,12 +50,12 @@ def test_keys_are_listed_replaced_and_revoked(on, program, instance, root, tmp_p
     # The proof of a version was made again, since a revoked key had signed it.
     assert on("verify")["passed"] is True
     assert versions_of(instance, root) == [3]
-    assert [version["version"] for version in on("retrain")["versions"]] == [4]
+    assert [version["version"] for version in on("unlearn", "--retrain")["versions"]] == [4]
     assert on("doctor")["passed"] is True
     for name, salt in ((request["id"], request["salt"]), (on("receipt", "default/0/600")["receipts"][0]["id"], None)):
         file = tmp_path / "one.tlog-proof"
         on("receipt", name, *(["--salt", salt] if salt else []), "--proof", file)
-        offline = ("receipts", "verify", file, "--key", root.with_suffix(".pub"))
+        offline = ("verify", file, "--key", root.with_suffix(".pub"))
         assert program(*offline, "--key-list", instance / "keys" / "keys.list")[0] == 0
         assert program(*offline)[0] == 1
 
@@ -103,7 +72,7 @@ def test_entries_of_a_thief_are_void_from_where_it_is_said(on, instance, root):
     assert not ledger.is_void(receipt["index"] - 1)
     assert "no receipt" in on("receipt", "default/0/602", status=1)
     assert on("rebuild", "--yes")["waiting"] >= 1
-    on("retrain")
+    on("unlearn", "--retrain")
     (again,) = on("receipt", "default/0/602")["receipts"]
     assert again["index"] > receipt["index"]
 

@@ -1,7 +1,5 @@
 """`delete-model` as an operator calls it."""
 
-from streamtopic.cli import main
-
 
 class _Typed:
     """A terminal at which somebody types a line."""
@@ -16,11 +14,9 @@ class _Typed:
         return self.line
 
 
-def test_a_model_goes_only_under_its_own_name(program, sample_file, tmp_path, monkeypatch):
+def test_a_model_goes_only_under_its_own_name(program, instance, tmp_path, monkeypatch):
     """Another name changes nothing; the right one leaves the ledger, the proof of its end, and the public key."""
-    instance, file = tmp_path / "instance", tmp_path / "end.tlog-proof"
-    keep = ["--keep", str(instance), "--set", "max_df=1", "--set", "capacity_share=0.05"]
-    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3", "--json", *keep]) == 0
+    file = tmp_path / "end.tlog-proof"
     monkeypatch.setattr("sys.stdin", _Typed("demo-2\n"))
     status, _, error = program("delete-model", file, "--dir", instance)
     assert (status, "nothing was deleted" in error) == (2, True)
@@ -30,7 +26,7 @@ def test_a_model_goes_only_under_its_own_name(program, sample_file, tmp_path, mo
     assert (status, f"{file} proves the end" in out) == (0, True), error
     assert not (instance / "redis").exists()
     assert sorted(path.name for path in (instance / "keys").iterdir()) == ["complete", "signing.pub"]
-    status, out, _ = program("delete-model", file, "--verify", "--key", instance / "keys" / "signing.pub")
+    status, out, _ = program("verify", file, "--key", instance / "keys" / "signing.pub")
     assert (status, "ok    model default was deleted" in out) == (0, True)
     file.write_text(file.read_text().replace("index ", "index 1"))
-    assert program("delete-model", file, "--verify", "--key", instance / "keys" / "signing.pub")[0] == 1
+    assert program("verify", file, "--key", instance / "keys" / "signing.pub")[0] == 1

@@ -19,33 +19,6 @@ from streamtopic.streams import FileLog, Message
 KEY = str(SigningKey.from_seed(bytes(32), "test/default").public)
 
 
-@pytest.fixture(scope="module")
-def made(sample_file, tmp_path_factory):
-    """An instance with two versions and three receipts."""
-    folder = tmp_path_factory.mktemp("operator") / "instance"
-    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity_share=0.05"]
-    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3", "--json", *keep]) == 0
-    return folder
-
-
-@pytest.fixture
-def instance(made, tmp_path):
-    """A copy of it, for one test."""
-    return shutil.copytree(made, tmp_path / "instance")
-
-
-@pytest.fixture
-def on(program, instance):
-    """Run a command on the instance, with JSON output: the object, or the error where a status is expected."""
-
-    def run(command, *arguments, status=0):
-        found, out, err = program(command, *arguments, "--dir", instance, "--json")
-        assert found == status, out + err
-        return json.loads(out) if out else err
-
-    return run
-
-
 def receipts(instance):
     """Return how many receipts the ledger of an instance has."""
     with Receipts(instance / "log", model="default", public_key=instance / "keys" / "signing.pub") as found:
@@ -124,7 +97,7 @@ def _ahead(instance):
 
 def _other_partitions(instance):
     settings = instance / "streamtopic.toml"
-    settings.write_text(settings.read_text() + 'learner = "paper"\n')
+    settings.write_text('learner = "paper"\n' + settings.read_text())
 
 
 @pytest.mark.parametrize(
@@ -201,7 +174,7 @@ def test_a_receipt_can_be_checked_elsewhere(on, program, instance, tmp_path):
     salted = ("--document", "doc-9", "--salt", request["salt"])
 
     def verify(*arguments):
-        status, out, err = program("receipts", "verify", file, "--key", key, *arguments, "--json")
+        status, out, err = program("verify", file, "--key", key, *arguments, "--json")
         return status, json.loads(out) if out else err
 
     status, found = verify(*salted)
@@ -209,7 +182,7 @@ def test_a_receipt_can_be_checked_elsewhere(on, program, instance, tmp_path):
     assert verify()[0] == 0
     assert verify("--document", "doc-8", "--salt", request["salt"])[0] == 1
     assert verify("--document", "doc-9")[0] == 2
-    status, out, _ = program("receipts", "verify", file, "--key", key.read_text().strip())
+    status, out, _ = program("verify", file, "--key", key.read_text().strip())
     assert (status, out.count("ok ")) == (0, 2)
     text = file.read_text()
     for changed in (text.replace("index ", "index 1"), text.replace("extra ", "extra A"), text[:-5], "nonsense"):
@@ -218,7 +191,7 @@ def test_a_receipt_can_be_checked_elsewhere(on, program, instance, tmp_path):
     other = tmp_path / "other"
     assert program("keys", "new", "--to", other)[0] == 0
     file.write_text(text)
-    assert program("receipts", "verify", file, "--key", other / "signing.pub")[0] == 1
+    assert program("verify", file, "--key", other / "signing.pub")[0] == 1
 
 
 def test_a_file_proves_one_receipt(on, program, instance, tmp_path):
@@ -227,7 +200,7 @@ def test_a_file_proves_one_receipt(on, program, instance, tmp_path):
     name, salt = request["id"], request["salt"]
     file = tmp_path / "one.tlog-proof"
     on("receipt", name, "--proof", file)
-    status, out, _ = program("receipts", "verify", file, "--key", instance / "keys" / "signing.pub", "--json")
+    status, out, _ = program("verify", file, "--key", instance / "keys" / "signing.pub", "--json")
     assert (status, json.loads(out)["documents"]) == (0, 2)
     (found,) = on("receipt", name, "--salt", salt, "--document", "doc-10", "--proof", file)["receipts"]
     assert found["id"].encode() not in file.read_bytes()
@@ -237,9 +210,9 @@ def test_a_file_proves_one_receipt(on, program, instance, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["receipts", "verify", "/nowhere", "--key", KEY], "/nowhere"),
-        (["receipts", "verify", "/nowhere"], "--key"),
-        (["receipts", "verify", "/nowhere", "--key", "/no.pub"], "/no.pub"),
+        (["verify", "/nowhere", "--key", KEY], "/nowhere"),
+        (["verify", "/nowhere"], "--key"),
+        (["verify", "/nowhere", "--key", "/no.pub"], "/no.pub"),
         (["doctor", "--dir", "/nowhere/at/all"], "/nowhere/at/all"),
         (["rebuild"], "--dir"),
     ],
@@ -290,7 +263,7 @@ def test_unlearn_and_retrain_act_at_once(on):
     """Asked by hand, the scheduler of an instance that nobody runs makes a version of that kind."""
     on("delete", "doc-10", "--set", "max_forget_lag=86400")
     assert [version["kind"] for version in on("unlearn")["versions"]] == ["unlearn"]
-    assert [version["kind"] for version in on("retrain")["versions"]] == ["retrain"]
+    assert [version["kind"] for version in on("unlearn", "--retrain")["versions"]] == ["retrain"]
     assert on("verify")["passed"] is True
 
 
@@ -303,7 +276,7 @@ def test_rebuild_makes_the_same_counts_from_the_log(on, instance):
     made = on("rebuild", "--yes")
     assert (made["partitions"], made["documents"], made["waiting"]) == (1, before["documents"], 1)
     assert _digest(instance) == digest
-    settled = on("retrain")
+    settled = on("unlearn", "--retrain")
     assert [version["kind"] for version in settled["versions"]] == ["retrain"]
     assert settled["versions"][0]["version"] == before["version"] + 1
     assert on("verify")["passed"] is True
@@ -315,7 +288,7 @@ def test_a_rebuild_after_redis_was_lost_knows_what_has_its_receipt(on, instance)
     shutil.rmtree(instance / "redis")
     made = on("rebuild")
     assert (made["documents"], made["waiting"]) == (597, 0)
-    assert [version["version"] for version in on("retrain")["versions"]] == [3]
+    assert [version["version"] for version in on("unlearn", "--retrain")["versions"]] == [3]
     assert receipts(instance) == 3
     assert on("verify")["passed"] is True
 
@@ -329,7 +302,7 @@ def test_what_waits_for_its_receipt_is_kept_by_a_rebuild_of_a_compacted_log(on, 
     with FileLog(instance / "log") as log:
         log.compact("default.documents")
     on("rebuild", "--yes")
-    on("retrain")
+    on("unlearn", "--retrain")
     assert on("receipt", request)["receipts"][0]["found"] is True
 
 
@@ -343,7 +316,7 @@ def test_verify_says_what_a_compacted_log_cannot_tell(on, instance):
     assert checks["counts"]["passed"] is True
     assert checks["base model"]["passed"] is None
     assert "597 of 600 documents" in checks["base model"]["detail"]
-    on("retrain")
+    on("unlearn", "--retrain")
     assert all(check["passed"] for check in on("verify")["checks"])
 
 

@@ -36,7 +36,7 @@ class Site:
     def configure(self, partitions):
         self.config.write_text(
             f'model = "{self.model}"\nkafka = "{self.servers}"\nredis_url = "{self.redis_url}"\n'
-            f"partitions = {partitions}\ntopics = 4\nmax_df = 1.0\nmax_forget_lag = 0.0\ncapacity_share = 0.05\n"
+            f"partitions = {partitions}\ntopics = 4\nmax_df = 1.0\nmax_forget_lag = 0.0\ncapacity.share = 0.05\n"
             'signing_key = "keys/signing.key"\npublic_key = "keys/signing.pub"\n'
             'noise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
         )
@@ -113,14 +113,15 @@ def test_the_service_can_be_checked_from_the_log_up(site, tmp_path):
     proof = tmp_path / "one.tlog-proof"
     site.on("receipt", site.requests[0], "--salt", site.requests[0].salt, "--proof", proof)
     document = ("--document", "doc-1", "--salt", site.requests[0].salt)
-    assert site.on("receipts", "verify", proof, *document)["passed"] is True
+    assert site.on("verify", proof, *document)["passed"] is True
     report = tmp_path / "report.html"
-    written = site.on("report", "--verify", "--to", report)
+    written = site.on("export", "--evidence", "--verify", "--to", report)
     assert (written["version"], written["passed"], written["complete"]) == (2, True, True)
-    assert site.on("report", "--check", report)["passed"] is True
+    assert site.on("verify", report)["passed"] is True
     assert site.on("unlearn")["running"] is True
-    capacity = site.on("capacity", "--calibrate", "--trials", 2, "--set", "capacity_updates=2")
-    assert (capacity["rule"], capacity["tried"]["updates"]) == ("share", 2)
+    capacity = site.on("capacity", "--calibrate", "--trials", 2)
+    assert capacity["rule"] == "share"
+    assert capacity["tried"]["updates"] > 0
     assert "schedule" in site.on("unlearn", "--wait", 0.3, status=1)
     assert site.work()[0].version == 3
 
@@ -132,7 +133,7 @@ def test_a_rebuild_gives_the_same_counts(site):
     assert site.on("rebuild", "--yes")["documents"] == 398
     assert site.digest() == digest
     assert site.on("verify")["passed"] is True
-    assert site.on("report", "--to", site.folder / "report.json")["passed"] is True
+    assert site.on("export", "--evidence", "--to", site.folder / "report.json")["passed"] is True
     step, receipts = site.work()
     assert (step.version, receipts) == (3, 0)
     assert len(site.receipts()) == 2
@@ -173,7 +174,7 @@ def test_a_whole_model_goes_and_leaves_its_evidence(site, tmp_path, kept_redis):
         assert log.partitions(site.names.documents) == 0
         with Connection(kept_redis.url) as connection:
             assert list(connection.names(f"{{st:{site.model}*")) == []
-        stated = site.on("delete-model", file, "--verify", *key)
+        stated = site.on("verify", file, *key)
         assert (stated["model"], stated["version"], stated["documents"]) == (site.model, 2, 398)
         assert len(site.receipts()) == 2
         reader = LedgerReader(log, site.model, KeyRing.load(site.folder / "keys" / "signing.pub", site.model))

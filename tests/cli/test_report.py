@@ -22,7 +22,7 @@ from strict_html import Strict
 GONE = ["doc-3", "doc-17", "doc-40"]
 HOSTILE = "\"'><script>alert(1)</script><!-- & \u202e\x1b[31m </script> `x`"
 KEY = str(SigningKey.from_seed(bytes(32), "streamtopic/default").public)
-SETTINGS = {"topics": 4, "max_df": 1.0, "max_forget_lag": 0.0, "capacity_share": 0.05}
+SETTINGS = {"topics": 4, "max_df": 1.0, "max_forget_lag": 0.0, "capacity": {"share": 0.05}}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def facts(made, tmp_path_factory):
     from streamtopic.cli import main
 
     path = tmp_path_factory.mktemp("facts") / "two.json"
-    assert main(["report", "2", "--dir", str(made), "--to", str(path), "--json"]) == 0
+    assert main(["export", "--evidence", "2", "--dir", str(made), "--to", str(path), "--json"]) == 0
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -65,7 +65,7 @@ def report(program, made, tmp_path):
     def run(*arguments, status=0, folder=made):
         path = tmp_path / "report.json"
         path.unlink(missing_ok=True)
-        found, out, err = program("report", *arguments, "--dir", folder, "--to", path, "--json")
+        found, out, err = program("export", "--evidence", *arguments, "--dir", folder, "--to", path, "--json")
         assert found == status, out + err
         return (json.loads(path.read_text(encoding="utf-8")), json.loads(out)) if out else err
 
@@ -165,7 +165,7 @@ def test_the_data_of_a_page_holds_any_word(facts, word):
 def test_page_and_json_hold_the_same(program, made, facts, tmp_path):
     """The page carries the evidence as data, equal to the JSON report but for the time."""
     path = tmp_path / "two.html"
-    assert program("report", 2, "--dir", made, "--to", path)[0] == 0
+    assert program("export", "--evidence", 2, "--dir", made, "--to", path)[0] == 0
     parsed = Strict(path.read_text(encoding="utf-8"))
     (data,) = [json.loads(text) for tag, text in parsed.text if tag == "script"]
     assert data | {"made": ""} == facts | {"made": ""}
@@ -291,13 +291,13 @@ def test_entries_that_are_missing_or_forged_are_found(copy, report):
 def test_a_report_is_checked_by_its_public_key_alone(program, made, tmp_path, suffix):
     """Offline, without the instance: the file as written passes, with another key it does not."""
     path, key = tmp_path / f"two.{suffix}", tmp_path / "signing.pub"
-    assert program("report", 2, "--dir", made, "--to", path)[0] == 0
+    assert program("export", "--evidence", 2, "--dir", made, "--to", path)[0] == 0
     shutil.copy(made / "keys" / "signing.pub", key)
-    status, out, _ = program("report", "--check", path, "--key", key, "--json")
+    status, out, _ = program("verify", path, "--key", key, "--json")
     assert status == 0
     assert json.loads(out)["passed"] is True
     assert program("keys", "new", "--to", tmp_path / "other")[0] == 0
-    assert program("report", "--check", path, "--key", tmp_path / "other" / "signing.pub")[0] == 1
+    assert program("verify", path, "--key", tmp_path / "other" / "signing.pub")[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -324,21 +324,21 @@ def test_a_forged_report_is_caught(program, made, facts, tmp_path, path, value, 
     inner[path[-1]] = value
     file = tmp_path / "forged.json"
     file.write_text(json.dumps(forged), encoding="utf-8")
-    status, out, _ = program("report", "--check", file, "--key", made / "keys" / "signing.pub", "--json")
+    status, out, _ = program("verify", file, "--key", made / "keys" / "signing.pub", "--json")
     assert status == 1
-    assert caught in {one["name"] for one in json.loads(out)["findings"] if one["passed"] is False}
+    assert caught in {one["name"] for one in json.loads(out)["checks"] if one["passed"] is False}
 
 
 def test_a_page_that_shows_other_than_its_data_is_caught(program, made, facts, tmp_path):
     """Words changed on the page alone, where people read, fail the check as well."""
     file, key = tmp_path / "page.html", made / "keys" / "signing.pub"
     file.write_text(version_page(facts).replace("<dd>297</dd>", "<dd>300</dd>"), encoding="utf-8")
-    status, out, _ = program("report", "--check", file, "--key", key, "--json")
-    assert (status, [one["name"] for one in json.loads(out)["findings"] if one["passed"] is False]) == (1, ["page"])
+    status, out, _ = program("verify", file, "--key", key, "--json")
+    assert (status, [one["name"] for one in json.loads(out)["checks"] if one["passed"] is False]) == (1, ["page"])
     other = facts | {"program": "streamtopic 9.9"}
     file.write_text(version_page(other).replace("<dd>297</dd>", "<dd>300</dd>"), encoding="utf-8")
-    status, out, _ = program("report", "--check", file, "--key", key, "--json")
-    assert (status, [one["name"] for one in json.loads(out)["findings"] if one["passed"] is None]) == (0, ["page"])
+    status, out, _ = program("verify", file, "--key", key, "--json")
+    assert (status, [one["name"] for one in json.loads(out)["checks"] if one["passed"] is None]) == (0, ["page"])
 
 
 def test_an_audit_goes_with_the_report(report, tmp_path):
@@ -371,16 +371,17 @@ def test_an_audit_goes_with_the_report(report, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["2"], "--to FILE"),
-        (["2", "--to", "report.pdf"], ".html or .json"),
-        (["2", "--to", "/nowhere/report.html"], "cannot write"),
-        (["--check", "/nowhere.json", "--key", KEY], "cannot read"),
-        (["--check", "r.json", "--verify", "--key", KEY], "--check takes no"),
+        (["export", "2", "--evidence"], "--to"),
+        (["export", "2", "--evidence", "--to", "report.pdf"], ".json or .html"),
+        (["export", "2", "--evidence", "--to", "/nowhere/report.html"], "cannot write"),
+        (["export", "2", "--verify", "--to", "report.html"], "--evidence"),
+        (["verify", "/nowhere.json", "--key", KEY], "cannot read"),
+        (["verify", "r.json", "--strict", "--key", KEY], "by itself"),
     ],
 )
 def test_wrong_use_says_what_to_give(program, made, arguments, said):
     """Each mistake is one line with the remedy, and status 2."""
-    status, _, err = program("report", *arguments, "--dir", made)
+    status, _, err = program(*arguments, "--dir", made)
     assert status == 2
     assert said in err
     assert err.count("\n") == 1
@@ -393,9 +394,9 @@ def test_any_file_is_a_report_or_refused(program, tmp_path):
     texts = ["", "{}", "[]", "null", json.dumps(whole), json.dumps(whole | {"format": 99}), json.dumps({"envelope": 3})]
     texts += [f'<script type="application/json" id="evidence">{json.dumps(whole)}</script>']
     for content in [*(text.encode() for text in texts), bytes(rng.randrange(256) for _ in range(200))]:
-        path = tmp_path / "any"
+        path = tmp_path / "any.json"
         path.write_bytes(content)
-        status, _, err = program("report", "--check", path, "--key", KEY)
+        status, _, err = program("verify", path, "--key", KEY)
         assert status in {1, 2}
         assert "unexpected" not in err
     path.unlink()

@@ -54,11 +54,13 @@ def test_the_variable_for_the_directory_counts_as_well(tmp_path, monkeypatch):
     [
         ("topics = 0", ["topics", "greater than or equal to 1", "streamtopic.toml"]),
         ("topcs = 5", ["topcs", "did you mean `topics`"]),
-        ('capacity = "some"', ["capacity", "'fixed', 'theorem' or 'calibrated'"]),
+        ('capacity.rule = "some"', ["`capacity.rule`", "'fixed', 'theorem' or 'calibrated'"]),
+        ("capacity.shares = 0.1", ["`capacity.shares`", "not permitted"]),
         ('model = "a b"', ["model", "letters, digits"]),
         ('kafka = "kafka"', ["kafka", "host:port"]),
         ('metrics_address = "here"', ["metrics_address", "`9464`"]),
         ('serve_token = "short"', ["serve_token", "16 characters or more"]),
+        ('self_check = "of"', ["`self_check`", "a valid number"]),
         ("topics = [", ["streamtopic.toml", "not valid TOML"]),
         ("tolerance = 1e-12", ["tolerance", "0.000000001"]),
     ],
@@ -107,7 +109,7 @@ def test_secrets_are_neither_printed_nor_written(tmp_path):
 
 def test_what_is_written_is_read_back(tmp_path):
     """`write` and `load` are inverses, `dir` apart."""
-    found = load({"topics": 5, "learner": "paper", "max_forget_lag": 0.0, "capacity": "fixed"})
+    found = load({"topics": 5, "learner": "paper", "max_forget_lag": 0.0, "capacity": {"rule": "fixed"}})
     write(found, tmp_path / "streamtopic.toml")
     again = load({"dir": tmp_path})
     assert again.model_copy(update={"dir": None}) == found
@@ -154,6 +156,24 @@ def test_tasks_come_from_every_source_alike(tmp_path, monkeypatch):
     assert from_file["desk"].topics == ("goal", "court")
     assert from_file["desk"].tau == 1e-9
     assert from_file["mood of the day"] == type(from_file["desk"])()
+
+
+def test_a_field_of_a_table_is_set_alike_in_every_source(tmp_path, monkeypatch):
+    """A file, a variable and --set each give one field, and leave the others of the table to weaker sources."""
+    path = _file(tmp_path, "[capacity]\nrule = 'fixed'\ndocuments = 5\nshare = 0.5\n")
+    monkeypatch.setenv("STREAMTOPIC_CAPACITY__DOCUMENTS", "6")
+    monkeypatch.setenv("STREAMTOPIC_INPUT__FORMAT", "json")
+    found = load({"capacity.share": "0.25"}, config=path)
+    assert (found.capacity.rule, found.capacity.documents, found.capacity.share) == ("fixed", 6, 0.25)
+    assert found.input.format == "json"
+    write(found, tmp_path / "again.toml")
+    monkeypatch.undo()
+    assert load(config=tmp_path / "again.toml") == found
+    monkeypatch.setenv("STREAMTOPIC_CAPACITY__DOCUMENTS", "many")
+    with pytest.raises(SettingsError, match=r"`capacity.documents` .variable STREAMTOPIC_CAPACITY__DOCUMENTS."):
+        load()
+    with pytest.raises(SettingsError, match="the whole of `capacity` is given too"):
+        load({"capacity": "{}", "capacity.share": "0.25"})
 
 
 def test_tasks_are_written_as_they_are_read(tmp_path):
@@ -214,10 +234,10 @@ def test_tasks_are_named_as_labels_are():
         ({"learner": "default"}, ["guarantee", "learner", '"paper"']),
         ({"epsilon": 1.0}, ["guarantee", "epsilon", "below 1"]),
         ({"publish": "tasks", "tasks": '{"section": {}}'}, ["guarantee", "publish", '"topics"']),
-        ({"separability": 1.5}, ["separability", "less than or equal to 1"]),
-        ({"imbalance": 0.5}, ["imbalance", "greater than or equal to 1"]),
-        ({"theorem_constant": "inf"}, ["theorem_constant", "finite"]),
-        ({"accuracy": 0}, ["accuracy", "greater than 0"]),
+        ({"theorem.separability": 1.5}, ["`theorem.separability`", "less than or equal to 1"]),
+        ({"theorem.topic_imbalance": 0.5}, ["`theorem.topic_imbalance`", "greater than or equal to 1"]),
+        ({"theorem.constant": "inf"}, ["`theorem.constant`", "finite"]),
+        ({"theorem.base_error": 0}, ["`theorem.base_error`", "greater than 0"]),
     ],
 )
 def test_what_the_theorem_does_not_speak_of_is_refused_with_a_remedy(more, parts):

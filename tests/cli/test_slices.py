@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 def instance(folder):
     """Arguments that name an instance which has counted the file."""
     config = folder / "streamtopic.toml"
-    config.write_text('dir = "instance"\ntopics = 2\nslices = "month"\nmax_df = 1.0\n', encoding="utf-8")
+    config.write_text('dir = "instance"\ntopics = 2\nkeep_days = true\nmax_df = 1.0\n', encoding="utf-8")
     where = ["--config", str(config)]
     assert main(["init", *where]) == 0
     assert main(["add", str(folder / "documents.jsonl"), *where]) == 0
@@ -45,7 +45,7 @@ def test_units_are_those_of_the_library():
 def test_topics_over_time_as_json_and_for_a_person(instance, capsys):
     """Both show each period with shares that sum to 1, within their intervals."""
     capsys.readouterr()
-    assert main(["topics", "--over", "time", "--json", *instance]) == 0
+    assert main(["topics", "--over", "month", "--json", *instance]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [one["time"] for one in told["slices"]] == ["2026-01", "2026-02", "2026-03"]
     assert (told["unit"], told["by"], told["floor"]) == ("month", None, 20)
@@ -56,7 +56,7 @@ def test_topics_over_time_as_json_and_for_a_person(instance, capsys):
     assert main(["topics", "--over", "quarter", "--by", "label", *instance]) == 0
     shown = capsys.readouterr().out
     assert "2026-Q1 class 0" in shown
-    assert main(["topics", "--over", "time", *instance]) == 0
+    assert main(["topics", "--over", "month", *instance]) == 0
     shown = capsys.readouterr().out
     assert "2026-01 to 2026-03" in shown
     assert "█" in shown
@@ -68,7 +68,7 @@ def test_a_page_shows_slices_only_where_they_are_asked_for(instance, capsys, tmp
     page = tmp_path / "page.html"
     assert main(["export", "1", "--to", str(page), *instance]) == 0
     assert "#slices" not in page.read_text("utf-8")
-    assert main(["export", "1", "--to", str(page), "--over", "time", *instance]) == 0
+    assert main(["export", "1", "--to", str(page), "--over", "month", *instance]) == 0
     text = page.read_text("utf-8")
     assert "only to readers who may see the documents" in text
     assert text.count("share of topic") == 2
@@ -82,26 +82,5 @@ def test_a_page_shows_slices_only_where_they_are_asked_for(instance, capsys, tmp
 
 def test_an_instance_without_days_names_the_remedy(instance, capsys):
     """`--over` needs the setting; the error says so before anything is read."""
-    assert main(["topics", "--over", "month", *instance, "--set", "slices=off"]) == 2
-    assert "set slices = month" in capsys.readouterr().err
-
-
-def test_topics_keep_numbers_and_names_in_a_file(instance, capsys, tmp_path):
-    """A name is given once and shown from then on; without a file, or for an unknown topic, the error says so."""
-    names = ["--names", str(tmp_path / "names.json")]
-    assert main(["topics", *names, "--name", "2=kitchens", *instance]) == 0
-    assert "kitchens" in capsys.readouterr().out
-    assert main(["topics", *names, "--json", *instance]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [(topic["id"], topic["name"], topic["since"]) for topic in told["topics"]] == [
-        (1, None, 1),
-        (2, "kitchens", 1),
-    ]
-    for wrong, said in (
-        (["--name", "1=x"], "--names FILE"),
-        ([*names, "--name", "9=x"], "no topic 9"),
-        ([*names, "--name", "x"], "--name 3=harvests"),
-        ([*names, "--over", "time"], "one after the other"),
-    ):
-        assert main(["topics", *wrong, *instance]) == 2
-        assert said in capsys.readouterr().err
+    assert main(["topics", "--over", "month", *instance, "--set", "keep_days=false"]) == 2
+    assert "set keep_days = true" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`streamtopic suggest`, on a file and on a kept instance."""
+"""`streamtopic topics suggest`, on a file and on a kept instance."""
 
 import json
 
@@ -14,7 +14,7 @@ def suggest(program, sample_file):
     """Run the command on the sample file; what it printed as JSON, or its error."""
 
     def run(*arguments, status=0):
-        found, out, err = program("suggest", "--documents", sample_file, *KEEP_ALL, "--json", *arguments)
+        found, out, err = program("topics", "suggest", "--documents", sample_file, *KEEP_ALL, "--json", *arguments)
         assert found == status, err
         return json.loads(out) if out else err
 
@@ -36,7 +36,7 @@ def test_it_finds_the_planted_subjects(suggest):
 def test_a_person_sees_a_table_and_the_reason(program, sample_file):
     """The recommended row is marked, other thresholds and impossible numbers are shown with why."""
     arguments = ["--topics", "4,900", "--trials", "1", "--thresholds"]
-    status, out, err = program("suggest", "--documents", sample_file, *KEEP_ALL, *arguments)
+    status, out, err = program("topics", "suggest", "--documents", sample_file, *KEEP_ALL, *arguments)
     assert status == 0, err
     lines = out.splitlines()
     assert lines[0] == "600 documents, sample.jsonl"
@@ -53,23 +53,23 @@ def test_an_instance_suggests_what_its_documents_do(suggest, program, sample_fil
     folder = tmp_path / "instance"
     demo = ["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "0", "--json", "--keep", str(folder)]
     assert main([*demo, *KEEP_ALL]) == 0
-    status, out, err = program("suggest", "--dir", folder, "--topics", "3,4", "--trials", "0", "--json")
+    status, out, err = program("topics", "suggest", "--dir", folder, "--topics", "3,4", "--trials", "0", "--json")
     assert status == 0, err
     found, of_file = json.loads(out), suggest("--topics", "3,4", "--trials", "0")
     assert found.pop("source") == "model default"
     assert of_file.pop("source") == "sample.jsonl"
     assert found == of_file
-    status, _, err = program("suggest", "--dir", folder, "--documents", sample_file)
+    status, _, err = program("topics", "suggest", "--dir", folder, "--documents", sample_file)
     assert (status, "give one of them" in err) == (2, True)
 
 
 def test_an_empty_instance_says_so(program, tmp_path):
     """Nothing to suggest for is an error that names where to look, and a missing folder one too."""
-    status, _, err = program("suggest", "--dir", tmp_path / "nowhere")
+    status, _, err = program("topics", "suggest", "--dir", tmp_path / "nowhere")
     assert (status, "there is no instance" in err) == (2, True)
     folder = tmp_path / "empty"
     assert program("init", "--dir", folder)[0] == 0
-    status, _, err = program("suggest", "--dir", folder)
+    status, _, err = program("topics", "suggest", "--dir", folder)
     assert (status, "nothing is counted yet" in err) == (2, True)
 
 

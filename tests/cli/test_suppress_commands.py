@@ -8,7 +8,7 @@ from streamtopic.cli import main
 def test_an_operator_keeps_a_person_forgotten(program, sample_file, tmp_path):
     """From a new key to a suppressed person and back, on an instance that was there before."""
     folder = tmp_path / "instance"
-    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity_share=0.05"]
+    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity.share=0.05"]
     assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "0", "--json", *keep]) == 0
 
     def on(command, *arguments, status=0):

@@ -19,7 +19,7 @@ def opened(request, tmp_path):
     key = tmp_path / "noise.key"
     key.write_bytes(bytes(range(32)).hex().encode())
     key.chmod(0o600)
-    plain = {"topics": 5, "max_forget_lag": 0.0, "capacity": "fixed", "capacity_fixed": 50, "noise_key": key}
+    plain = {"topics": 5, "max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 50}, "noise_key": key}
     return lambda name: Service(Settings(dir=tmp_path / name, **plain, **MODES[request.param]))
 
 

@@ -1,4 +1,4 @@
-"""The first start without containers, with the settings of docs/deploy.md and nothing else."""
+"""The first start without containers, with the settings of docs/first-start.md and nothing else."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from streamtopic.cli import main
 from streamtopic.local import LocalRedis
 
-PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "first-start.md"
 
 
 @pytest.fixture

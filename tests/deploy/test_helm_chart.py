@@ -185,15 +185,13 @@ def test_what_must_be_chosen_is_asked_for_by_name(missing):
 def test_a_bare_off_and_a_null_mean_what_they_say(tmp_path, monkeypatch):
     """In a file of values YAML takes `off` for false; null is a setting that is not given."""
     values = tmp_path / "values.yaml"
-    values.write_text("settings: {self_check: off, slices: off, linger: null}\n")
+    values.write_text("settings: {self_check: off, lease: null}\n")
     status, made, error = helm(files=[values])
     assert status == 0, error
     (data,) = [thing["data"] for thing in made if thing["metadata"]["name"] == "news-settings"]
-    for name in ("STREAMTOPIC_SELF_CHECK", "STREAMTOPIC_SLICES"):
-        monkeypatch.setenv(name, data[name])
-    loaded = Settings()
-    assert (loaded.self_check, loaded.slices) == ("off", "off")
-    assert "STREAMTOPIC_LINGER" not in data
+    monkeypatch.setenv("STREAMTOPIC_SELF_CHECK", data["STREAMTOPIC_SELF_CHECK"])
+    assert Settings().self_check == "off"
+    assert "STREAMTOPIC_LEASE" not in data
 
 
 @needs_helm
@@ -204,9 +202,9 @@ def test_a_bare_off_and_a_null_mean_what_they_say(tmp_path, monkeypatch):
         ("settings.topics=0", "settings.topics", "greater than or equal to 1"),
         ("settings.topcis=50", "settings", "topcis is not allowed"),
         ("settings.kafka=kafka", "settings.kafka", "match pattern"),
-        ("settings.self_check=of", "settings.self_check", "must be one of"),
+        ("settings.publish=topic", "settings.publish", "must be one of"),
         ("settings.redis_url=redis://redis:6379", "settings", "redis_url is not allowed"),
-        ("parts.ingest.settings.linger=soon", "parts.ingest.settings.linger", "match pattern"),
+        ("parts.ingest.settings.lease=soon", "parts.ingest.settings.lease", "match pattern"),
         ("parts.ingest.replicas=two", "parts.ingest.replicas", "Expected: integer"),
         ("parts.ingets.replicas=3", "parts", "ingets is not allowed"),
         ("parts.ingest.secret=", "parts.ingest.secret", "length"),

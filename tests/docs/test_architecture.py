@@ -95,8 +95,7 @@ def service(tmp_path_factory):
         min_df=1,
         max_df=1.0,
         max_forget_lag=0,
-        capacity="fixed",
-        capacity_fixed=1000,
+        capacity={"rule": "fixed", "documents": 1000},
     )
     with Service(settings) as instance:
         # Without a thread that reads ahead: it would be older than the trace, which then could not follow it.

@@ -9,7 +9,7 @@ from campaign.rounds import Options
 from streamtopic.audit.attack import AuditPlan
 from streamtopic.counts.count_pairs import HEAVY
 from streamtopic.local.kafka_broker import LEAST_JAVA
-from streamtopic.monitoring.health import MARGIN
+from streamtopic.monitoring.health import MARGIN, STALLED_AFTER
 from streamtopic.monitoring.metrics import MOST
 from streamtopic.pages import gate, requests_api, service_view, web_pages
 from streamtopic.security.certificates import SERVER_DAYS
@@ -31,7 +31,7 @@ def _word(number):
     return WORDS[int(number)]
 
 
-STALLED = f"red {DEFAULT.stalled_after:.0f} to {DEFAULT.stalled_after + MARGIN + processes.LONGEST_PAUSE:.0f} s"
+STALLED = f"red {STALLED_AFTER:.0f} to {STALLED_AFTER + MARGIN + processes.LONGEST_PAUSE:.0f} s"
 ONE_TEXT = f"A text of more than {MAX_PASSAGE:,} tokens"
 PARTS = {4: "a quarter", 10: "a tenth"}
 
@@ -45,7 +45,7 @@ QUOTED = [
     ("concepts.md", ONE_TEXT),
     ("concepts.md", f"lies in a topic for {anchors.MEMBER:.1g} or more".replace("0.", ".")),
     ("concepts.md", f"words in at least {DEFAULT.anchor_min_df * 100:.0f} % of the documents (`anchor_min_df`)"),
-    ("concepts.md", f"By default it is {DEFAULT.capacity_share * 100:.0f} % of them (`capacity`)"),
+    ("concepts.md", f"By default it is {DEFAULT.capacity.share * 100:.0f} % of them (`capacity`)"),
     ("quickstart.md", f"the new documents are {DEFAULT.update_after * 100:.0f} % of the documents of the model"),
     ("quickstart.md", f"passages of texts of more than {MAX_PASSAGE:,} tokens"),
     ("quickstart.md", f"runs on the Java {LEAST_JAVA} on your PATH"),
@@ -57,7 +57,7 @@ QUOTED = [
     ("operations.md", f"A partition has {MAX_WORD_IDS // 1_000_000} million of them"),
     ("operations.md", f"warn at {NEARLY * 100:.0f} %"),
     ("operations.md", f"`link_months` after the month is over ({DEFAULT.link_months} by default)"),
-    ("operations.md", f"each `self_check_interval`, {DEFAULT.self_check_interval / 3600:.0f} hours"),
+    ("operations.md", f"by default each {DEFAULT.self_check / 3600:.0f} hours"),
     ("capacity-planning.md", f"warn at {MANY_WORDS:,}"),
     ("capacity-planning.md", f"at most {2 * MOST_UNSUMMED >> 20} MiB a partition"),
     ("deploy.md", f"They are valid for {SERVER_DAYS} days"),

@@ -19,7 +19,7 @@ from streamtopic.signed import KeyList, KeyRing, RequestReceipt, Revoked, Signin
 from streamtopic.streams import FileLog, Message
 
 THEMES = [[f"w{theme}{letter}" for letter in "abcdefghijkl"] for theme in range(3)]
-PLAIN = {"topics": 3, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "capacity_share": 0.5, "max_forget_lag": 0.0}
+PLAIN = {"topics": 3, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "capacity": {"share": 0.5}, "max_forget_lag": 0.0}
 
 
 def corpus(number=60):

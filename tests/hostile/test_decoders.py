@@ -54,14 +54,14 @@ def test_a_foreign_exception_is_found():
 @pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999"])
 @pytest.mark.parametrize("place", ["bytes", "version"])
 def test_a_report_with_an_infinite_number_is_refused(tmp_path, capsys, number, place):
-    """`report --check` says so with status 1 or 2, in one line."""
+    """`verify` says so with status 1 or 2, in one line."""
     report = next(decoder for decoder in DECODERS if decoder.name == "report, .json")
     evidence = json.loads(report.sample())
     (evidence["proof"] if place == "bytes" else evidence)[place] = "HERE"
     path = tmp_path / "report.json"
     path.write_text(json.dumps(evidence).replace('"HERE"', number), encoding="utf-8")
     key = str(SigningKey.from_seed(bytes(range(32)), "test/news").public)
-    assert main(["report", "--check", str(path), "--key", key]) in {1, 2}
+    assert main(["verify", str(path), "--key", key]) in {1, 2}
     assert "unexpected" not in capsys.readouterr().err
 
 

@@ -479,7 +479,7 @@ def test_a_topic_of_releases_that_is_gone_is_told_and_made_again(settings):
         service.settle()
         subscriber = service.subscriber()
         assert versions(subscriber) == []
-        assert "`streamtopic retrain`" in subscriber.freshness.stale
+        assert "`streamtopic unlearn --retrain`" in subscriber.freshness.stale
         service.scheduler.step("retrain")
         service.settle()
         assert versions(subscriber) == [2]

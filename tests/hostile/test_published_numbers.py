@@ -43,9 +43,7 @@ MODES = {
         "learner": "paper",
         "guarantee": "theorem",
         "epsilon": 0.5,
-        "imbalance": 4.0,
-        "conditioning": 0.05,
-        "separability": 0.05,
+        "theorem": {"topic_imbalance": 4.0, "topic_condition": 0.05, "separability": 0.05},
     },
 }
 CANDIDATES = [
@@ -102,7 +100,7 @@ def opened(tmp_path):
         return path
 
     def service(name, noise="shared", **more):
-        plain = {"topics": 3, "max_df": 1.0, "max_forget_lag": 0.0, "capacity": "fixed", "capacity_fixed": 50}
+        plain = {"topics": 3, "max_df": 1.0, "max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 50}}
         settings = Settings(dir=tmp_path / name, noise_key=key(noise), **{**plain, **more})
         return Service(settings, clock=lambda: 1_700_000_000.0)
 

@@ -62,10 +62,8 @@ def opened(folder, clock, **more):
         "min_df": 1,
         "max_df": 1.0,
         "max_forget_lag": 0,
-        "capacity": "fixed",
-        "capacity_fixed": 1000,
+        "capacity": {"rule": "fixed", "documents": 1000},
         "residue_max_age": 0.0,
-        "max_compaction_lag": 0.001,
         "backups_kept": 0.0,
     }
     return Service(Settings(**{**plain, **more}), clock=clock)

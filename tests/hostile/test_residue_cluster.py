@@ -30,10 +30,8 @@ def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
             min_df=1,
             max_df=1.0,
             max_forget_lag=0.0,
-            capacity="fixed",
-            capacity_fixed=1000,
+            capacity={"rule": "fixed", "documents": 1000},
             residue_max_age=0.0,
-            max_compaction_lag=0.001,
             backups_kept=0.0,
         )
         texts = [" ".join(SUBJECTS[n % 2][(n // 2 + k) % 5] for k in range(4)) for n in range(60)]

@@ -7,12 +7,12 @@ import pytest
 from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.service.schedule import modeller as modelling
-from streamtopic.service.schedule.modeller import SelfCheckRule, check_update
+from streamtopic.service.schedule.modeller import check_is_due, check_update
 from streamtopic.service.verify import gather, passed
 from streamtopic.settings import Settings
 
 THEMES = [[f"w{theme}{letter}" for letter in "abcdefghijkl"] for theme in range(3)]
-PLAIN = {"topics": 3, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "capacity_share": 0.5, "max_forget_lag": 0.0}
+PLAIN = {"topics": 3, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "capacity": {"share": 0.5}, "max_forget_lag": 0.0}
 START = 1_700_000_000.0
 
 
@@ -79,7 +79,7 @@ def move_a_topic(fit):
 @pytest.mark.parametrize("change", [forget_a_count, move_a_topic])
 def test_a_false_update_is_not_published(opened, monkeypatch, caplog, change):
     """Counts or topics that differ from those of a cold start: a cold model takes its place, loudly."""
-    instance = opened(self_check="version")
+    instance = opened(self_check=0)
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         spoil(patch, change)
         (version,) = forget(instance, 1)
@@ -99,7 +99,7 @@ def test_a_false_update_is_not_published(opened, monkeypatch, caplog, change):
 
 def test_versions_that_were_not_checked_before_a_false_one_are_withdrawn(opened, monkeypatch):
     """Within an interval two updates go unchecked; the third is found false, and both go with it."""
-    instance = opened(self_check="interval", self_check_interval=3600.0)
+    instance = opened(self_check=3600)
     forget(instance, 1)
     assert instance.status()["self_check"]["passed"] is True
     checked = instance.status()["self_check"]["at"]
@@ -127,7 +127,7 @@ def test_versions_that_were_not_checked_before_a_false_one_are_withdrawn(opened,
 
 def test_a_check_is_evidence(opened):
     """The report of a version that was checked says so, as a finding and in the record."""
-    instance = opened(self_check="version")
+    instance = opened(self_check=0)
     forget(instance, 1)
     evidence = gather(instance.sources, 2)
     (finding,) = (one for one in evidence["findings"] if one["name"] == "self check")
@@ -142,18 +142,17 @@ def test_without_checks_nothing_is_learned_twice(opened, monkeypatch):
     (version,) = forget(instance, 1)
     assert version["kind"] == "unlearn"
     status = instance.status()["self_check"]
-    assert (status["when"], status["passed"], status["unchecked"]) == ("off", None, 1)
+    assert (status["interval"], status["passed"], status["unchecked"]) == (None, None, 1)
 
 
 def test_a_check_is_due_by_time_or_after_one_that_did_not_pass():
     """The rule, by hand: none, each, the first, one an interval later, and again after a failure or an open one."""
-    rule = SelfCheckRule("interval", 1000)
     passed = {"passed": True, "at": 5000}
-    assert [rule.due(passed, now) for now in (5000, 5999, 6000)] == [False, False, True]
-    assert rule.due(None, 0)
-    assert all(rule.due({"passed": outcome, "at": 5000}, 5001) for outcome in (False, None))
-    assert SelfCheckRule("version").due(passed, 5000)
-    assert not SelfCheckRule("off").due(None, 0)
+    assert [check_is_due(passed, 1000, now) for now in (5000, 5999, 6000)] == [False, False, True]
+    assert check_is_due(None, 1000, 0)
+    assert all(check_is_due({"passed": outcome, "at": 5000}, 1000, 5001) for outcome in (False, None))
+    assert check_is_due(passed, 0, 5000)
+    assert not check_is_due(None, None, 0)
 
 
 def test_a_check_leaves_the_update_as_it_was(opened):

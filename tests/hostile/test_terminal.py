@@ -103,8 +103,8 @@ def test_files_hold_no_control_character(instance, tmp_path, capsys, name):
     capsys.readouterr()
     assert main(["topics", "--dir", str(instance), "--json"]) == 0
     newest = str(json.loads(capsys.readouterr().out)["version"])
-    command = ["export" if name.startswith("model") else "report", newest]
-    main([*command, "--to", str(tmp_path / name), "--dir", str(instance)])
+    evidence = [] if name.startswith("model") else ["--evidence"]
+    main(["export", newest, *evidence, "--to", str(tmp_path / name), "--dir", str(instance)])
     assert _harmless(capsys.readouterr().out)
     written = (tmp_path / name).read_text(encoding="utf-8")
     assert not set(written) & set("\x1b\x07\x9b\x7f\u202e\u2066\u200f")

@@ -117,7 +117,7 @@ def prepared(tmp_path_factory):
     from pages_client import HOSTILE, SECRET_ID, SECRET_TEXT, Prepared, documents
 
     folder = tmp_path_factory.mktemp("pages") / "instance"
-    plain = {"dir": folder, "topics": 2, "min_df": 1, "max_df": 1.0, "capacity": "fixed", "capacity_fixed": 50}
+    plain = {"dir": folder, "topics": 2, "min_df": 1, "max_df": 1.0, "capacity": {"rule": "fixed", "documents": 50}}
     with LocalRedis() as redis:
         settings = Settings(**plain, max_forget_lag=0.0, redis_url=redis.url)
         keys = folder / "keys"

@@ -3,7 +3,7 @@
 from streamtopic.service.app import Service
 from streamtopic.settings import load
 
-PLAIN = {"topics": 3, "max_forget_lag": 0.0, "capacity": "fixed", "capacity_fixed": 1000, "max_df": 1.0}
+PLAIN = {"topics": 3, "max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 1000}, "max_df": 1.0}
 
 
 def embedded(folder, **more):

@@ -30,7 +30,7 @@ def documents(first, count):
 def opened(folder, url):
     """Open an instance of two partitions in a folder, with its state at an address."""
     given = {"dir": folder, "redis_url": url, "model": "saved", "topics": 2, "min_df": 1, "max_df": 1.0}
-    return Service(load(given | {"partitions": 2, "max_forget_lag": 86400, "capacity_share": 0.5}))
+    return Service(load(given | {"partitions": 2, "max_forget_lag": 86400, "capacity": {"share": 0.5}}))
 
 
 def digest(service):

@@ -11,8 +11,11 @@ from three_topics import leaning
 from streamtopic.cli import main
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import UsageError
+from streamtopic.paper.calibration import CalibrationPlan
 from streamtopic.paper.capacity_formulas import base_capacity, head_capacity_terms
 from streamtopic.service.app import Service
+from streamtopic.service.inspection import capacity_facts
+from streamtopic.service.paper_mode import deletion_capacity
 from streamtopic.service.paper_mode.deletion_capacity import CapacityRule, measure_capacity
 from streamtopic.service.schedule.situation import Base
 from streamtopic.service.schedule.version import kept_fields
@@ -32,7 +35,7 @@ def corpus(number=160, seed=0):
 
 def service(folder, **more):
     """An embedded instance that serves deletions at once."""
-    plain = {"dir": folder, "topics": 3, "max_forget_lag": 0.0, "max_df": 1.0, "capacity_updates": 30}
+    plain = {"dir": folder, "topics": 3, "max_forget_lag": 0.0, "max_df": 1.0}
     return Service(Settings(**{**plain, **more}))
 
 
@@ -51,7 +54,7 @@ def whole_base(instance):
 def kept(tmp_path_factory):
     """A folder with an instance under the rule `calibrated`, and what its base says."""
     folder = tmp_path_factory.mktemp("calibrated") / "instance"
-    with service(folder, capacity="calibrated") as instance:
+    with service(folder, capacity={"rule": "calibrated"}) as instance:
         instance.add(corpus())
         instance.settle()
         return folder, whole_base(instance)
@@ -70,7 +73,7 @@ def test_trials_decide_and_are_kept_with_the_base(kept):
     facts, tried = base.calibration, base.calibration["tried"]
     assert base.capacity == facts["limit"] == tried["limit"]
     assert base.capacity == min(tried["random_limit"], tried["aimed_limit"], tried["hard_limit"])
-    assert 0 < tried["updates"] <= 30
+    assert 0 < tried["updates"] <= 100
     assert tried["sampled"] == facts["documents"] == 160
     assert facts["rule"] == "calibrated"
     assert sum(facts["shares"].values()) == pytest.approx(1)
@@ -81,7 +84,7 @@ def test_trials_decide_and_are_kept_with_the_base(kept):
 
 def test_the_capacity_does_not_depend_on_history(kept, tmp_path):
     """Another order, another partitioning and deleted neighbours give the same trials and the same limit."""
-    with service(tmp_path / "twin", capacity="calibrated", partitions=3, capacity_share=1.0) as twin:
+    with service(tmp_path / "twin", capacity={"rule": "calibrated"}, partitions=3) as twin:
         twin.add([*corpus(40, seed=9), *corpus()[::-1]])
         twin.delete([document.id for document in corpus(40, seed=9)])
         seconds = twin.settle().seconds
@@ -95,7 +98,7 @@ def test_the_capacity_does_not_depend_on_history(kept, tmp_path):
 
 def test_a_restart_keeps_capacity_and_calibration(kept, copied):
     """They are read from Redis, whatever the settings are by then; new ones count from the next retrain on."""
-    with service(copied, capacity="fixed", capacity_fixed=7) as again:
+    with service(copied, capacity={"rule": "fixed", "documents": 7}) as again:
         assert whole_base(again) == kept[1]
         assert again.status()["capacity_rule"] == "calibrated"
         assert "try deletions" not in again.settle(requested="retrain").seconds
@@ -105,7 +108,7 @@ def test_a_restart_keeps_capacity_and_calibration(kept, copied):
 
 def test_capacity_0_makes_every_deletion_a_retrain_and_says_so(tmp_path, capsys):
     """Nothing is borne: no update leaves out a document of the base, but new documents are still taken up by one."""
-    with service(tmp_path, capacity="fixed", capacity_fixed=0) as instance:
+    with service(tmp_path, capacity={"rule": "fixed", "documents": 0}) as instance:
         instance.add(corpus())
         instance.settle()
         instance.add(corpus(20, seed=4))
@@ -123,7 +126,7 @@ def test_capacity_0_makes_every_deletion_a_retrain_and_says_so(tmp_path, capsys)
 
 def test_what_is_used_up_ends_in_a_retrain(tmp_path):
     """Deletions up to the capacity are updates, the next one begins a new base with a new capacity."""
-    with service(tmp_path, capacity="fixed", capacity_fixed=2) as instance:
+    with service(tmp_path, capacity={"rule": "fixed", "documents": 2}) as instance:
         instance.add(corpus())
         instance.settle()
         for number in (1, 5, 9):
@@ -173,7 +176,8 @@ def test_each_rule_gives_its_number(copied):
 
 def test_heads_in_place_of_topics_have_a_capacity_of_their_own(tmp_path):
     """Where tasks are published, the formula is that of the task which bears least, and it goes with the base."""
-    more = {"publish": "tasks", "tasks": {"section": {"ridge": 1e-4}}, "capacity": "theorem", "capacity_constant": 1e4}
+    more = {"publish": "tasks", "tasks": {"section": {"ridge": 1e-4}}}
+    more["capacity"] = {"rule": "theorem", "constant": 1e4}
     more["epsilon"] = 0.01
     labelled = [Document(d.id, d.text, {"section": f"s{k % 2}"}) for k, d in enumerate(corpus())]
     with service(tmp_path, **more) as instance:
@@ -190,28 +194,14 @@ def test_heads_in_place_of_topics_have_a_capacity_of_their_own(tmp_path):
     assert head.formula != pytest.approx(base_capacity(1.0, 160, n, r, 0.01, 1e-6))
 
 
-def test_random_sets_alone_bear_at_least_as_much(copied):
-    """`capacity_forget_sets = random` leaves the aimed sets out, which can only lower the limit."""
-    with Fitted(copied) as made:
-        limits = {}
-        for sets in ("any", "random"):
-            rule = CapacityRule("calibrated", forget_sets=sets, updates=1000)
-            measured = measure_capacity(rule, made.counts, made.fit, 1, 1e-6)
-            tried = measured.facts["tried"]
-            assert (tried["aimed_limit"] is None) == (sets == "random")
-            assert tried["complete"]
-            limits[sets] = measured.limit
-        assert limits["any"] <= limits["random"]
-
-
-def test_a_deletion_under_the_trials_changes_nothing(copied):
+def test_a_deletion_under_the_trials_changes_nothing(copied, monkeypatch):
     """A document that goes after the counts were taken is tried like all others that they count."""
     with Fitted(copied) as made:
         made.instance.delete(["doc-0-007"])
         for ingest in made.instance.ingests:
             assert [progress.outcomes for progress in ingest.drain()] == [{"deleted": 1}]
-        rule = CapacityRule("calibrated", updates=4)
-        measured = measure_capacity(rule, made.counts, made.fit, 1, 1e-6)
+        monkeypatch.setattr(deletion_capacity, "TRIALS", CalibrationPlan(most_updates=4))
+        measured = measure_capacity(CapacityRule("calibrated"), made.counts, made.fit, 1, 1e-6)
     tried = measured.facts["tried"]
     assert (measured.facts["documents"], tried["sampled"]) == (160, 160)
     assert (tried["updates"], tried["complete"]) == (4, False)
@@ -221,7 +211,7 @@ def test_the_command_shows_it_all(kept, capsys):
     """Base, heads with their topics, precondition, trials and what is left, for a person and as JSON."""
     anchor = kept[1].anchors[0]
     tasks = json.dumps({"one": {"topics": [anchor]}, "lost": {"topics": ["nowhere"]}})
-    command = ["capacity", "--dir", str(kept[0]), "--set", f"tasks={tasks}", "--set", "capacity=share"]
+    command = ["capacity", "--dir", str(kept[0]), "--set", f"tasks={tasks}", "--set", "capacity.rule=share"]
     assert main([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["capacity"], found["rule"], found["rule_set"]) == (kept[1].capacity, "calibrated", "share")
@@ -241,14 +231,15 @@ def test_the_command_shows_it_all(kept, capsys):
         assert part in shown
 
 
-def test_trying_now_changes_nothing(copied, capsys):
+def test_trying_now_changes_nothing(copied, capsys, monkeypatch):
     """`--calibrate` tries the documents that are left, of which those deleted since are none, and keeps nothing."""
-    with service(copied, capacity="fixed", max_forget_lag=3600.0) as instance:
+    with service(copied, capacity={"rule": "fixed"}, max_forget_lag=3600.0) as instance:
         instance.settle(requested="retrain")
         instance.delete(["doc-0-001", "doc-0-002"])
         instance.settle()
         before = instance.situation.base()
-    quick = ["--set", "capacity_updates=6", "--set", "topics=3", "--set", "max_df=1", "--json"]
+    monkeypatch.setattr(capacity_facts, "TRIALS", CalibrationPlan(most_updates=6))
+    quick = ["--set", "topics=3", "--set", "max_df=1", "--json"]
     assert main(["capacity", "--dir", str(copied), "--calibrate", "--trials", "4", *quick]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["documents"] == found["tried"]["sampled"] == 158
@@ -267,6 +258,8 @@ def test_a_base_whose_bytes_are_gone_is_measured_when_asked(copied, capsys, monk
     found = json.loads(capsys.readouterr().out)
     assert (found["rule"], found["documents"]) == ("calibrated", 160)
     assert found["formula"]["limit"] > 0
+    assert main(["capacity", "--dir", str(copied), *settings[:-1]]) == 0
+    assert "By trial: " in capsys.readouterr().out
 
 
 def test_wrong_use_is_named(tmp_path, capsys, kept):
@@ -278,8 +271,7 @@ def test_wrong_use_is_named(tmp_path, capsys, kept):
     for wrong in ("0", "-1", "x", "99999", "1.5"):
         assert main(["capacity", "--dir", str(kept[0]), f"--trials={wrong}"]) == 2
         assert "1 to 10000" in capsys.readouterr().err
-    ranges = ["capacity_updates=0", "capacity_fixed=-1", f"capacity_fixed={10**13}"]
-    ranges += ["capacity_constant=inf", "capacity_constant=nan", "capacity_constant=0"]
-    for wrong in ("capacity=guess", "capacity_forget_sets=aimed", *ranges):
+    ranges = ["documents=-1", f"documents={10**13}", "constant=inf", "constant=nan", "constant=0", "rule=guess"]
+    for wrong in (f"capacity.{one}" for one in ranges):
         assert main(["capacity", "--dir", str(kept[0]), "--set", wrong]) == 2
         assert wrong.partition("=")[0] in capsys.readouterr().err

@@ -14,7 +14,7 @@ WORDS = [
     ["iron", "copper", "silver", "gold"],
     ["oak", "maple", "birch", "willow"],
 ]
-GIVEN = {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity_share": 0.5, "model": "rules"}
+GIVEN = {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity": {"share": 0.5}, "model": "rules"}
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def test_theorem_mode_shows_every_condition(tmp_path):
     """Conditions that fail are told with their numbers, and the claim is open rather than passed."""
     settings = Settings(
         dir=tmp_path, topics=3, max_df=1.0, max_forget_lag=0.0, learner="paper", guarantee="theorem", epsilon=0.5,
-        capacity="fixed", capacity_fixed=20,
+        capacity={"rule": "fixed", "documents": 20},
     )  # fmt: skip
     with Service(settings) as service:
         service.add(labelled())
@@ -213,7 +213,7 @@ def test_a_log_without_releases_has_none_to_report_on(tmp_path):
 
 def test_words_that_were_forgotten_are_not_in_a_report(tmp_path):
     """Where an anchor's documents go, neither the reason of the version nor a report names its word."""
-    settings = Settings(dir=tmp_path, topics=3, max_df=1.0, max_forget_lag=0.0, capacity_share=0.9)
+    settings = Settings(dir=tmp_path, topics=3, max_df=1.0, max_forget_lag=0.0, capacity={"share": 0.9})
     with Service(settings) as service:
         service.add(labelled())
         service.settle()

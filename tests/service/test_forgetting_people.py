@@ -137,7 +137,7 @@ def test_a_person_leaves_in_one_version_with_one_receipt(service, tmp_path, caps
     assert "40, each with a receipt of its own" in text
     assert "and 30 more receipts" in text
     key = str(service.public_key)
-    assert main(["receipts", "verify", proof, "--key", key, "--json"]) == 0
+    assert main(["verify", proof, "--key", key, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["documents"] == 40
 
 

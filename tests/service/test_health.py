@@ -304,8 +304,10 @@ def test_a_request_to_the_endpoint_has_one_length():
     assert said.count(b"HTTP/1.0 ") == 1
 
 
-def _started(*arguments):
-    command = [sys.executable, "-W", "ignore", "-m", "streamtopic", *arguments, "--json"]
+def _started(*arguments, before=""):
+    """Start a process, after some code of Python; return it with the address of its metrics."""
+    code = f"{before}from streamtopic.__main__ import start; raise SystemExit(start())"
+    command = [sys.executable, "-W", "ignore", "-c", code, *arguments, "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     for line in process.stdout:
         event = json.loads(line)
@@ -337,9 +339,9 @@ def test_a_stopped_redis_turns_livez_red_in_time_and_back(tmp_path):
     """A real stall of a real process: not red before the limit, red after it with its reason, and green again."""
     limit = 6.0
     with LocalRedis(tmp_path / "redis") as server:
-        given = [f"redis_url={server.url}", "metrics_address=0", f"stalled_after={limit}"]
-        plain = [part for one in given for part in ("--set", one)]
-        process, address = _started("ingest", "--dir", str(tmp_path / "instance"), *plain)
+        plain = ["--set", f"redis_url={server.url}", "--set", "metrics_address=0"]
+        hasty = f"from streamtopic.monitoring import health; health.STALLED_AFTER = {limit}; "
+        process, address = _started("ingest", "--dir", str(tmp_path / "instance"), *plain, before=hasty)
         try:
             until(lambda: _asked(address, "/readyz")[0] == 200, "ready")
             time.sleep(2 * limit)

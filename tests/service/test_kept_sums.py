@@ -26,7 +26,7 @@ def texts(number, seed=0):
 @pytest.fixture
 def settings(tmp_path):
     """An instance that serves deletions at once, and checks each update that it carried over."""
-    plain = {"max_forget_lag": 0.0, "capacity": "fixed", "capacity_fixed": 1000, "max_df": 1.0, "self_check": "version"}
+    plain = {"max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 1000}, "max_df": 1.0, "self_check": 0}
     return Settings(dir=tmp_path, topics=2, **plain)
 
 

@@ -106,7 +106,7 @@ class World:
     def opened(self, folder):
         """Open the instance in a folder."""
         given = {"dir": folder, "redis_url": self.url, "model": MODEL, "noise_key": self.folder / "noise.key"}
-        given |= {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 0.0, "capacity_share": 0.5}
+        given |= {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 0.0, "capacity": {"share": 0.5}}
         return Service(load(given | {"suppression_key": self.folder / "suppression.key"}))
 
     def again(self):

@@ -324,7 +324,7 @@ def test_an_obstacle_is_shown_by_the_scheduler_that_leads_alone(tmp_path):
 def test_an_obstacle_is_gone_once_nobody_asks_for_a_model(tmp_path):
     """What failed by hand is no alert for ever where no later decision calls for a model."""
     watch = Watched()
-    with opened(tmp_path, watch, Clock(), max_forget_lag=DAY, capacity_fixed=1000) as service:
+    with opened(tmp_path, watch, Clock(), max_forget_lag=DAY, capacity={"rule": "fixed", "documents": 1000}) as service:
         service.add(documents())
         service.settle()
         service.delete([f"{MARK}-{n}" for n in range(1, 60)])

@@ -20,7 +20,7 @@ from streamtopic.state.removal import leader
 from streamtopic.streams import FileLog, TopicNames
 
 WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
-GIVEN = {"topics": 2, "min_df": 1, "max_df": 1.0, "partitions": 2, "max_forget_lag": 86400, "capacity_share": 0.5}
+GIVEN = {"topics": 2, "min_df": 1, "max_df": 1.0, "partitions": 2, "max_forget_lag": 86400, "capacity": {"share": 0.5}}
 
 
 def documents(count):

@@ -20,7 +20,7 @@ def instance(tmp_path):
         " ".join(rng.choice(WORDS[0], n)) + " " + " ".join(rng.choice(WORDS[1], 20 - n))
         for n in rng.choice([1, 10, 19], 60).tolist()
     ]
-    plain = {"max_forget_lag": 0.0, "capacity": "fixed", "capacity_fixed": 1000, "max_df": 1.0}
+    plain = {"max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 1000}, "max_df": 1.0}
     with Service(Settings(dir=tmp_path, topics=2, **plain)) as instance:
         instance.add([Document(f"d{k}", text, {}) for k, text in enumerate(texts)])
         instance.settle()

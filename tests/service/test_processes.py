@@ -19,7 +19,7 @@ from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add
 from streamtopic.errors import StateMismatch, StreamtopicError
 from streamtopic.local import LocalRedis
-from streamtopic.service import processes
+from streamtopic.service import app, processes
 from streamtopic.service.app import Service
 from streamtopic.service.processes import Publishing, run_ingest, run_schedule
 from streamtopic.service.publish.publisher import Publisher
@@ -83,7 +83,7 @@ def cluster(request, tmp_path, kafka_server, redis_server):
     config.write_text(
         f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 3\n'
         f"topics = 3\nmax_forget_lag = 0.0\nmax_df = 1.0\nupdate_after = 0.001\nsession_timeout = 6\nlease = {lease}\n"
-        'capacity = "fixed"\ncapacity_fixed = 50\n'
+        'capacity = {rule = "fixed", documents = 50}\n'
         'signing_key = "keys/signing.key"\nnoise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
     )
     assert main(["keys", "new", "--config", str(config), "--to", str(tmp_path / "keys"), "--json"]) == 0
@@ -249,8 +249,9 @@ def test_a_server_is_named_before_the_service_is_closed(tmp_path, monkeypatch):
 def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_path, monkeypatch):
     """Receipts of versions that are there, and what readers know a service by, are written while a model is made."""
     settings = Settings(
-        dir=tmp_path, topics=3, max_df=1.0, max_forget_lag=0.0, capacity="fixed", capacity_fixed=50, statement_every=1.0
+        dir=tmp_path, topics=3, max_df=1.0, max_forget_lag=0.0, capacity={"rule": "fixed", "documents": 50}
     )
+    monkeypatch.setattr(app, "ALIVE_EVERY", 1.0)
     begun, end = threading.Event(), threading.Event()
     with Service(settings) as service:
         service.add([Document(f"doc-{k}", text(k)) for k in range(90)])

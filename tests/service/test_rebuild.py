@@ -20,7 +20,9 @@ def service(tmp_path, redis_server):
     """An instance with 40 documents, a version, and three deletions that wait for their receipt, in a compacted log."""
     number = abs(hash(tmp_path))
     given = {"dir": tmp_path, "redis_url": redis_server.url, "model": f"rebuild{number}"}
-    settings = load({**given, "topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity_share": 0.5})
+    settings = load(
+        {**given, "topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity": {"share": 0.5}}
+    )
     words = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
     texts = [" ".join(words[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(40)]
     with Service(settings) as made:

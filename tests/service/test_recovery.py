@@ -33,7 +33,12 @@ def corpus(number=90):
 def service(tmp_path):
     """An embedded service that serves deletions at once."""
     settings = Settings(
-        dir=tmp_path, topics=3, max_forget_lag=0.0, capacity="fixed", capacity_fixed=50, max_df=1.0, update_after=1.0
+        dir=tmp_path,
+        topics=3,
+        max_forget_lag=0.0,
+        capacity={"rule": "fixed", "documents": 50},
+        max_df=1.0,
+        update_after=1.0,
     )
     with Service(settings) as service:
         service.add(corpus())

@@ -41,7 +41,7 @@ REST = [document for document in DOCUMENTS if document.id not in GONE]
 
 def service(folder, **more):
     """An embedded instance with slices, which serves deletions at once."""
-    return embedded(folder, **{"slices": "month", "partitions": 2, **more})
+    return embedded(folder, **{"keep_days": True, "partitions": 2, **more})
 
 
 def sums(instance, view):
@@ -135,7 +135,7 @@ def test_a_replacement_moves_a_document_to_its_new_slice(tmp_path):
 
 def test_days_are_fixed_when_a_model_is_created(tmp_path):
     """A state without days is not taken for one with them; the error names the remedy, and a rebuild gives days."""
-    with service(tmp_path, slices="off") as instance:
+    with service(tmp_path, keep_days=False) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
         with pytest.raises(UsageError, match="no document has a day"):
@@ -144,10 +144,10 @@ def test_days_are_fixed_when_a_model_is_created(tmp_path):
         assert len(instance.slices(None, None, "town").found) == 2
     with (
         service(tmp_path) as instance,
-        pytest.raises(StateMismatch, match=r"without the days .* = off.*rebuild"),
+        pytest.raises(StateMismatch, match=r"without the days .* = false.*rebuild"),
     ):
         instance.settle()
-    with service(tmp_path, slices="year") as instance:
+    with service(tmp_path, keep_days=True) as instance:
         rebuild(instance, silent)
         instance.settle()
         assert instance.slices(None, "year", None).found.times == ("2026",)

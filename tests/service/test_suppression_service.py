@@ -33,7 +33,7 @@ def world(tmp_path):
 
         def opened(name="one", *, key="suppression.key", url=server.url, **more):
             given = {"dir": tmp_path / name, "redis_url": url, "model": name, "noise_key": noise}
-            given |= {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 0.0, "capacity_share": 0.5}
+            given |= {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 0.0, "capacity": {"share": 0.5}}
             given |= {"suppression_key": tmp_path / key} if key else {}
             return Service(load(given | {"partitions": 2} | more))
 

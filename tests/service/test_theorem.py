@@ -17,7 +17,7 @@ from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
 
 DOCUMENTS = leaning(240, seed=3)
-CONSTANTS = {"imbalance": 1.3, "conditioning": 0.5, "separability": 0.1, "accuracy": 0.1}
+CONSTANTS = {"topic_imbalance": 1.3, "topic_condition": 0.5, "separability": 0.1, "base_error": 0.1}
 """Known, so that noise does not change with every few documents of a corpus this small."""
 VISIBLE = 3.6e-7
 """A constant of the sensitivity, far below what is proved, at which these few documents show through the noise."""
@@ -29,15 +29,13 @@ def service(folder, **more):
         "dir": folder,
         "topics": 3,
         "max_forget_lag": 0.0,
-        "capacity": "fixed",
-        "capacity_fixed": 10,
+        "capacity": {"rule": "fixed", "documents": 10},
         "max_df": 1.0,
         "guarantee": "theorem",
         "learner": "paper",
         "epsilon": 0.5,
-        "theorem_constant": VISIBLE,
+        "theorem": CONSTANTS | {"constant": VISIBLE},
         "epsilon_budget": 50.0,
-        **CONSTANTS,
     }
     return Service(Settings(**{**plain, **more}))
 
@@ -94,7 +92,7 @@ def test_epsilon_is_that_of_topics_and_covariance_together(tmp_path):
 
 def test_every_condition_is_kept_for_the_operator_and_none_is_published(tmp_path):
     """The record holds value, relation, bound and source of each check, constants and vacuity; the release does not."""
-    with service(tmp_path, theorem_constant=0.9) as instance:
+    with service(tmp_path, theorem=CONSTANTS | {"constant": 0.9}) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
         instance.delete([DOCUMENTS[1].id])
@@ -120,7 +118,7 @@ def test_every_condition_is_kept_for_the_operator_and_none_is_published(tmp_path
 
 def test_noise_as_large_as_the_model_is_told_the_operator(tmp_path, caplog):
     """A log warning for each version of which nothing can be seen."""
-    with service(tmp_path, theorem_constant=0.9) as instance, caplog.at_level(logging.WARNING):
+    with service(tmp_path, theorem=CONSTANTS | {"constant": 0.9}) as instance, caplog.at_level(logging.WARNING):
         instance.add(DOCUMENTS)
         instance.settle()
         status = instance.status()
@@ -208,14 +206,14 @@ def test_an_update_covers_the_documents_of_the_base_only(tmp_path):
 
 def test_more_deletions_than_noise_is_for_are_a_retrain(tmp_path):
     """Past T the base is learned anew; with T = 0 every deletion is a retrain, and its own noise is for one."""
-    with service(tmp_path / "two", capacity_fixed=2) as instance:
+    with service(tmp_path / "two", capacity={"rule": "fixed", "documents": 2}) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
         instance.delete([document.id for document in DOCUMENTS[:3]])
         ((kind, reason),) = settled(instance)
         assert kind == "retrain"
         assert "exceeds the deletion capacity of 2" in reason
-    with service(tmp_path / "none", capacity="theorem") as instance:
+    with service(tmp_path / "none", capacity={"rule": "theorem"}) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
         assert instance.status()["capacity"] == 0
@@ -228,7 +226,7 @@ def test_more_deletions_than_noise_is_for_are_a_retrain(tmp_path):
 
 def test_a_changed_anchor_is_a_retrain(tmp_path):
     """Where a retraining would choose other anchors the two could be told apart, so nothing is unlearned."""
-    with service(tmp_path, capacity_fixed=240) as instance:
+    with service(tmp_path, capacity={"rule": "fixed", "documents": 240}) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
         anchor = instance.release(None).anchors[0]
@@ -273,11 +271,17 @@ def test_verification_runs_algorithm_1_again(tmp_path):
         # Not all conditions of the proof hold here, which is open and no failure.
         assert {name for name, check in checks.items() if check.passed is not True} <= {"conditions"}, checks
         assert "Algorithm 1" in checks["version"].detail
-    for wrong in ({"theorem_constant": 2 * VISIBLE}, {"epsilon": 0.25}, {"imbalance": 2.0}):
+    wrong_constant = {"theorem": CONSTANTS | {"constant": 2 * VISIBLE}}
+    wrong_imbalance = {"theorem": CONSTANTS | {"constant": VISIBLE, "topic_imbalance": 2.0}}
+    for name, wrong in (
+        ("theorem.constant", wrong_constant),
+        ("epsilon", {"epsilon": 0.25}),
+        ("theorem.topic_imbalance", wrong_imbalance),
+    ):
         with service(tmp_path, **wrong) as instance:
             holds, detail = outcome(instance, "version")
         assert holds is False
-        assert f"verify with --set {next(iter(wrong))}=" in detail
+        assert f"verify with --set {name}=" in detail
     with service(tmp_path, guarantee="certified") as instance:
         assert outcome(instance, "version") == (
             False,
@@ -314,7 +318,7 @@ def test_a_damaged_base_model_is_no_start(tmp_path):
         (part,) = instance.connection.call("KEYS", "*base:*:0")
         instance.connection.call("SETRANGE", part, 100, b"xxxx")
         instance.delete([DOCUMENTS[20].id])
-        with pytest.raises(StateCorrupt, match="streamtopic retrain"):
+        with pytest.raises(StateCorrupt, match="streamtopic unlearn --retrain"):
             instance.settle()
         (version,) = instance.settle(requested="retrain").versions
         assert (version["kind"], version["documents"]) == ("retrain", 239)
@@ -341,7 +345,7 @@ def test_modes_can_be_changed_with_a_retrain_between(tmp_path):
 def test_constants_that_are_known_are_used(tmp_path):
     """Settings stand in for estimates, and the record says with which numbers noise was made."""
     for number, known in enumerate((CONSTANTS, dict.fromkeys(CONSTANTS))):
-        with service(tmp_path / str(number), **known) as instance:
+        with service(tmp_path / str(number), theorem=known | {"constant": VISIBLE}) as instance:
             instance.add(DOCUMENTS)
             instance.settle()
             found = record(instance, 1)["constants"]
@@ -356,7 +360,7 @@ def test_constants_that_are_known_are_used(tmp_path):
 def test_what_cannot_be_noised_is_no_version(tmp_path):
     """Noise past what numbers hold, or below their rounding, makes no version, and the reason is told."""
     for constant, reason in ((1e30, "too large for a release to hold"), (1e-150, "raise the constant c")):
-        with service(tmp_path / reason.replace(" ", ""), theorem_constant=constant) as instance:
+        with service(tmp_path / reason.replace(" ", ""), theorem=CONSTANTS | {"constant": constant}) as instance:
             instance.add(DOCUMENTS)
             decision = instance.settle().decision
             assert "no model can be made" in decision

@@ -63,7 +63,7 @@ def test_any_history_gives_algorithm_1_on_what_is_left_of_the_base(tmp_path_fact
     """
     rng = np.random.default_rng(seed)
     folder = tmp_path_factory.mktemp("theorem")
-    some = {"partitions": 2, "capacity_fixed": 60, "update_after": 1.0}
+    some = {"partitions": 2, "capacity": {"rule": "fixed", "documents": 60}, "update_after": 1.0}
     gone, replaced, repeated, again, last = np.split(rng.permutation(len(DOCUMENTS)), [5, 10, 15, 20])
     steps = [
         lambda on: on.delete([DOCUMENTS[k].id for k in gone]),

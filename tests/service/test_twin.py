@@ -23,8 +23,7 @@ def service(folder, **more):
         "dir": folder,
         "topics": 3,
         "max_forget_lag": 0.0,
-        "capacity": "fixed",
-        "capacity_fixed": 1000,
+        "capacity": {"rule": "fixed", "documents": 1000},
         "max_df": 1.0,
     }
     return Service(Settings(**{**plain, **more}))
@@ -134,7 +133,7 @@ def test_budget_makes_a_retrain_and_capacity_too(tmp_path):
             kinds += [(v["kind"], v["cumulative_epsilon"]) for v in instance.settle().versions]
         assert "retrain" in {kind for kind, _ in kinds}
         assert all(spent <= 1.6 for _, spent in kinds)
-    with service(tmp_path / "capacity", capacity_fixed=1) as instance:
+    with service(tmp_path / "capacity", capacity={"rule": "fixed", "documents": 1}) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
         instance.delete([document.id for document in DOCUMENTS[:2]])
@@ -176,7 +175,7 @@ def test_text_of_a_deleted_document_leaves_the_log_in_files(tmp_path):
         running.settle()
         held = b"".join(path.read_bytes() for path in (tmp_path / "log").glob("events.sqlite*"))
         assert b"zanzibar" in held
-        now[0] += running.settings.max_compaction_lag + 1
+        now[0] += running.settings.residue_max_age + 1
         running.settle()
         held = b"".join(path.read_bytes() for path in (tmp_path / "log").glob("events.sqlite*"))
         assert b"zanzibar" not in held

@@ -21,7 +21,7 @@ def documents():
 
 def opened(folder, topics):
     """An instance that serves deletions at once."""
-    plain = {"max_forget_lag": 0.0, "capacity": "fixed", "capacity_fixed": 1000}
+    plain = {"max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 1000}}
     return Service(Settings(dir=folder, topics=topics, **plain))
 
 

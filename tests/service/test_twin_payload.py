@@ -53,8 +53,7 @@ def opened(request, tmp_path):
         "topics": 3,
         "max_df": 1.0,
         "max_forget_lag": 0.0,
-        "capacity": "fixed",
-        "capacity_fixed": 50,
+        "capacity": {"rule": "fixed", "documents": 50},
         "noise_key": key,
         **MODES[request.param],
     }

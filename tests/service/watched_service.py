@@ -86,11 +86,9 @@ def opened(folder, watch, clock, **more):
         "min_df": 1,
         "max_df": 1.0,
         "max_forget_lag": 0,
-        "capacity": "fixed",
-        "capacity_fixed": 50,
-        "self_check": "version",
+        "capacity": {"rule": "fixed", "documents": 50},
+        "self_check": 0,
         "residue_max_age": 0.0,
-        "max_compaction_lag": 0.001,
         "backups_kept": 0.0,
     }
     with Service(Settings(**{**plain, **more}), clock=clock, watch=watch) as service:

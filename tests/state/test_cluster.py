@@ -46,8 +46,7 @@ def options(folder, url, model):
         topics=3,
         max_df=1.0,
         max_forget_lag=0.0,
-        capacity="fixed",
-        capacity_fixed=50,
+        capacity={"rule": "fixed", "documents": 50},
     )
 
 

@@ -48,8 +48,7 @@ def settings(folder, url, model):
         topics=3,
         max_df=1.0,
         max_forget_lag=0.0,
-        capacity="fixed",
-        capacity_fixed=50,
+        capacity={"rule": "fixed", "documents": 50},
     )
 
 

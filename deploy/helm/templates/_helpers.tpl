@@ -15,8 +15,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "streamtopic.variables" -}}
 {{- range $name, $value := . }}
 {{- if not (kindIs "invalid" $value) }}
-{{- /* A bare `off` in a file of values is false to YAML; these settings have the word. */ -}}
-{{- $off := and (has $name (list "self_check" "slices")) (kindIs "bool" $value) }}
+{{- /* A bare `off` in a file of values is false to YAML; this setting has the word. */ -}}
+{{- $off := and (has $name (list "self_check")) (kindIs "bool" $value) }}
 STREAMTOPIC_{{ upper $name }}: {{ if $off }}"off"{{ else }}{{ (kindIs "string" $value | ternary $value (toJson $value)) | quote }}{{ end }}
 {{- end }}
 {{- end }}

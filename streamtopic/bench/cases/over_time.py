@@ -132,7 +132,7 @@ def _stored(slices: int, topics: int, words: int, size: int, seed: int) -> list[
     A = np.ascontiguousarray(rng.dirichlet(np.full(words, 0.05), topics).T)
     estimator = ShareEstimator.of(A, np.full(topics, 1.0 / topics))
     with tempfile.TemporaryDirectory() as folder:
-        settings = load({"dir": Path(folder), "slices": "month"})
+        settings = load({"dir": Path(folder), "keep_days": True})
         with Service(settings, kept=False) as service:
             service.add(made)
             for ingest in service.ingests:

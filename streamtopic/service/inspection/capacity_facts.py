@@ -17,7 +17,7 @@ from streamtopic.paper.capacity_formulas import (
     precondition,
 )
 from streamtopic.service import assembly
-from streamtopic.service.paper_mode.deletion_capacity import model_facts, try_deletions
+from streamtopic.service.paper_mode.deletion_capacity import TRIALS, model_facts, try_deletions
 from streamtopic.service.publish.published import finite
 from streamtopic.service.schedule.version import kept_fields
 from streamtopic.topics.learner import learn
@@ -83,7 +83,7 @@ def capacity_of(
         "version": base.version,
         "base_documents": base.documents,
         "rule": base.calibration["rule"],
-        "rule_set": service.settings.capacity,
+        "rule_set": service.settings.capacity.rule,
         "capacity": base.capacity,
         "used": used,
         "left": left,
@@ -108,9 +108,7 @@ def _measured(
         facts = model_facts(fit, counts, settings.epsilon, settings.delta)
         if request is None:
             return facts, None
-        plan = assembly.capacity_rule(settings).plan
-        if request.trials is not None:
-            plan = replace(plan, trials=request.trials)
+        plan = TRIALS if request.trials is None else replace(TRIALS, trials=request.trials)
         _, tried = try_deletions(plan, counts, fit, update)
         # The trials are those of another model then, and a reader has to know it.
         changed = "" if fit.anchors == base.anchors else ", whose anchor words are others by now"
@@ -126,7 +124,7 @@ def _formulas(known: Mapping[str, Any], service: Service) -> dict[str, Any]:
     """
     settings = service.settings
     tasks = assembly.task_options(settings).tasks
-    c = settings.capacity_constant
+    c = settings.capacity.constant
     m = known["documents"]
     n = known["words"]
     r = known["topics"]

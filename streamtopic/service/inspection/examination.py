@@ -23,6 +23,7 @@ from streamtopic.errors import (
     StreamtopicError,
 )
 from streamtopic.monitoring.endpoint import is_loopback
+from streamtopic.monitoring.health import STALLED_AFTER
 from streamtopic.security.concealing import clear_address
 from streamtopic.service.inspection.certificate_dates import endings
 from streamtopic.service.inspection.hidden_records import REMEDY, hidden
@@ -564,7 +565,7 @@ def _lost_keys(parts: Parts, partition: int) -> Iterator[Diagnosis]:
 
 def _open_transactions(parts: Parts, positions: Mapping[int, Meta]) -> Iterator[Diagnosis]:
     """Report transactions that have hidden records for too long."""
-    patience = parts.settings.stalled_after * 1000
+    patience = STALLED_AFTER * 1000
     for one in hidden(parts.log, parts.names.documents, positions):
         age_ms = parts.connection.time_ms() - one.since_ms
         if age_ms > patience:

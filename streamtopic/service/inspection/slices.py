@@ -94,6 +94,6 @@ def _refuse(view: SliceView) -> None:
         raise UsageError(
             "no document has a day"
             + ("" if view.task is None else f" and a label {view.task!r}")
-            + ": set slices = month before the model is created or rebuilt, and send documents with `ts`"
+            + ": set keep_days = true before the model is created or rebuilt, and send documents with `ts`"
         )
     raise UsageError(f"no document has a label {view.task!r}: send documents with `labels`")

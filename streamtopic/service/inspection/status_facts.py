@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import SettingsError, StateMismatch
+from streamtopic.monitoring.health import STALLED_AFTER
 from streamtopic.service.inspection.hidden_records import REMEDY, hidden
 from streamtopic.service.log_history import departures
 from streamtopic.service.publish.erasure import residue_fields
@@ -60,6 +61,7 @@ def _remarks(service: Parts, base: Base | None) -> list[str]:
 def _self_check(service: Parts, situation: SituationReader) -> dict[str, Any]:
     """Return the last of the service's own checks.
 
+    interval: seconds from one check to the next, None if updates are not checked.
     at: time of the last check, milliseconds since 1970.
     age: seconds since the last check.
     seconds: how long the last check took.
@@ -70,8 +72,7 @@ def _self_check(service: Parts, situation: SituationReader) -> dict[str, Any]:
     # The clock of the scheduler's machine may be ahead of this one.
     age = None if at is None else round(max(0.0, service.clock() - at / 1000), 3)
     return {
-        "when": service.settings.self_check,
-        "interval": service.settings.self_check_interval,
+        "interval": None if service.settings.self_check == "off" else service.settings.self_check,
         "version": last.get("version"),
         "passed": last.get("passed"),
         "detail": last.get("detail"),
@@ -153,7 +154,7 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     hiding = hidden(service.log, topic, positions)
     # Redis's clock, by which `moved_ms` was written.
     now_ms = service.connection.time_ms()
-    patience_ms = service.settings.stalled_after * 1000
+    patience_ms = STALLED_AFTER * 1000
     overdue = [one for one in hiding if now_ms - one.since_ms > patience_ms]
     lag = receipts = 0
     stalled = []

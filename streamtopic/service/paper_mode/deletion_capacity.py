@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,11 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.learner import reachable_words
 
-__all__ = ["CapacityRule", "ForgetSets", "measure_capacity", "model_facts", "try_deletions"]
+__all__ = ["TRIALS", "CapacityRule", "measure_capacity", "model_facts", "try_deletions"]
 
-ForgetSets = Literal["any", "random"]
-
+TRIALS = CalibrationPlan(most_updates=100)
+"""The trials of `calibrated`: as many updates as a person waits for, over forget sets of any kind as in the paper's
+definition, random ones and some that aim at a topic."""
 # Fixed, so that the same sets are tried for the same documents, whenever and wherever.
 _SEED = 1
 _SAMPLE = 20_000
@@ -41,23 +42,12 @@ class CapacityRule:
     share: share of the documents, for `share`.
     number: number of documents, for `fixed`.
     constant: c of the formula, for `theorem`.
-    forget_sets: for `calibrated`: `any`, as in the paper's definition; `random` where deletions do not aim at a topic.
-    updates: for `calibrated`, the most updates that are tried.
     """
 
     rule: Rule = "share"
     share: float = 0.01
     number: int = 100
     constant: float = 1.0
-    forget_sets: ForgetSets = "any"
-    updates: int = 100
-
-    @property
-    def plan(self) -> CalibrationPlan:
-        """The trials of `calibrated`."""
-        # The most anchors that forget sets are aimed at; None for all of them.
-        aimed = None if self.forget_sets == "any" else 0
-        return CalibrationPlan(most_updates=self.updates, aimed=aimed)
 
     def limit(
         self,
@@ -126,7 +116,7 @@ def measure_capacity(
     found: Calibration | None = None
     facts = model_facts(fit, counts, epsilon, delta, tasks)
     if rule.rule == "calibrated":
-        found, facts["tried"] = try_deletions(rule.plan, counts, fit)
+        found, facts["tried"] = try_deletions(TRIALS, counts, fit)
     limit = rule.limit(fit, epsilon, delta, tasks, found)
     return BaseCapacity(limit, {"rule": rule.rule, "limit": limit, **facts})
 

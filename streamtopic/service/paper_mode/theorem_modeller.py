@@ -124,7 +124,7 @@ class TheoremBase:
         with np.load(io.BytesIO(stored.blob)) as arrays:
             # Certified mode keeps neither.
             if kept is None or "C" not in arrays:
-                raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic retrain`")
+                raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic unlearn --retrain`")
             words = tuple(arrays["words"].tolist())
             C = arrays["C"]
         documents = stored.fields["documents"]
@@ -185,7 +185,7 @@ class Run:
         if not compared.ratio <= 1:
             return (
                 f"a retraining would draw noise of another size, {compared.ratio:.3g} times as large or small: "
-                "set `imbalance`, `conditioning` and `separability`, which are estimated, to keep it"
+                "set `topic_imbalance`, `topic_condition` and `separability` of `[theorem]`, which are estimates now"
             )
         return None
 
@@ -399,12 +399,12 @@ _AGREES = 1e-12
 _CLOSE = 1e-6
 # Name of a constant in the release record to the setting that decides it.
 _SETTINGS = {
-    "c": "theorem_constant",
+    "c": "theorem.constant",
     "epsilon_each": "epsilon",
-    "eps0": "accuracy",
-    "a": "imbalance",
-    "gamma": "conditioning",
-    "p": "separability",
+    "eps0": "theorem.base_error",
+    "a": "theorem.topic_imbalance",
+    "gamma": "theorem.topic_condition",
+    "p": "theorem.separability",
 }
 
 

@@ -335,8 +335,8 @@ class ResidueKeeper:
                 return
             if not residue.forbidden:
                 logger.warning(
-                    "%s; rewrite Redis's append-only file at intervals, and attest it with `streamtopic residue attest "
-                    "--stage file --until TIME`",
+                    "%s; rewrite Redis's append-only file at intervals, and attest it with "
+                    "`streamtopic deletions attest --stage file --until TIME`",
                     error,
                     extra={"event": "rewrite_refused"},
                 )

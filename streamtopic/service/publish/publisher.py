@@ -51,10 +51,13 @@ if TYPE_CHECKING:
     from streamtopic.state import Forget, Forgets, ModelState
     from streamtopic.streams import EventLog
 
-__all__ = ["Published", "Publisher", "PublisherOptions"]
+__all__ = ["ALIVE_EVERY", "Published", "Publisher", "PublisherOptions"]
 
 logger = logging.getLogger("streamtopic.service")
 
+ALIVE_EVERY = 600.0
+"""Seconds within which a service promises its next `alive`. By them a subscriber notices versions that somebody
+withholds, and each is one line of the ledger for ever."""
 PAGE = 1000
 # A writer that loses so often in a row is not alone for long.
 _ATTEMPTS = 20
@@ -450,7 +453,9 @@ def _envelope(record: Mapping[str, Any]) -> Envelope:
     """Return the entry of a staged version."""
     entry = parse_line(record["entry"])
     if not isinstance(entry, Envelope):
-        raise StateError("the record of a version in Redis holds another entry: `streamtopic retrain` makes a new one")
+        raise StateError(
+            "the record of a version in Redis holds another entry: `streamtopic unlearn --retrain` makes a new one"
+        )
     return entry
 
 

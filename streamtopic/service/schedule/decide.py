@@ -20,6 +20,12 @@ __all__ = [
 BY_HAND = "asked for by hand"
 """The reason of an action that an operator asked for."""
 
+UNLEARN_AT = 0.8
+"""Share of the deletion capacity from which on the forget set causes an update: before that, deletions wait for others
+as long as `max_forget_lag` lets them, and the rest leaves room for those that come while the update is made."""
+UPDATE_STEP = 0.1
+"""Past it, the further share of the capacity that causes one more update: two more before a retrain is due."""
+
 LONGEST_HOLD_MS = 300_000
 """The longest that a request holds a version back, so that its documents leave in one version."""
 
@@ -28,15 +34,11 @@ LONGEST_HOLD_MS = 300_000
 class Policy:
     """When to act.
 
-    unlearn_at: the share of the deletion capacity from which on the forget set causes an update.
-    batch: past `unlearn_at`, the further share of the capacity that causes one more update.
     max_forget_lag_ms: the longest that a deletion waits for a version, milliseconds.
     update_after: the share of the model's documents that new documents must reach to cause an update.
     epsilon_budget: the most cumulative epsilon since the base model.
     """
 
-    unlearn_at: float = 0.8
-    batch: float = 0.1
     max_forget_lag_ms: int = 3_600_000
     update_after: float = 0.05
     epsilon_budget: float = 8.0
@@ -194,12 +196,12 @@ def _grown(situation: Situation, policy: Policy) -> bool:
 
 def _deletions(situation: Situation, policy: Policy, now_ms: int) -> str | None:
     """Return why the deletions that wait cause an update now, or None."""
-    near = policy.unlearn_at * situation.capacity
+    near = UNLEARN_AT * situation.capacity
     # Once for a base model: the next version has published a forget set of at least `near`.
     if situation.forget_set >= near and situation.published_forget_set < near:
-        return f"the forget set of {situation.forget_set} reached {policy.unlearn_at:.0%} of {situation.capacity}"
+        return f"the forget set of {situation.forget_set} reached {UNLEARN_AT:.0%} of {situation.capacity}"
     # Near capacity each further share of it causes one update, so that single deletions do not cause one each.
-    if situation.forget_set >= near and situation.unserved >= max(1.0, policy.batch * situation.capacity):
+    if situation.forget_set >= near and situation.unserved >= max(1.0, UPDATE_STEP * situation.capacity):
         return f"{situation.unserved} more deletions while capacity is near"
     received = now_ms if situation.oldest_unserved_ms is None else situation.oldest_unserved_ms
     waited = now_ms - received

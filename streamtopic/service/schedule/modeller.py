@@ -41,7 +41,7 @@ __all__ = [
     "Modeller",
     "NewBase",
     "NotVerified",
-    "SelfCheckRule",
+    "check_is_due",
     "check_update",
     "learn_cold",
     "require_tolerance",
@@ -305,29 +305,19 @@ def require_tolerance(fit: TopicFit) -> TopicFit:
 _SAME = "words, anchors and counts are those of a model learned from the counts alone, and so are topics, as certified"
 
 
-@dataclass(frozen=True, slots=True)
-class SelfCheckRule:
-    """When updates are checked.
+def check_is_due(last: Mapping[str, Any] | None, interval_ms: int | None, now_ms: int) -> bool:
+    """Return whether the next update is checked.
 
-    when: `off`, each `version`, or the first update after each `interval`.
-    interval_ms: milliseconds since the last check after which the next update is checked.
+    last: fields of the last check, None before the first.
+    interval_ms: milliseconds from one check to the next; None if updates are not checked.
+    now_ms: milliseconds since 1970.
     """
-
-    when: Literal["off", "version", "interval"] = "interval"
-    interval_ms: int = 43_200_000
-
-    def due(self, last: Mapping[str, Any] | None, now_ms: int) -> bool:
-        """Return whether the next update is checked.
-
-        last: fields of the last check, None before the first.
-        now_ms: milliseconds since 1970.
-        """
-        if self.when != "interval":
-            return self.when == "version"
-        # After a failure every update is checked until one passes.
-        if last is None or not last["passed"]:
-            return True
-        return bool(now_ms - last["at"] >= self.interval_ms)
+    if interval_ms is None:
+        return False
+    # After a failure every update is checked until one passes.
+    if last is None or not last["passed"]:
+        return True
+    return bool(now_ms - last["at"] >= interval_ms)
 
 
 @dataclass(frozen=True, slots=True)

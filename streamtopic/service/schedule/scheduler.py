@@ -39,7 +39,7 @@ from streamtopic.service.schedule.modeller import (
     Modeller,
     NewBase,
     NotVerified,
-    SelfCheckRule,
+    check_is_due,
     check_update,
 )
 from streamtopic.service.schedule.payload import PayloadPlan, TaskData, TaskOptions, no_sample, read_labelled, remarks
@@ -134,7 +134,8 @@ class SchedulerOptions:
     tasks: downstream tasks, and whether their heads are published in place of topics.
     delta: the delta at which the cumulative epsilon of all versions is stated.
     keep_versions: number of versions that stay in the log, beside those that are withdrawn.
-    self_check: when an update is checked before it is staged.
+    self_check_ms: milliseconds since the last check of an update after which the next update is checked before it is
+        staged; 0: each is checked; None: none.
     """
 
     model: str
@@ -143,7 +144,7 @@ class SchedulerOptions:
     tasks: TaskOptions = field(default_factory=TaskOptions)
     delta: float = 1e-6
     keep_versions: int = 100
-    self_check: SelfCheckRule = field(default_factory=SelfCheckRule)
+    self_check_ms: int | None = 43_200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +351,7 @@ class Scheduler:
         now = self._situation.now()
         if made.fit is None or not made.warm:
             return None
-        if not self.options.self_check.due(self.state.checked(), now):
+        if not check_is_due(self.state.checked(), self.options.self_check_ms, now):
             return None
         checked = check_update(made.fit, made.counts, self._noise_key.counts_key)
         version = self._next_version()

@@ -95,7 +95,7 @@ def steps_of(version: int) -> tuple[tuple[str, str, str], ...]:
     return (
         (
             "these facts are in the ledger, and this page says what is there",
-            "streamtopic report --check report.json --key signing.pub",
+            "streamtopic verify report.json --key signing.pub",
             "this report as .json or .html, and the public key of the ledger",
         ),
         (
@@ -105,7 +105,7 @@ def steps_of(version: int) -> tuple[tuple[str, str, str], ...]:
         ),
         (
             "a deletion has its receipt",
-            "streamtopic receipts verify receipt.tlog-proof --key signing.pub",
+            "streamtopic verify receipt.tlog-proof --key signing.pub",
             "the file of `streamtopic receipt ID --proof`, and the public key; any program for tlog-proof reads it too",
         ),
         (

@@ -38,10 +38,12 @@ _ROUNDING = 1e-5
 AGREES = 1e-12
 _NAMED = 5
 
-_KEEP = "keep a copy of the log, then `streamtopic retrain`"
+_KEEP = "keep a copy of the log, then `streamtopic unlearn --retrain`"
 _DO_NOT_USE = f"do not use this version: {_KEEP}"
 _REBUILD = "do not trust this state: keep a copy of it, then `streamtopic rebuild --yes` and `streamtopic verify`"
-_OTHER_BASE = "`streamtopic retrain` makes a base that can be checked; verify with the settings it was made with"
+_OTHER_BASE = (
+    "`streamtopic unlearn --retrain` makes a base that can be checked; verify with the settings it was made with"
+)
 _RETRAIN = (
     "deleted documents have left the log, so only models made from now on can be learned again: `streamtopic "
     "retrain`, then `streamtopic verify`"

@@ -27,7 +27,7 @@ __all__ = ["InLog", "Waiting", "entry_facts", "plain", "read_waiting", "release_
 Record = Mapping[str, Any]
 """What Redis keeps of a version beside its release."""
 
-_UNUSABLE = "do not use this version: `streamtopic retrain`"
+_UNUSABLE = "do not use this version: `streamtopic unlearn --retrain`"
 _STILL_THERE = "`streamtopic run` erases them; if they come again, see who may write to the releases topic"
 
 # Of a few double precision operations on the way from scale to epsilon and back.
@@ -175,7 +175,7 @@ def _certificate(envelope: Envelope) -> Iterator[Finding]:
     lies = f"the model before noise lies within {envelope.certificate:.3g} of the exact one"
     # In this form a NaN fails too.
     if not envelope.certificate <= envelope.tolerance:
-        yield fails(name, f"{lies}, more than {allowed}", "do not use it: `streamtopic retrain`")
+        yield fails(name, f"{lies}, more than {allowed}", "do not use it: `streamtopic unlearn --retrain`")
     else:
         yield holds(name, f"{lies}, at most {allowed}")
 
@@ -246,7 +246,7 @@ def _composition(envelope: Envelope, whole: WholeLedger) -> Finding:
         detail += f"; the version says {said:.4g}"
     if said >= spent * (1 - _ROUNDING):
         return holds(name, detail)
-    return fails(name, detail, "trust the larger; `streamtopic retrain`")
+    return fails(name, detail, "trust the larger; `streamtopic unlearn --retrain`")
 
 
 def _withdrawal(known: InLog) -> Iterator[Finding]:

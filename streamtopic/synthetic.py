@@ -367,7 +367,7 @@ class SyntheticTopics:
         words = pairs % n
         lengths = np.full(m, length, np.int64)
         owners = np.arange(m, dtype=np.int32)
-        return DocumentBatch(
+        return DocumentBatch.whole(
             indptr=starts.astype(np.int64),
             words=words.astype(np.int32),
             counts=times.astype(np.int32),

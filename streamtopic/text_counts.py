@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from streamtopic.counts import CountedTexts, DocumentBatch, TextMatrix
+from streamtopic.counts import TWICE, CountedTexts, DocumentBatch, TextMatrix
 from streamtopic.words.lexicon import Lexicon, count_texts, word_memory
 from streamtopic.words.text import passages
 
@@ -311,6 +311,9 @@ def _placed(part: _Part, places: Int32, n: int) -> tuple[DocumentBatch, Int64]:
     lengths, sizes, entries, counts, held = part
     owners = np.repeat(np.arange(len(held), dtype=np.int32), held)
     rows = np.repeat(np.arange(len(lengths)), sizes)
+    # Of all words, as in a service, whether they have a column or not.
+    beyond = np.maximum(counts - TWICE, 0)
+    limited = lengths - np.bincount(rows, beyond, len(lengths)).astype(np.int64)
     known = entries < len(places)
     unplaced = rows[~known]
     weights = counts[~known]
@@ -325,7 +328,7 @@ def _placed(part: _Part, places: Int32, n: int) -> tuple[DocumentBatch, Int64]:
     columns = places[entries]
     sorting = csr_array((counts, columns, indptr.astype(np.int32)), shape=(len(lengths), n))
     sorting.sort_indices()
-    batch = DocumentBatch(indptr, sorting.indices, sorting.data, lengths, owners, len(held))
+    batch = DocumentBatch(indptr, sorting.indices, sorting.data, lengths, limited, owners, len(held))
     return batch, tokens
 
 

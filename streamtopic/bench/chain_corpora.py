@@ -307,7 +307,7 @@ def _pool(
         beyond = rng.integers(0, 5, len(beyond))
     lengths = np.minimum(held.sum(axis=1) + beyond[units[owners]], MAX_LENGTH)
     row, word = np.nonzero(held)
-    batch = DocumentBatch(
+    batch = DocumentBatch.whole(
         indptr=np.searchsorted(row, np.arange(rows + 1)).astype(np.int64),
         words=word.astype(np.int32),
         counts=held[row, word].astype(np.int32),

@@ -147,7 +147,7 @@ def forget_sets(folder: Path) -> DocumentBatch:
     """Return the forget sets that the process `counts` has left in a folder."""
     with np.load(folder / "forgotten.npz") as found:
         arrays = {name: found[name] for name in _ARRAYS}
-    return DocumentBatch(**arrays, documents=int(arrays["owners"][-1]) + 1)
+    return DocumentBatch.whole(**arrays, documents=int(arrays["owners"][-1]) + 1)
 
 
 def _counts(

@@ -57,12 +57,12 @@ class Material:
         with np.load(path) as found:
             arrays = dict(found)
         owners = np.arange(self.sizes[-1], dtype=np.int32)
-        return DocumentBatch(**arrays, owners=owners, documents=self.sizes[-1])
+        return DocumentBatch.whole(**arrays, owners=owners, documents=self.sizes[-1])
 
     def counts(self, size: int, weighting: Weighting) -> Counts:
         """Return the counts of the first `size` documents, one of `sizes`; counted on first use, from those before."""
         # Files of an older version, which hold fewer arrays, have another name.
-        path = self._path(f"counts2-{weighting.cap}-{size}")
+        path = self._path(f"counts3-{weighting.cap}-{size}")
         if not path.exists():
             before = self.sizes.index(size) - 1
             start = 0 if before < 0 else self.sizes[before]

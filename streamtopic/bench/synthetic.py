@@ -85,7 +85,7 @@ def _batch(word: npt.NDArray[np.int32], starts: Int64, words: int) -> DocumentBa
         sizes[first + 1 : stop + 1] = np.bincount(pairs // words, minlength=stop - first)
         found.append((pairs % words).astype(np.int32))
         counts.append(amounts.astype(np.int32))
-    return DocumentBatch(
+    return DocumentBatch.whole(
         indptr=np.cumsum(sizes),
         words=np.concatenate(found),
         counts=np.concatenate(counts),
@@ -104,6 +104,7 @@ def subset(batch: DocumentBatch, chosen: npt.NDArray[np.intp]) -> DocumentBatch:
         words=np.concatenate([batch.words[span] for span in spans]),
         counts=np.concatenate([batch.counts[span] for span in spans]),
         lengths=batch.lengths[chosen],
+        limited=batch.limited[chosen],
         owners=np.arange(len(chosen), dtype=np.int32),
         documents=len(chosen),
     )

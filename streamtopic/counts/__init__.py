@@ -2,7 +2,8 @@
 
     documents              DocumentBatch of Passages; WordSets: only their words; narrowed: a batch over some words;
                            TextMatrix: the same as scikit-learn passes it on (CountedTexts)
-    weight                 Weighting: the integer weight of a document's word pairs; MAX_LENGTH: tokens of a passage
+    weight                 Weighting: how often a word counts in a passage (TWICE), and the integer weight of its pairs;
+                           MAX_LENGTH: tokens of a passage
     counting               count: a batch to a Cooccurrence; count_rows: the same as PairBlocks; statistics: of words
     for learners           CountSource; Counts and KeptCounts in memory, CountsWithout some documents
 
@@ -19,7 +20,16 @@ Below SymmetricCounts lies `compact.Compact`, its rows in six bytes an entry, wh
 twice as large (docs/decisions/0022), or every change would copy it.
 """
 
-from streamtopic.counts.batch import MAX_LENGTH, DocumentBatch, Passage, SignedPassages, Weighting, WordSets, narrowed
+from streamtopic.counts.batch import (
+    MAX_LENGTH,
+    TWICE,
+    DocumentBatch,
+    Passage,
+    SignedPassages,
+    Weighting,
+    WordSets,
+    narrowed,
+)
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.count_pairs import PairBlock, count, count_rows, count_weighted, statistics
 from streamtopic.counts.count_sources import Counts, CountSource, CountsWithout, KeptCounts, count_symmetric
@@ -28,6 +38,7 @@ from streamtopic.counts.symmetric import SymmetricCounts
 
 __all__ = [
     "MAX_LENGTH",
+    "TWICE",
     "Cooccurrence",
     "CountSource",
     "CountedTexts",

@@ -4,7 +4,7 @@
     DocumentBatch    passages of several documents, one row a passage
     narrowed         the same batch over some of its words
     WordSets         only which words each document holds
-    Weighting        the weight of a document's pairs; MAX_LENGTH: tokens of a passage
+    Weighting        how often words count, and the weight of a document's pairs; MAX_LENGTH: tokens of a passage
     SignedPassages   the passages that came or went, in place of the pairs that they make
 
 Q changes by one outer product for each passage. So the consequences of a change cost as much as its passages are long.
@@ -22,7 +22,7 @@ from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Int32, Int64, Positions, entry_rows, row_ends
 from streamtopic.errors import UsageError
 
-__all__ = ["MAX_LENGTH", "DocumentBatch", "Passage", "SignedPassages", "Weighting", "WordSets", "narrowed"]
+__all__ = ["MAX_LENGTH", "TWICE", "DocumentBatch", "Passage", "SignedPassages", "Weighting", "WordSets", "narrowed"]
 
 
 MAX_LENGTH = 8192
@@ -30,6 +30,9 @@ MAX_LENGTH = 8192
 
 # Both keep cap << shift within 2^38, so that 2^18 documents of 64 passages stay within 64 bits.
 _SHIFTS = {1: 36, 256: 30}
+
+TWICE = 2
+"""How often a word counts in the pairs of a passage at most. The published learner has no such limit."""
 
 _Kind = TypeVar("_Kind", np.int32, np.int64)
 
@@ -56,6 +59,9 @@ class DocumentBatch:
     words: (nnz,) int32, ascending in each row.
     counts: (nnz,) int32.
     lengths: (rows,) int64, tokens of each passage.
+    limited: (rows,) int64, tokens of each passage if a word counts at most twice. Words that were left out of the batch
+        count as in the whole passage, and a token that is no word counts once. If it is the passage's length, nothing
+        is limited: a passage of fractions, in parts of 1, has words of any count then.
     owners: (rows,) int32, the document that each row belongs to, non-decreasing.
     documents: how many there are, those without a row included.
     """
@@ -64,8 +70,18 @@ class DocumentBatch:
     words: Int32
     counts: Int32
     lengths: Int64
+    limited: Int64
     owners: Int32
     documents: int
+
+    @classmethod
+    def whole(
+        cls, *, indptr: Int64, words: Int32, counts: Int32, lengths: Int64, owners: Int32, documents: int
+    ) -> "DocumentBatch":
+        """Take passages with all of their words. The parameters are the fields of the class."""
+        limited = lengths.astype(np.int64)
+        _limit(indptr, counts, limited)
+        return cls(indptr, words, counts, lengths, limited, owners, documents)
 
     @property
     def totals(self) -> Int64:
@@ -90,7 +106,7 @@ class DocumentBatch:
         words = [passage.words for passage in passages]
         counts = [passage.counts for passage in passages]
         lengths_of_all = np.array(lengths, np.int64)
-        return cls(
+        return cls.whole(
             indptr=indptr,
             words=_joined(words, np.int32),
             counts=_joined(counts, np.int32),
@@ -112,6 +128,7 @@ class DocumentBatch:
         spans = zip(batches, before[:-1], strict=True)
         owners = [batch.owners + start for batch, start in spans]
         lengths = [batch.lengths for batch in batches]
+        limited = [batch.limited for batch in batches]
         sizes = [np.diff(batch.indptr) for batch in batches]
         # An integer array in front: concatenate refuses an empty list, and its sum would have no type.
         nothing = np.zeros(1, np.int64)
@@ -123,6 +140,7 @@ class DocumentBatch:
             words=_joined(words, np.int32),
             counts=_joined(counts, np.int32),
             lengths=np.concatenate([nothing[:0], *lengths]),
+            limited=np.concatenate([nothing[:0], *limited]),
             owners=_joined(owners, np.int32),
             documents=int(before[-1]),
         )
@@ -142,6 +160,7 @@ class DocumentBatch:
             words=self.words[words],
             counts=self.counts[words],
             lengths=self.lengths[rows],
+            limited=self.limited[rows],
             owners=place[self.owners[rows]],
             documents=len(documents),
         )
@@ -155,8 +174,15 @@ class DocumentBatch:
         indptr = row_ends(np.diff(self.indptr)[rows])
         numbers = np.arange(len(documents), dtype=np.int32)
         owners = np.repeat(numbers, lasts - firsts)
-        lengths = self.lengths[rows]
-        return DocumentBatch(indptr, self.words[held], self.counts[held], lengths, owners, len(documents))
+        return DocumentBatch(
+            indptr=indptr,
+            words=self.words[held],
+            counts=self.counts[held],
+            lengths=self.lengths[rows],
+            limited=self.limited[rows],
+            owners=owners,
+            documents=len(documents),
+        )
 
     def span(self, start: int, stop: int) -> "DocumentBatch":
         """Return documents start ... stop - 1. The result shares this batch's arrays."""
@@ -170,6 +196,7 @@ class DocumentBatch:
             words=self.words[low:high],
             counts=self.counts[low:high],
             lengths=self.lengths[first:last],
+            limited=self.limited[first:last],
             owners=owners - np.int32(start),
             documents=stop - start,
         )
@@ -221,7 +248,7 @@ def narrowed(batch: DocumentBatch, ids: Int32) -> DocumentBatch:
     """Rename the words of all passages and leave some words out.
 
     ids: the new position of each word, in the same order; negative for a word that is left out.
-    Every passage stays. Its length counts all of its tokens as before, those of the words left out included.
+    Every passage stays. Its lengths count all of its tokens as before, those of the words left out included.
     """
     indptr = np.zeros(len(batch.indptr), np.int64)
     _kept_sizes(batch.indptr, batch.words, ids, indptr)
@@ -230,6 +257,14 @@ def narrowed(batch: DocumentBatch, ids: Int32) -> DocumentBatch:
     counts = np.empty(indptr[-1], np.int32)
     _keep(batch.words, batch.counts, ids, words, counts)
     return replace(batch, indptr=indptr, words=words, counts=counts)
+
+
+@kernel
+def _limit(indptr: Int64, counts: Int32, limited: Int64) -> None:
+    """Take the third and each later occurrence of a word off the tokens of its passage. limited: (rows,) lengths."""
+    for row in range(len(limited)):
+        for k in range(indptr[row], indptr[row + 1]):
+            limited[row] -= max(counts[k] - TWICE, 0)
 
 
 @kernel
@@ -256,13 +291,16 @@ def _keep(words: Int32, counts: Int32, ids: Int32, out_words: Int32, out_counts:
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """Document mass f(L) = min(L, cap), as fixed-point integers.
+    """How often words count in pairs, and the document mass f(L) = min(L, cap) as fixed-point integers.
 
-    A document of L tokens adds f(L) / (L (L - 1)) for every ordered pair of its tokens (Arora et al. 2013, section 2,
-    times f). A long document is counted as passages, which share its mass by their lengths. A passage of l tokens has
-    f(L) l / L of the mass, so f(L) / (L (l - 1)) for every ordered pair of its own tokens. That number is stored as
-    `round(2**shift * f(L) / (L (l - 1)))`. The shift keeps the rounding below 5e-4 of the weight up to L = 8,192, and
-    below .8 % (cap 1: 3.1 %) up to 64 passages of that length.
+    A passage with word counts h adds w g_i g_j to the pair (i, j), and w g_i (g_i - 1) to (i, i), with g = min(h, 2): a
+    word that is repeated says little more than a word that is there twice (docs/decisions/0064). The published learner
+    has g = h.
+
+    Each passage has a part of its document's mass f(L) by its length, and shares it among the ordered pairs of its
+    tokens. So a passage of l tokens, G of them counted, has w = f(L) l / (L G (G - 1)) (Arora et al. 2013, section 2,
+    times f, with G = l). That number is stored as `round(2**shift * w)`. The shift keeps the rounding below 5e-4 of the
+    weight up to L = 8,192, and below .8 % (cap 1: 3.1 %) up to 64 passages of that length.
 
     cap: tokens from which on a longer document has no more mass; fixed when a model is created. 1 is the published
         learner. 256 lets long documents count for more, but no single spam document for everything.
@@ -279,37 +317,53 @@ class Weighting:
         """Binary places of the fixed-point weight."""
         return _SHIFTS[self.cap]
 
-    def weights(self, lengths: npt.ArrayLike, totals: npt.ArrayLike) -> Int64:
+    def counted(self, batch: DocumentBatch) -> Int32:
+        """Return how often each word of each passage counts in pairs, g, (nnz,)."""
+        if self.cap == 1:
+            return batch.counts
+        limited = np.repeat(batch.limited < batch.lengths, np.diff(batch.indptr))
+        return np.where(limited, np.minimum(batch.counts, np.int32(TWICE)), batch.counts)
+
+    def tokens(self, batch: DocumentBatch) -> Int64:
+        """Return the tokens of each passage that count in pairs, G, (rows,)."""
+        return batch.lengths if self.cap == 1 else batch.limited
+
+    def of(self, batch: DocumentBatch) -> Int64:
+        """Return the integer weight of each passage, (rows,). Raises UsageError as `weights`."""
+        return self.weights(batch.lengths, batch.totals, self.tokens(batch))
+
+    def weights(self, lengths: npt.ArrayLike, totals: npt.ArrayLike, tokens: npt.ArrayLike) -> Int64:
         """Return the integer weight of each passage; 0 for fewer than two tokens, which make no pair.
 
         lengths: tokens of each passage.
         totals: tokens of its whole document, as `DocumentBatch.totals` gives them; the same as `lengths` for documents
             of one passage.
+        tokens: those of each passage that count in pairs; at least two for a passage of two tokens or more.
         Raises UsageError for a length above 8,192, where rounding would no longer be negligible.
         """
         length = np.asarray(lengths, dtype=np.int64)
         total = np.asarray(totals, dtype=np.int64)
+        counted = np.asarray(tokens, dtype=np.int64)
         longest = int(length.max(initial=0))
         if longest > MAX_LENGTH:
             raise UsageError(
                 f"a passage of {longest} tokens is longer than {MAX_LENGTH}: cut the document into several passages"
             )
-        # The passage's own length is in its share of the mass and in its number of pairs, and cancels out.
-        # At least 1, so that a passage without a pair is not divided by 0.
-        pairs = np.maximum(total * (length - 1), 1)
-        numerator = np.minimum(total, self.cap) << self.shift
+        # At least 1, so that a passage without a pair is not divided by 0. Below 2^46, and twice the mass below 2^52.
+        pairs = np.maximum(total * counted * (counted - 1), 1)
+        mass = (np.minimum(total, self.cap) << self.shift) * length
         # In integers, half rounded up, so that every machine gets the same weight.
-        rounded = (2 * numerator + pairs) // (2 * pairs)
+        rounded = (2 * mass + pairs) // (2 * pairs)
         return np.where(length < 2, 0, rounded)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SignedPassages:
-    """Passages with the signed weight of their pairs: dQ = sum of w (h h^T - diag(h)), h a passage's word counts.
+    """Passages with the signed weight of their pairs: dQ = sum of w (g g^T - diag(g)), g as of `Weighting`.
 
     indptr: (k + 1,) where passages begin.
     words: (nnz,) positions among the words of the change, ascending in each passage.
-    counts: (nnz,) how often each word stands there.
+    counts: (nnz,) g, how often each word counts there.
     weights: (k,) integer weights as of `Weighting`, negative for a passage that went.
     """
 
@@ -324,12 +378,12 @@ class SignedPassages:
 
         signs: (documents,) 1 for a document that came, -1 for one that went; None for all came.
         """
-        weights = weighting.weights(batch.lengths, batch.totals)
+        weights = weighting.of(batch)
         if signs is not None:
             weights = weights * signs[batch.owners]
         # Products of counts and weights need 64 bits.
         words = batch.words.astype(np.int64)
-        counts = batch.counts.astype(np.int64)
+        counts = weighting.counted(batch).astype(np.int64)
         return cls(batch.indptr, words, counts, weights)
 
     @classmethod
@@ -354,7 +408,7 @@ class SignedPassages:
         # add.at and not bincount, which would add floats: these sums must be exact.
         lengths = np.zeros(self.passages, np.int64)
         np.add.at(lengths, owners, self.counts)
-        # A word that stands h times among l tokens has w h (l - 1) pairs, those with itself included.
+        # A word that counts g times among l tokens has w g (l - 1) pairs, those with itself included.
         others = lengths[owners] - 1
         own = self.weights[owners] * self.counts * others
         sums = np.zeros(n, np.int64)

@@ -186,7 +186,7 @@ class Cooccurrence:
         ids = np.full(self.n_words, -1, np.int64)
         ids[order] = np.arange(len(order))
         plain = self.relabel(ids, len(order))
-        state = hashlib.sha256(b"streamtopic counts 2\0")
+        state = hashlib.sha256(b"streamtopic counts 3\0")
         for k in order:
             word = words[k].encode("utf-8", "surrogatepass")
             state.update(word + b"\0")

@@ -1,4 +1,4 @@
-"""The counting kernel: a batch of documents to pair counts, H^T W H less the pairs of a token with itself.
+"""The counting kernel: a batch of documents to pair counts, G^T W G less the pairs of a token with itself.
 
 Row by row (Gustavson): for every word, the tails of the documents that hold it are added into one dense accumulator.
 This is about four times as fast as scipy's product (docs/decisions/0003): the upper triangle alone is half the work,
@@ -63,12 +63,12 @@ class PairBlock:
 def count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64 | None = None) -> Cooccurrence:
     """Count the word pairs of a batch.
 
-    A passage with word counts h and L tokens adds w_L h_i h_j to the pair (i, j), i < j, and w_L h_i (h_i - 1) to
-    (i, i), with w_L from `weighting`. The result holds the word statistics too (see `statistics`).
+    A passage adds w g_i g_j to the pair (i, j), i < j, and w g_i (g_i - 1) to (i, i). How often a word counts, g, and
+    the weight w come from `weighting`. The result holds the word statistics too, of all occurrences (see `statistics`).
 
     batch: documents over word ids 0 ... n_words - 1.
     n_words: words.
-    weighting: the document mass that gives w_L.
+    weighting: the rule of the counts.
     signs: (documents,) 1 to add a document, -1 to take it away; None adds all.
 
     Returns the upper triangle as int64 CSR. The caller keeps sums within 64 bits, as 2**18 documents of 64
@@ -110,9 +110,9 @@ def pieces(batch: DocumentBatch, n_words: int) -> int:
 
 def _count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64) -> Cooccurrence:
     """Count a batch in one piece."""
-    unsigned = weighting.weights(batch.lengths, batch.totals)
-    weights = unsigned * signs[batch.owners]
-    indptr, columns, values = _upper_product(batch.indptr, batch.words, batch.counts, weights, n_words)
+    weights = weighting.of(batch) * signs[batch.owners]
+    held = weighting.counted(batch)
+    indptr, columns, values = _upper_product(batch.indptr, batch.words, held, weights, n_words)
     frequency, tokens, heavy = statistics(batch, n_words, signs)
     documents = int(signs.sum())
     return Cooccurrence(
@@ -135,9 +135,9 @@ def count_rows(
     signs: (documents,) as in `count`.
     pairs: the most pairs of a block; a single row may have more.
     """
-    unsigned = weighting.weights(batch.lengths, batch.totals)
-    weights = unsigned * signs[batch.owners]
-    return count_weighted(batch.indptr, batch.words, batch.counts, weights, n_words, pairs)
+    weights = weighting.of(batch) * signs[batch.owners]
+    held = weighting.counted(batch)
+    return count_weighted(batch.indptr, batch.words, held, weights, n_words, pairs)
 
 
 def count_weighted(
@@ -145,7 +145,8 @@ def count_weighted(
 ) -> Iterator[PairBlock]:
     """Yield the counts of passages whose weights are known, in blocks of rows as `count_rows` does.
 
-    indptr, words, counts: as in `DocumentBatch`.
+    indptr, words: as in `DocumentBatch`.
+    counts: (nnz,) how often each word counts.
     weights: (rows,) signed weight of the pairs of each passage.
     """
     starts, positions, rows = _occurrences_of(indptr, words, n_words)
@@ -255,7 +256,7 @@ def _occurrences(indptr: Int64, words: Int32, fill: Int64, positions: Places, ro
 def _upper_product(
     indptr: Int64, words: Int32, counts: Int32, weights: Int64, n_words: int
 ) -> tuple[Int64, Int32, Int64]:
-    """Return the upper triangle of H^T W H as row pointers, columns and values.
+    """Return the upper triangle of G^T W G as row pointers, columns and values.
 
     Cost: a buffer is filled with as many rows as fit; nearly always that is all of them, and nothing is copied.
     """

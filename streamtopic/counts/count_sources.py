@@ -33,7 +33,8 @@ from streamtopic.errors import CountsOverflow, NegativeCounts
 __all__ = ["CountSource", "Counts", "CountsWithout", "KeptCounts", "count_symmetric"]
 
 
-# Passages times the largest weight must stay below this, so that no sum of pairs can leave 64 bits.
+# Passages times the largest mass of one must stay below this, so that no sum of pairs can leave 64 bits. Weights are
+# rounded, which adds less than 2^25 to each mass.
 _ROOM = 1 << 62
 # Pairs that are counted before they are packed.
 _PAIRS = 1 << 18
@@ -216,8 +217,8 @@ class KeptCounts:
         """
         passages = [len(block.lengths) for block in self.blocks]
         held = sum(passages) + len(batch.lengths)
-        largest_weight = self.weighting.cap << self.weighting.shift
-        if held * largest_weight > _ROOM:
+        largest_mass = self.weighting.cap << self.weighting.shift
+        if held * largest_mass > _ROOM:
             raise CountsOverflow(
                 f"sums over {held} passages could exceed 64 bits: too many documents for one model, split the corpus"
             )
@@ -402,7 +403,7 @@ def _cut(batch: DocumentBatch) -> Iterator[DocumentBatch]:
         stop = min(max(stop, first + 1), batch.documents)
         part = batch.span(first, stop)
         # Views would keep the whole batch alive for as long as one block of it.
-        own: dict[str, Any] = {name: getattr(part, name).copy() for name in ("words", "counts", "lengths")}
+        own: dict[str, Any] = {name: getattr(part, name).copy() for name in ("words", "counts", "lengths", "limited")}
         yield replace(part, **own)
         first = stop
 
@@ -419,8 +420,8 @@ def _contents(batch: DocumentBatch, documents: Positions) -> Iterator[tuple[byte
     lasts = np.searchsorted(batch.owners, documents + 1)
     for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
         held = slice(batch.indptr[first], batch.indptr[last])
-        # Words and counts alone do not say where a passage ends.
-        passages = (batch.lengths[first:last], sizes[first:last])
+        # Words and counts alone do not say where a passage ends, nor whether its counts are parts of 1.
+        passages = (batch.lengths[first:last], batch.limited[first:last], sizes[first:last])
         entries = (batch.words[held], batch.counts[held])
         yield tuple(array.tobytes() for array in (*passages, *entries))
 

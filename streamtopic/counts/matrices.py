@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from streamtopic.counts.arrays import Float, Int32, Int64, Positions, entry_rows, places, row_ends
+from streamtopic.counts.arrays import Float, Int32, Int64, Mask, Positions, entry_rows, places, row_ends
 from streamtopic.counts.batch import MAX_LENGTH, DocumentBatch, narrowed
 
 __all__ = [
@@ -31,7 +31,7 @@ FIXED_POINT = 1024
 _BLOCK = 1 << 17
 # More than 2^200 columns would be needed for a sum of such parts that is not finite.
 _SMALLER = 2.0**-200
-_Part = tuple[Int32, Int32, Int64, Int64]
+_Part = tuple[Int32, Int32, Int64, Int64, Mask]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -224,8 +224,9 @@ def as_documents(X: csr_array) -> DocumentBatch:
     """Turn the rows of X (documents, words) into passages of integer counts, one a row.
 
     A row of integers that sums to at most 8,192 is taken as it is. A row with fractions is multiplied by 1,024 and
-    rounded. A row that would then exceed 8,192 is scaled down to it. Each row is turned by itself, so the same row
-    always gives the same integers, and a document that was added can be taken away.
+    rounded, and no word of it is limited in pairs: its amounts are weights and not occurrences. A row that would then
+    exceed 8,192 is scaled down to it. Each row is turned by itself, so the same row always gives the same integers, and
+    a document that was added can be taken away.
     """
     rows = X.shape[0]
     parts = []
@@ -243,13 +244,16 @@ def as_documents(X: csr_array) -> DocumentBatch:
         parts.append(turned)
         start = stop
     joined = map(np.concatenate, zip(*parts, strict=True))
-    words, counts, kept, lengths = joined
+    words, counts, kept, lengths, fractional = joined
     owners = np.arange(rows, dtype=np.int32)
-    return DocumentBatch(row_ends(kept), words, counts, lengths, owners, rows)
+    batch = DocumentBatch.whole(
+        indptr=row_ends(kept), words=words, counts=counts, lengths=lengths, owners=owners, documents=rows
+    )
+    return replace(batch, limited=np.where(fractional, lengths, batch.limited))
 
 
 def _turned(indices: Int32, data: Float, sizes: Int32) -> _Part:
-    """Return words and counts of all entries that stay, and for each row how many those are and its length."""
+    """Return words and counts of entries that stay; for each row how many, its length, and whether it has fractions."""
     count = len(sizes)
     rows = np.repeat(np.arange(count), sizes)
     values = np.asarray(data, np.float64)
@@ -281,7 +285,7 @@ def _turned(indices: Int32, data: Float, sizes: Int32) -> _Part:
     lengths = sums.astype(np.int64)
     held = np.bincount(owners, minlength=count)
     words = indices[kept].astype(np.int32)
-    return words, left.astype(np.int32), held, lengths
+    return words, left.astype(np.int32), held, lengths, fractional
 
 
 def _ordered(batch: DocumentBatch) -> DocumentBatch:

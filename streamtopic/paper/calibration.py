@@ -115,10 +115,10 @@ class DeletionTrials:
         passages = len(batch.lengths)
         rows = np.repeat(np.arange(passages), np.diff(batch.indptr))
         here = batch.words == self._anchors[topic]
-        held = np.bincount(rows[here], batch.counts[here], passages)
-        weights = self._fit.options.weighting.weights(batch.lengths, batch.totals)
-        # A passage of l tokens and weight w adds w h (l - 1) to the row of a word that it holds h times.
-        added = held * weights * (batch.lengths - 1.0)
+        weighting = self._fit.options.weighting
+        held = np.bincount(rows[here], weighting.counted(batch)[here], passages)
+        # A passage with l tokens that count and weight w adds w g (l - 1) to the row of a word that counts g times.
+        added = held * weighting.of(batch) * (weighting.tokens(batch) - 1.0)
         carried = np.bincount(batch.owners, added, batch.documents)
         ties = generator.permutation(batch.documents)
         return np.lexsort((ties, -carried))

@@ -251,11 +251,11 @@ class DocumentCounts:
 
     def _batch(self, keep: Positions) -> DocumentBatch:
         batch = DocumentBatch.stacked([part.found.batch for part in self._parts(keep)])
-        lengths = batch.lengths.astype(np.float64)
-        mass = float((self.weighting.weights(batch.lengths, batch.totals) * lengths * lengths).sum())
+        tokens = self.weighting.tokens(batch).astype(np.float64)
+        mass = float((self.weighting.of(batch) * tokens * tokens).sum())
         if mass > _MOST_MASS:
             raise CountsOverflow(
-                f"sums over {len(lengths)} passages could exceed 64 bits: too many documents for one model, split the "
+                f"sums over {len(tokens)} passages could exceed 64 bits: too many documents for one model, split the "
                 "corpus"
             )
         return batch

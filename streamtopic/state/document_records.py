@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import Whole, allocating, inner, kernel
-from streamtopic.counts import MAX_LENGTH, DocumentBatch, Passage
+from streamtopic.counts import MAX_LENGTH, TWICE, DocumentBatch, Passage
 from streamtopic.documents.subjects import DIGEST_BYTES, MAX_SUBJECTS
 from streamtopic.errors import StateCorrupt
 from streamtopic.formats import STORED_DOCUMENT
@@ -264,17 +264,17 @@ def _decoded(records: Records, positions: Int64, before: int, *, by_id: bool) ->
     # A copy that can be written to: numba compiles a kernel once more for an array that cannot.
     data = np.frombuffer(bytearray(records.data), np.uint8)
     found = _decode(data, records.ends, positions, before, int(by_id))
-    documents, places, labels, offsets, indptr, words, counts, lengths, owners = found
+    documents, places, labels, offsets, indptr, words, counts, lengths, limited, owners = found
     if documents < 0:
         raise unreadable()
-    batch = DocumentBatch(indptr, words, counts, lengths, owners, documents)
+    batch = DocumentBatch(indptr, words, counts, lengths, limited, owners, documents)
     return DecodedRecords(batch, places, labels, offsets)
 
 
 @allocating
 def _decode(
     data: Bytes, ends: Int64, positions: Int64, before: int, by_id: int
-) -> tuple[int, Int64, Int64, Int64, Int64, Int32, Int32, Int64, Int32]:
+) -> tuple[int, Int64, Int64, Int64, Int64, Int32, Int32, Int64, Int64, Int32]:
     """Return the number of chosen documents, -1 if a record is malformed; places, labels, offsets; their batch.
 
     by_id: 1 if each word's id is its position, 0 if `positions` has it.
@@ -286,6 +286,7 @@ def _decode(
     offsets = np.empty(len(ends), np.int64)
     indptr = np.zeros(most + 1, np.int64)
     lengths = np.empty(most, np.int64)
+    limited = np.empty(most, np.int64)
     owners = np.empty(most, np.int32)
     # Word and count in one number, so that one plain sort moves both.
     entries = np.empty(len(data), np.int64)
@@ -304,8 +305,8 @@ def _decode(
             continue
         size, at = get_varint(record, body)
         stop = at + np.int64(size)
-        free = indptr[rows:], lengths[rows:], owners[rows:]
-        held = _body(record[stop:], positions, by_id, documents, free[0], free[1], free[2], entries)
+        free = indptr[rows:], lengths[rows:], limited[rows:], owners[rows:]
+        held = _body(record[stop:], positions, by_id, documents, free[0], free[1], free[2], free[3], entries)
         if held < 0:
             documents = -1
             break
@@ -320,7 +321,7 @@ def _decode(
     words = (used >> 32).astype(np.int32)
     counts = (used & 0xFFFFFFFF).astype(np.int32)
     chosen = places[:taken], labels[:taken], offsets[:taken]
-    batch = indptr[: rows + 1].copy(), words, counts, lengths[:rows].copy(), owners[:rows].copy()
+    batch = indptr[: rows + 1].copy(), words, counts, lengths[:rows].copy(), limited[:rows].copy(), owners[:rows].copy()
     return (documents, *chosen, *batch)
 
 
@@ -338,12 +339,13 @@ def _head(record: Bytes) -> tuple[np.int64, Whole]:
 
 @inner
 def _body(
-    body: Bytes, positions: Int64, by_id: int, document: int, indptr: Int64, lengths: Int64, owners: Int32,
-    entries: Int64,
+    body: Bytes, positions: Int64, by_id: int, document: int, indptr: Int64, lengths: Int64, limited: Int64,
+    owners: Int32, entries: Int64,
 ) -> Whole:  # fmt: skip
     """Read the passages of one record. Return how many there are, -1 if they are malformed.
 
-    indptr, lengths, owners: places for the rows of this document and of later ones; the rows before end at indptr[0].
+    indptr, lengths, limited, owners: places for the rows of this document and of later ones. The rows before them end
+        at indptr[0].
     entries: of all documents, a word's position above 32 bits with its count.
     """
     passages, at = get_varint(body, np.int64(0))
@@ -355,7 +357,7 @@ def _body(
         if at < 0 or size > np.uint64(len(body)) or length > np.uint64(MAX_LENGTH):
             return -1
         first = indptr[row]
-        at, used = _words(body, at, np.int64(size), np.int64(length), positions, by_id, entries, first)
+        at, used, limited[row] = _words(body, at, np.int64(size), np.int64(length), positions, by_id, entries, first)
         if at < 0 or not _ascend(entries[first:used]):
             return -1
         lengths[row] = np.int64(length)
@@ -367,13 +369,16 @@ def _body(
 @inner
 def _words(
     body: Bytes, at: Whole, size: Whole, rest: Whole, positions: Int64, by_id: int, entries: Int64, used: Whole
-) -> tuple[Whole, Whole]:
-    """Read the words of one passage to `entries`. Return its end, -1 if it is malformed, and the end of the entries.
+) -> tuple[Whole, Whole, Whole]:
+    """Read the words of one passage to `entries`.
+
+    Return its end, -1 if it is malformed, the end of the entries, and its tokens if a word counts at most twice.
 
     size: number of words.
     rest: tokens of the passage.
     """
     word = np.int64(-1)
+    limited = rest
     for _ in range(size):
         gap, at = get_varint(body, at)
         count = np.int64(1)
@@ -384,15 +389,16 @@ def _words(
         step = gap >> np.uint64(1)
         rest -= count
         if at < 0 or step >> np.uint64(31) or rest < 0:
-            return -1, used
+            return -1, used, limited
         word += 1 + np.int64(step)
         if word >> 31 or (word >= len(positions) and not by_id):
-            return -1, used
+            return -1, used, limited
+        limited -= max(count - TWICE, np.int64(0))
         place = word if by_id else positions[word]
         if place >= 0:
             entries[used] = (place << 32) | count
             used += 1
-    return at, used
+    return at, used, limited
 
 
 @inner

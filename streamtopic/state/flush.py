@@ -375,7 +375,9 @@ def _number(added: AddedDocuments, vocabulary: Vocabulary) -> tuple[DocumentBatc
     documents = np.arange(len(added), dtype=np.int32)
     owners = np.repeat(documents, sizes)
     lengths = rows.lengths[chosen]
-    batch = DocumentBatch(indptr, words, counts, lengths, owners, len(added))
+    batch = DocumentBatch.whole(
+        indptr=indptr, words=words, counts=counts, lengths=lengths, owners=owners, documents=len(added)
+    )
     born = {}
     for number, entry in enumerate(entries.tolist(), first):
         word = vocabulary.lexicon.word(entry)

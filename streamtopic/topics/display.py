@@ -1,8 +1,10 @@
 """The model as it is published: topics as people read them, how good they are, and their correlations.
 
     WordEvidence      from the retained counts: documents that hold a word, and how often pairs meet
-    ordered           each topic's words by token and document evidence
+    coefficients      each topic's part in the row of a word, which says how well the word stands for the topic
+    ordered           each topic's words by coefficients
     top_words         the same with the coherent ten first: the one order in which words are shown
+    arranged          the same for any scores
     npmi, diversity   how good shown words are
     topic_correlations, topic_shares   R of the model, and the shares of topics
 
@@ -22,11 +24,15 @@ from scipy import sparse
 from streamtopic.counts import SymmetricCounts, WordSets
 from streamtopic.counts.arrays import Float, Int64, Positions, entry_rows, places
 from streamtopic.topics.fit import RetainedCounts, TopicFit
+from streamtopic.topics.products import times
+from streamtopic.topics.reproducible import cholesky, leading_pairs, product, solve_lower
 
 __all__ = [
     "COHERENT",
     "Correlations",
     "WordEvidence",
+    "arranged",
+    "coefficients",
     "coherent",
     "diversity",
     "named",
@@ -43,11 +49,15 @@ COHERENT = 10
 
 # The chosen words come from a pool of this many times as many words.
 _POOL = 2
-# Only of words with more than this share of the first word's evidence: noise gives every word a little.
+# Only of words with more than this share of the first word's score: noise gives every word a little.
 _FAINT = 1e-3
 
 # Documents that count as much as the rarer word's own: NPMI of a word in few documents is mostly chance.
 _SHRINK = 20
+
+# Topics that are almost alike have almost the same row, and a row of Q has parts that no topic explains.
+_ALIKE = 1e-9
+_UNEXPLAINED = 1e-6
 
 # NPMI is rounded to this fixed point, so that its sums are exact in any order and true ties stay ties.
 _FIXED = 2.0**40
@@ -90,9 +100,10 @@ class WordEvidence:
 
     @property
     def weight(self) -> Float:
-        """The factor of each word's probability in `ordered`, up to one factor that all words share, (n,).
+        """The certainty of a word, sqrt(df / p) log(m / df), up to one factor that all words share, (n,).
 
-        It is 0 for a word that meets no other word.
+        p is the word's share of Q. A word that is repeated in few documents has more of it than its documents say. The
+        logarithm takes out words that topics share. It is 0 for a word that meets no other word.
         """
         holders = np.maximum(self.frequency, 1)
         rarity = _logarithm(max(self.documents, 1) / holders)
@@ -101,6 +112,18 @@ class WordEvidence:
             rarity = np.ones_like(rarity)
         spread = np.sqrt(self.frequency / np.maximum(self.mass, 1))
         return np.asarray(spread * rarity * (self.mass > 0))
+
+    @property
+    def idf(self) -> Float:
+        """The inverse document frequency of each word, log((1 + m) / (1 + df)) + 1, (n,)."""
+        ratios = (1.0 + self.documents) / (1.0 + self.frequency.astype(float))
+        return np.asarray(_logarithm(ratios) + 1.0)
+
+    def times(self, thin: Float) -> Float:
+        """Return Q V over these words, (n, r), for V (n, r), in the units of the counts. Cost: one pass over Q."""
+        wide = np.zeros((self.q.n, thin.shape[1]))
+        wide[self.places] = thin
+        return times(self.q, wide, self.places, live=self.places)
 
     def fixed_npmi(self, words: Positions) -> Int64:
         """Return the shrunk NPMI of each pair of some words in fixed point, (k, k), 0 on the diagonal.
@@ -145,17 +168,47 @@ class WordEvidence:
         return np.asarray(np.where(found, values[at], 0))
 
 
-def ordered(A: Float, evidence: WordEvidence) -> Positions:
-    """Return the positions of each topic's words by token and document evidence, (r, n).
+def coefficients(A: Float, evidence: WordEvidence) -> Float:
+    """Return how well each word stands for each topic, (n, r), not negative.
 
-    Words fall by A_it sqrt(df_i / (m p_i)) log(m / df_i), p_i being the word's share of Q. A_it is the evidence of
-    tokens. A_it df_i / (m p_i) is the evidence of documents: a word that is repeated in few documents lacks it. With
-    the root the first part is the geometric mean of both. The logarithm takes out words that topics share. Ties go to
-    the first word (docs/decisions/0027).
+    Probability favours words that are written often. A coefficient says how much of a word's row a topic explains. Rows
+    and columns are weighted by inverse document frequency: K = diag(idf) Q diag(idf), and H0 is diag(idf) A with
+    columns of length 1. One step of alternating least squares from H0 gives V = H0 (H0^T H0)^-1, M = K V and
+    H = M (V^T M)^-1. The result is H / idf times `WordEvidence.weight`, and 0 if H is negative. It is 0 too for a word
+    of which the topic has no probability (docs/decisions/0064).
+
+    A: (n, r), columns on the simplex.
+    Cost: one pass over Q, nnz(Q) r, and about 5 n r^2. Operations have a fixed order: equal A and counts, equal bits.
+    """
+    idf = evidence.idf[:, None]
+    raised = np.ascontiguousarray(A * idf)
+    inner = product(np.ascontiguousarray(raised.T), raised)
+    lengths = np.sqrt(np.diagonal(inner))
+    lengths = np.where(lengths > 0.0, lengths, 1.0)
+    r = A.shape[1]
+    alike = inner / lengths[:, None] / lengths + _ALIKE * np.eye(r)
+    lower, _ = cholesky(alike)
+    half = solve_lower(lower, np.eye(r))
+    unmixed = product(np.ascontiguousarray(half.T), half) / lengths[:, None]
+    met = evidence.times(raised * idf) * idf
+    M = product(met, unmixed)
+    N = product(np.ascontiguousarray(product(raised, unmixed).T), M)
+    values, vectors = leading_pairs((N + N.T) / 2, r)
+    # Nothing meets anything: all coefficients are 0.
+    if not values[0] > 0.0:
+        return np.zeros_like(A)
+    solved = product(M, vectors) / (values + _UNEXPLAINED * values[0])
+    found = product(solved, np.ascontiguousarray(vectors.T))
+    weighted = np.maximum(found, 0.0) / idf * evidence.weight[:, None]
+    return np.where(A > 0.0, weighted, 0.0)
+
+
+def ordered(A: Float, evidence: WordEvidence) -> Positions:
+    """Return the positions of each topic's words by coefficients, (r, n); ties go to the first word.
 
     A: (n, r) columns on the simplex.
     """
-    return _descending(A * evidence.weight[:, None])
+    return _descending(coefficients(A, evidence))
 
 
 def coherent(words: Positions, evidence: WordEvidence, keep: int = COHERENT) -> Positions:
@@ -176,14 +229,21 @@ def coherent(words: Positions, evidence: WordEvidence, keep: int = COHERENT) -> 
 def top_words(A: Float, evidence: WordEvidence, top: int = COHERENT, keep: int = COHERENT) -> Positions:
     """Return the positions of each topic's words as they are shown, (r, top), or (r, n) where `top` is more than n.
 
+    They are `arranged` by coefficients. A: (n, r) columns on the simplex.
+    """
+    return arranged(coefficients(A, evidence), evidence, top, keep)
+
+
+def arranged(scores: Float, evidence: WordEvidence, top: int = COHERENT, keep: int = COHERENT) -> Positions:
+    """Return the positions of each topic's words, (r, top), or (r, n) where `top` is more than n.
+
     First come those `keep` of the first 2 `keep` words that go together best (`coherent`), then all others, both in
-    the order of `ordered`. So a shorter list is always the beginning of a longer one. A word with less than a
-    thousandth of the evidence of the topic's first word is not chosen from: it may be there by noise alone. With at
+    the order of their scores. So a shorter list is always the beginning of a longer one. A word with less than a
+    thousandth of the score of the topic's first word is not chosen from: it may be there by noise alone. With at
     most `keep` words left there is no choice.
 
-    A: (n, r) columns on the simplex.
+    scores: (n, r) of each word in each topic, not negative.
     """
-    scores = A * evidence.weight[:, None]
     order = _descending(scores)
     heard = scores > _FAINT * scores.max(axis=0, initial=0)
     pools = np.minimum(np.count_nonzero(heard, axis=0), _POOL * keep)

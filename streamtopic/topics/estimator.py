@@ -1,5 +1,6 @@
 """AnchorTopics: the library alone, by scikit-learn's estimator contract."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -26,7 +27,7 @@ from streamtopic.topics.display import WordEvidence, top_words
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.fitted import Fitted, Inside, steady
 from streamtopic.topics.inference import fold_in
-from streamtopic.topics.learner import learn
+from streamtopic.topics.learner import learn, why_left_out
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 from streamtopic.topics.over_time import FLOOR, ShareEstimator, SliceKeys, TopicSlices, Unit, periods, read_days
 from streamtopic.topics.saved import read_model, write_model
@@ -60,7 +61,8 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     every path and machine. Its probabilities are within the sum of both `certificate_`: docs/proof.md proves it.
 
     Values that are not integers are taken as fixed point with 1/1024 (about three decimals). A row that then sums to
-    more than 8,192 is scaled down to it. Each row is turned by itself, so unlearning stays exact. A document is as
+    more than 8,192 is scaled down to it. Each row is turned by itself, so unlearning stays exact. Learner "default"
+    counts a word at most twice in a row of integers; a row of fractions counts as it is. A document is as
     long as its row says: words that a vectoriser left out do not count. From `TextCounts`, in a pipeline or not, it is
     as long as its text, and longer texts are passages: the model is then the one that a service learns of these texts.
 
@@ -144,10 +146,12 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def fit(self, X: Any, y: object = None) -> Self:
         """Learn from documents X (documents, words) and forget those of an earlier fit.
 
+        Warns of each guided topic that has ended already, with the cause and the remedy.
         Raises ValueError where these documents make no model. An earlier model then stays as it was.
         """
         del y
         self._model = self._learned(X)
+        _warn_of_ended(self._model)
         return self
 
     def partial_fit(self, X: Any, y: object = None) -> Self:
@@ -507,6 +511,23 @@ def _first_learned(counts: KeptCounts, all_options: Sequence[LearnerOptions]) ->
         with suppress(CannotLearn):
             return learn(counts, options)
     return learn(counts, all_options[-1])
+
+
+def _warn_of_ended(model: Fitted) -> None:
+    """Warn of each guided topic that a fresh model does not have, with what is against its seeds, and the remedy."""
+    options = model.fit.options
+    for topic in options.guided:
+        ended = [note for note in model.notes if note.startswith(f"guided topic {topic.name} has ended: ")]
+        causes = []
+        for seed in topic.seeds:
+            why = why_left_out(model.counts, seed, options)
+            if why:
+                name = seed if model.columns.named else model.name(int(seed))
+                causes.append(f"; {name} {why}")
+        remedy = "give seeds that stand for one subject together, or change the limits"
+        for note in ended:
+            # At the line that called `fit`.
+            warnings.warn(f"{note}{''.join(causes)}: {remedy}", UserWarning, stacklevel=3)
 
 
 def _updated(

@@ -22,6 +22,7 @@ docs/decisions has the differences of learner "default".
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -58,6 +59,7 @@ __all__ = [
     "prepare",
     "reachable_words",
     "thresholds",
+    "why_left_out",
     "working_counts",
 ]
 
@@ -339,6 +341,21 @@ def choose_words(source: CountSource, options: LearnerOptions) -> tuple[Position
     if len(keep) >= _FEWEST_WORDS:
         keep = keep[~_repeated(source, keep)]
     return keep, source.frequency[keep] >= limits.anchor
+
+
+def why_left_out(source: CountSource, word: str, options: LearnerOptions) -> str:
+    """Return in words why a word is not kept, with its documents; "" if nothing is against it alone."""
+    at = bisect_left(source.words, word)
+    held = int(source.frequency[at]) if at < len(source.words) and source.words[at] == word else 0
+    if not held:
+        return "is in no document"
+    limits = thresholds(source.documents, options)
+    share = f"is in {held} documents, {held / source.documents:.1%} of them"
+    if held > limits.most:
+        return f"{share}, more than max_df ({options.max_df:.1%}) allows"
+    if held < limits.least:
+        return f"{share}, fewer than min_df ({options.min_df}) and min_share ({options.min_share:.2%}) ask for"
+    return ""
 
 
 def _no_words(source: CountSource, options: LearnerOptions) -> str:

@@ -29,10 +29,10 @@ from streamtopic.topics.mixtures import Mixtures
 
 __all__ = ["read_model", "write_model"]
 
-_FORMAT = "streamtopic AnchorTopics 2"
+_FORMAT = "streamtopic AnchorTopics 3"
 _Arrays = dict[str, npt.NDArray[Any]]
 
-_BATCH = ("indptr", "words", "counts", "lengths", "owners")
+_BATCH = ("indptr", "words", "counts", "lengths", "limited", "owners")
 _FIT = ("mass", "squares", "candidates", "group")
 _MIXTURES = ("anchor_counts", "thin", "product", "relative", "error", "G", "C")
 
@@ -178,6 +178,7 @@ def _batch(arrays: _Arrays, n: int, documents: int) -> DocumentBatch:
     _integers(found["words"], (entries,), 0, n - 1)
     _integers(found["counts"], (entries,), 1)
     _integers(found["lengths"], (rows,), 0)
+    _integers(found["limited"], (rows,), 0)
     owners = _integers(found["owners"], (rows,), 0, documents - 1)
     if (np.diff(owners) < 0).any():
         raise ValueError("the passages of documents are out of order")

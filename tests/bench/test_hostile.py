@@ -104,10 +104,12 @@ def test_without_a_cap_a_document_has_the_mass_of_its_tokens():
     """The weight of a document without a cap is f(L) = L: its pairs sum to as many tokens as it has."""
     uncapped = hostile._Uncapped()
     lengths = np.array([2, 100, 8_192])
-    mass = uncapped.weights(lengths, lengths) * lengths * (lengths - 1) / 2.0**uncapped.shift
+    mass = uncapped.weights(lengths, lengths, lengths) * lengths * (lengths - 1) / 2.0**uncapped.shift
     assert np.allclose(mass, lengths, rtol=5e-4)
     batch = DocumentBatch.build([hostile._document(np.arange(20), hostile.SPAM_TOKENS)])
-    shared = uncapped.weights(batch.lengths, batch.totals) * batch.lengths * (batch.lengths - 1) / 2.0**uncapped.shift
+    tokens = uncapped.tokens(batch)
+    assert tokens.sum() < batch.lengths.sum() / 10
+    shared = uncapped.of(batch) * tokens * (tokens - 1) / 2.0**uncapped.shift
     assert np.isclose(shared.sum(), hostile.SPAM_TOKENS, rtol=1e-3)
 
 

@@ -33,9 +33,9 @@ def test_every_learner_is_judged_and_shaken(documents, case):
     assert found["NPMI"] > 0
     assert found["NPMI, mean"] == pytest.approx(found["NPMI"], abs=0.5)
     assert found["NPMI, spread"] >= 0
-    assert found["NPMI, coherent ten"] > 0
+    assert found["NPMI, by probability"] > 0
     assert -1 <= found["NPMI, unseen half"] < found["NPMI"]
-    assert -1 <= found["NPMI, unseen half, coherent ten"] < found["NPMI, coherent ten"]
+    assert -1 <= found["NPMI, unseen half, by probability"] < found["NPMI, by probability"]
     assert 0 < found["diversity"] <= 1
     assert 0 <= found["accuracy"] <= 1
     for kind in ("1 document", "10 documents", "1 %"):

@@ -86,9 +86,10 @@ def test_large_batches_are_counted_in_pieces():
 @settings(max_examples=150)
 @given(corpora, weightings)
 def test_kernel_equals_plain_definition(corpus, weighting):
-    """Every pair is the sum over passages of w h_i h_j (diagonal w h_i (h_i - 1)), in Python integers.
+    """Every pair is the sum over passages of w g_i g_j (diagonal w g_i (g_i - 1)), in Python integers.
 
-    A word counts once a document, and as heavy where it is a tenth of all its tokens or more.
+    g is at most 2 but for the published learner. A word counts once a document in its statistics, and as heavy if it is
+    a tenth of all its tokens or more.
     """
     expected = {}
     frequency, tokens, heavy = [0] * N, [0] * N, [0] * N
@@ -101,8 +102,11 @@ def test_kernel_equals_plain_definition(corpus, weighting):
             tokens[word] += times
             heavy[word] += Fraction(times, length) >= Fraction(1, 10)
         for passage in document:
-            weight = int(weighting.weights([passage.length], [length])[0])
-            pairs = as_map(passage)
+            held = as_map(passage)
+            most = 2 if weighting.cap == 256 else MAX_LENGTH
+            pairs = {word: min(times, most) for word, times in held.items()}
+            tokens_counted = passage.length - sum(held.values()) + sum(pairs.values())
+            weight = int(weighting.weights([passage.length], [length], [tokens_counted])[0])
             for i, h in pairs.items():
                 for j, g in pairs.items():
                     if i <= j:
@@ -127,8 +131,10 @@ def test_kernel_equals_scipy_product_on_many_rows():
         amounts = rng.integers(1, 5, len(words)).astype(np.int32)
         corpus.append([Passage(int(amounts.sum()), words, amounts)])
     batch = DocumentBatch.build(corpus)
-    weights = Weighting(256).weights(batch.lengths, batch.lengths)
-    H = csr_array((batch.counts.astype(np.int64), batch.words, batch.indptr), shape=(len(corpus), n))
+    at_most_twice = np.minimum(batch.counts, 2)
+    counted_each = np.add.reduceat(at_most_twice, batch.indptr[:-1])
+    weights = Weighting(256).weights(batch.lengths, batch.lengths, counted_each)
+    H = csr_array((at_most_twice.astype(np.int64), batch.words, batch.indptr), shape=(len(corpus), n))
     weighted = H.multiply(weights[:, None]).tocsr()
     full = (H.T @ weighted).toarray() - np.diag(weighted.sum(axis=0))
     result = count(batch, n, Weighting(256))
@@ -263,20 +269,22 @@ def test_weights_round_below_five_in_ten_thousand(cap):
     weighting = Weighting(cap)
     lengths = np.arange(2, MAX_LENGTH + 1, dtype=np.int64)
     exact = np.minimum(lengths, cap) / (lengths * (lengths - 1.0)) * 2.0**weighting.shift
-    assert np.abs(weighting.weights(lengths, lengths) / exact - 1).max() < 5e-4
-    assert weighting.weights([0, 1], [0, 1]).tolist() == [0, 0]
-    assert weighting.weights([1, 1], [8193, 2]).tolist() == [0, 0]
+    assert np.abs(weighting.weights(lengths, lengths, lengths) / exact - 1).max() < 5e-4
+    assert weighting.weights([0, 1], [0, 1], [0, 1]).tolist() == [0, 0]
+    assert weighting.weights([1, 1], [8193, 2], [1, 1]).tolist() == [0, 0]
 
 
 @settings(max_examples=200)
-@given(st.lists(st.integers(1, MAX_LENGTH), min_size=1, max_size=64), weightings)
-def test_a_weight_is_the_passage_s_share_of_the_document_s_mass(lengths, weighting):
-    """It is the integer nearest to 2^s f(L) (l / L) / (l (l - 1)), a tie going up, in rational arithmetic."""
+@given(st.lists(st.integers(1, MAX_LENGTH), min_size=1, max_size=64), st.floats(0, 1), weightings)
+def test_a_weight_is_the_passage_s_share_of_the_document_s_mass(lengths, part, weighting):
+    """It is the integer nearest to 2^s f(L) (l / L) / (G (G - 1)), a tie going up, in rational arithmetic."""
     total = sum(lengths)
     mass = min(total, weighting.cap) << weighting.shift
-    found = weighting.weights(lengths, [total] * len(lengths)).tolist()
-    for length, weight in zip(lengths, found, strict=True):
-        exact = mass * Fraction(length, total) / (length * (length - 1)) if length > 1 else Fraction(0)
+    tokens = [max(min(length, 2), int(part * length)) for length in lengths]
+    found = weighting.weights(lengths, [total] * len(lengths), tokens).tolist()
+    for length, counted_of_it, weight in zip(lengths, tokens, found, strict=True):
+        pairs = counted_of_it * (counted_of_it - 1)
+        exact = mass * Fraction(length, total) / pairs if length > 1 else Fraction(0)
         assert weight == (exact + Fraction(1, 2)) // 1
 
 
@@ -335,7 +343,7 @@ def test_a_word_is_heavy_by_the_whole_document():
 def test_lengths_and_caps_out_of_range_are_refused():
     """Too long a passage and an unknown cap name the number and the remedy."""
     with pytest.raises(UsageError, match="8193"):
-        Weighting().weights([MAX_LENGTH + 1], [MAX_LENGTH + 1])
+        Weighting().weights([MAX_LENGTH + 1], [MAX_LENGTH + 1], [2])
     with pytest.raises(UsageError, match="one of"):
         Weighting(7)
 

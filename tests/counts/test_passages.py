@@ -28,7 +28,7 @@ def _dense(passages: SignedPassages, words: int) -> np.ndarray:
 
 
 def test_outer_products_of_passages_are_the_counts() -> None:
-    """Sums of w (h h^T - diag(h)) are what counting gives, documents that went included."""
+    """Sums of w (g g^T - diag(g)) are what counting gives, documents that went included."""
     batch, signs = _batch(9, 14), RNG.choice([-1, 1], 9)
     upper = count(batch, 14, WEIGHTING, signs).upper.toarray()
     passages = SignedPassages.of(batch, WEIGHTING, signs)

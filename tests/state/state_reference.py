@@ -29,12 +29,16 @@ class LiveDocuments:
             tokens.update(held)
             heavy.update({word for word, times in held.items() if 10 * times >= total})
             for length, words in passages:
-                weight = int(self.weighting.weights([length], [total])[0])
-                for a in words:
-                    for b in words:
+                held = dict(words)
+                if self.weighting.cap > 1:
+                    held = {word: min(times, 2) for word, times in words.items()}
+                counted = length - sum(words.values()) + sum(held.values())
+                weight = int(self.weighting.weights([length], [total], [counted])[0])
+                for a in held:
+                    for b in held:
                         if a < b:
-                            pairs[a, b] += weight * words[a] * words[b]
-                    pairs[a, a] += weight * words[a] * (words[a] - 1)
+                            pairs[a, b] += weight * held[a] * held[b]
+                    pairs[a, a] += weight * held[a] * (held[a] - 1)
         pairs = {pair: value for pair, value in pairs.items() if value}
         return number, dict(frequency), dict(tokens), dict(heavy), pairs
 

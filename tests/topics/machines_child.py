@@ -3,9 +3,10 @@
     python machines_child.py CORPUS TARGET [TEXTS]
 
 CORPUS: mirrored, or docstrings read as JSON lists of texts from TEXTS; TARGET: an .npz of A, and words, anchors,
-sets and certificates of each fit.
+sets, certificates and coefficients of each fit.
 """
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from streamtopic.bench.chain_corpora import cyclic_images
 from streamtopic.bench.chains import described
 from streamtopic.counts import Counts, DocumentBatch, Passage, count
 from streamtopic.service.verify.recount import Numbering
+from streamtopic.topics.display import WordEvidence, coefficients
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.update import Updated, update
@@ -47,11 +49,11 @@ def texts(path):
 
 
 def fits(names, batch, given, learner):
-    """Yield a cold fit, and the fit after each of some deletions of two documents."""
+    """Yield a cold fit and its counts, and the same after each of some deletions of two documents."""
     options = LearnerOptions(learner=learner, **given)
     counts = Counts(names, count(batch, len(names), options.weighting))
     fit = learn(counts, options)
-    yield fit
+    yield fit, counts
     # The same documents on every machine, pairs of images where documents are mirrored.
     for pair in np.random.default_rng(6).permutation(batch.documents // 2)[:STEPS]:
         gone = batch.take(np.array([2 * pair, 2 * pair + 1], np.intp))
@@ -59,7 +61,14 @@ def fits(names, batch, given, learner):
         counts = Counts(names, counts.cooccurrence + part)
         outcome = update(fit, counts, Counts(names, part))
         fit = outcome.fit if isinstance(outcome, Updated) else learn(counts, options)
-        yield fit
+        yield fit, counts
+
+
+def shown(fit, counts):
+    """Return a digest of the coefficients that order shown words, of one A wherever this runs."""
+    published = np.rint(fit.A * 2.0**20) / 2.0**20
+    frequency = counts.frequency[np.searchsorted(np.array(counts.words), np.array(fit.words))]
+    return hashlib.sha256(coefficients(published, WordEvidence.of(fit, frequency)).tobytes()).hexdigest()
 
 
 def main(corpus, target, *given):
@@ -67,11 +76,12 @@ def main(corpus, target, *given):
     names, batch, options = mirrored() if corpus == "mirrored" else texts(*given)
     found, decided = {}, {}
     for learner in ("default", "paper"):
-        for step, fit in enumerate(fits(names, batch, options, learner)):
+        for step, (fit, counts) in enumerate(fits(names, batch, options, learner)):
             model = described(fit)
             found[f"{learner}-{step}"] = model.A
             bounds = fit.certificate.bound.hex(), fit.certificate.from_products.hex()
-            decided[f"{learner}-{step}"] = [model.words, model.anchors, sorted(model.sets.items()), bounds]
+            sets = sorted(model.sets.items())
+            decided[f"{learner}-{step}"] = [model.words, model.anchors, sets, bounds, shown(fit, counts)]
     blas = sorted({info["architecture"] for info in threadpool_info() if info["internal_api"] == "openblas"})
     threads = sorted({info["num_threads"] for info in threadpool_info() if info["internal_api"] == "openblas"})
     np.savez(target, **found, decided=json.dumps(decided), blas=blas, threads=threads)

@@ -44,7 +44,7 @@ def _counts(held, options):
     """Counts of rows of word counts, (documents, n)."""
     row, word = np.nonzero(held)
     documents = len(held)
-    batch = DocumentBatch(
+    batch = DocumentBatch.whole(
         indptr=np.searchsorted(row, np.arange(documents + 1)).astype(np.int64),
         words=word.astype(np.int32),
         counts=held[row, word].astype(np.int32),

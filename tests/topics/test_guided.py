@@ -13,6 +13,9 @@ from streamtopic.counts import Cooccurrence, SymmetricCounts
 from streamtopic.topics.guided import tandem_rows
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 
+# Fits that end a topic on purpose are said.
+pytestmark = pytest.mark.filterwarnings("ignore:guided topic .* has ended")
+
 TOPICS, WORDS, DOCUMENTS = 5, 60, 900
 POSTS = Path(__file__).parents[3] / "shared" / "data" / "20newsgroups.jsonl.gz"
 SEEDS = {"first": [0, 1, 2], "second": [12, 13]}
@@ -134,9 +137,24 @@ def test_seeds_may_be_words():
     counts = TextCounts()
     X = counts.fit_transform(texts)
     model = guided(2, {"cars": ["car", "engine"]}).fit(X)
-    shown = dict(zip(model.topic_names_, model.topics(counts.words_, top=4), strict=True))
+    shown = dict(zip(model.topic_names_, model.topics(counts.words_, top=5), strict=True))
     assert {"car", "engine"} <= {*shown["cars"]}
     assert not {"cat", "dog"} & {*shown["cars"]}
+
+
+def test_a_guided_topic_that_ends_at_once_is_said_with_its_cause():
+    """`fit` warns at the line that called it: how many documents hold each seed, the limit, and what to do."""
+    texts = ["car engine wheel road", "car engine brake wheel", "car dog fur paw", "car dog tail paw"] * 40
+    counts = TextCounts()
+    X = counts.fit_transform(texts)
+    model = AnchorTopics(2, min_df=1, max_df=0.5, guided={"cars": ["car"]})
+    said = r"guided topic cars has ended: none .*; car is in 160 documents, 100.0% of them, more than max_df \(50.0%\)"
+    with pytest.warns(UserWarning, match=said) as caught:
+        model.fit(X)
+    assert caught[0].filename == __file__
+    rare = AnchorTopics(2, min_df=3, max_df=1.0, guided={"first": [0]})
+    with pytest.warns(UserWarning, match=r"; x0 is in 1 documents, 0.6% of them, fewer than min_df \(3\)"):
+        rare.fit(np.hstack([np.eye(160, 1, dtype=int), X.toarray()]))
 
 
 @pytest.mark.parametrize("seed", ["Car", "CAFE\u0301", " car"])

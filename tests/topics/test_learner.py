@@ -39,10 +39,14 @@ def test_paper_learner_is_consistent(make_planted):
 
 
 def test_default_learner_is_steady(make_planted):
-    """The default learner is near the planted topics from few documents on: averages trade a bias for less noise."""
-    errors = [error_at(make_planted(documents=documents), "default") for documents in (300, 6000)]
-    assert max(errors) < 0.25
-    assert errors[0] < error_at(make_planted(documents=300), "paper")
+    """The default learner is near the planted topics from few documents on: averages trade a bias for less noise.
+
+    A word of which a topic has much is in a document more than twice, which is part of the bias. With 120 words in
+    place of 600 it is twice as large.
+    """
+    errors = [error_at(make_planted(documents=documents, n=600), "default") for documents in (300, 6000)]
+    assert max(errors) < 0.3
+    assert errors[0] < error_at(make_planted(documents=300, n=600), "paper") / 2
 
 
 @pytest.mark.parametrize("learner", LEARNERS)

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info
 from streamtopic.documents.corpus import load_docstrings
 
 KERNELS = ("Haswell", "Sandybridge", "Nehalem")
-DECIDED = ("words", "anchors", "sets", "certificates")
+DECIDED = ("words", "anchors", "sets", "certificates", "coefficients")
 EVERY = 12
 """Every so many docstrings: about 1,500 documents."""
 
@@ -48,7 +48,7 @@ def texts(tmp_path_factory):
 
 @pytest.mark.parametrize("corpus", ["mirrored", "docstrings"])
 def test_kernels_and_threads_decide_nothing(corpus, texts, tmp_path):
-    """Three kernels of BLAS, 1 or 2 threads: equal words, anchors, sets, certificates; A to 1e-12; cold and updated.
+    """Three kernels of BLAS, 1 or 2 threads: equal words, anchors, sets, certificates, coefficients; A to 1e-12.
 
     A scheduler that takes over on other hardware draws the same noise, so it must draw it on the same A. And its
     certificate, which decides whether there is a version, must have the same bits.

@@ -28,7 +28,7 @@ def kernel() -> list[Figure]:
     batch = planted(DOCUMENTS, WORDS, 50, 107)
     weighting = Weighting(256)
     count(subset(batch, np.arange(10)), WORDS, weighting)
-    weights = weighting.weights(batch.lengths, batch.totals)
+    weights = weighting.of(batch)
     H = csr_array((batch.counts.astype(np.int64), batch.words, batch.indptr), shape=(DOCUMENTS, WORDS))
     W = csr_array((batch.counts * np.repeat(weights, np.diff(batch.indptr)), batch.words, batch.indptr), shape=H.shape)
     ours, theirs, counts = [], [], None

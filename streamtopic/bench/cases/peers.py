@@ -1,9 +1,9 @@
 """Our topics beside those of gensim, scikit-learn and tomotopy: cost, quality, and what adding and forgetting take.
 
 Seconds are processor time, of all threads and child processes. Each model keeps the words of its own rule, or all of
-one rule. Top words are judged in one display order for all and as the coherent ten for all, each on the documents that
-were learned and on an unseen half (learned on the other half of them, mean of both halves of four halvings), and in
-plain order too. Where a library cannot add or forget, the cost of a new fit stands in that place and is marked.
+one rule. Top words are chosen in two ways for all models, by coefficients and by probability. Both are judged on an
+unseen half first (learned on the other half of the documents, mean of both halves of four halvings), and on the
+documents that were learned. Where a library cannot add or forget, the cost of a new fit is in that place, and marked.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RATIOS_NEED = ("streamtopic",)
 LEVEL = 0.02
 """Differences of NPMI below this are chance: another seed or a few documents make as much."""
 
-SHOWN = ("NPMI", "NPMI, coherent ten", "NPMI, unseen half", "NPMI, unseen half, coherent ten")
+SHOWN = ("NPMI, unseen half", "NPMI, unseen half, by probability", "NPMI", "NPMI, by probability")
 """Figures of quality in which others are held against ours."""
 
 OURS = ("streamtopic", "streamtopic-paper")
@@ -89,8 +89,8 @@ def _case(
         Figure("documents", X.shape[0], "documents"),
         *learned,
         before,
-        *_quality(model, vocabulary, material),
         *_unseen(entrant, material, halves),
+        *_quality(model, vocabulary, material),
         *_spread(entrant, material, samples if name in OURS else 0),
         inference(model, X),
         *changes(model, X, learned[0].value),
@@ -147,10 +147,10 @@ def _quality(model: Model, vocabulary: npt.NDArray[np.intp], material: Material)
     found = _lists(topics, vocabulary, material).score(material)
     figures = [
         Figure("vocabulary", int(kept.sum()), "words"),
-        Figure("NPMI", found.npmi, "display order"),
-        Figure("diversity", found.diversity, "display order"),
-        Figure("NPMI, coherent ten", found.coherent_npmi, "of the first twenty"),
-        Figure("diversity, coherent ten", found.coherent_diversity, "of the first twenty"),
+        Figure("NPMI", found.npmi, "as shown, by coefficients"),
+        Figure("diversity", found.diversity, "as shown, by coefficients"),
+        Figure("NPMI, by probability", found.likely_npmi, "ten of the first twenty"),
+        Figure("diversity, by probability", found.likely_diversity, "ten of the first twenty"),
         Figure("NPMI, plain", found.plain_npmi, "order p(w|t)"),
         Figure("diversity, plain", found.plain_diversity, "order p(w|t)"),
     ]
@@ -179,7 +179,8 @@ def _unseen(entrant: _Entrant, material: Material, halves: int) -> Iterator[Figu
     if scores:
         found, unit = mean_score(scores), f"mean of {halves} halvings"
         yield Figure("NPMI, unseen half", found.npmi, unit)
-        yield Figure("NPMI, unseen half, coherent ten", found.coherent_npmi, unit)
+        yield Figure("NPMI, unseen half, by probability", found.likely_npmi, unit)
+        yield Figure("diversity, unseen half", found.diversity, unit)
 
 
 def _spread(entrant: _Entrant, material: Material, times: int) -> Iterator[Figure]:

@@ -1,8 +1,8 @@
 """How good the learners' topics are, and how steady: quality of topics, and anchors that stay when documents go.
 
 Quality is that of all documents; that of topics learned on one half of them, on the other half, the mean of both halves
-of four halvings; and the mean and the spread over four random samples of nine tenths. NPMI is that of top words in
-display order and of the coherent ten. Steadiness is counted over `draws` random sets of 1 document, of 10 and of 1 %:
+of four halvings; and the mean and the spread over four random samples of nine tenths. NPMI is that of the words shown,
+and of words by probability. Steadiness is counted over `draws` random sets of 1 document, of 10 and of 1 %:
 in how many of them an update would keep every anchor, and what share of anchors stays on average.
 """
 
@@ -117,11 +117,11 @@ def _quality(learning: _Learning, halves: int, samples: int) -> Iterator[Figure]
     material = learning.material
     fit, lists = learning.learned(np.array([], np.intp))
     found = lists.score(material)
-    yield Figure("NPMI", found.npmi, "display order")
-    yield Figure("NPMI, coherent ten", found.coherent_npmi, "of the first twenty")
     yield from _unseen(learning, halves)
-    yield Figure("diversity", found.diversity, "display order")
-    yield Figure("diversity, coherent ten", found.coherent_diversity, "of the first twenty")
+    yield Figure("NPMI", found.npmi, "as shown, by coefficients")
+    yield Figure("NPMI, by probability", found.likely_npmi, "ten of the first twenty")
+    yield Figure("diversity", found.diversity, "as shown, by coefficients")
+    yield Figure("diversity, by probability", found.likely_diversity, "ten of the first twenty")
     if material.labels is not None:
         yield Figure("accuracy", accuracy(fit.A.T, learning.places(fit), material), "of classes")
     everything = np.arange(learning.m)
@@ -144,7 +144,7 @@ def _unseen(learning: _Learning, halves: int) -> Iterator[Figure]:
     if scores:
         found, unit = mean_score(scores), f"mean of {halves} halvings"
         yield Figure("NPMI, unseen half", found.npmi, unit)
-        yield Figure("NPMI, unseen half, coherent ten", found.coherent_npmi, unit)
+        yield Figure("NPMI, unseen half, by probability", found.likely_npmi, unit)
 
 
 def _steadiness(learning: _Learning, draws: int, rng: np.random.Generator) -> Iterator[Figure]:

@@ -1,8 +1,8 @@
 """How good topics are: the same scorer for every model.
 
 NPMI and diversity are those of `streamtopic.topics.display`, of each topic's top words in three ways (`Lists`): the
-order is the same for all models, and so are the counts that it and the coherent ten rest on. What counts most is the
-unseen half: topics learned on one half of the documents, top words chosen by that half's counts, NPMI on the other.
+ways are the same for all models, and so are the counts that they rest on. What counts most is the unseen half: topics
+learned on one half of the documents, top words chosen by that half's counts, NPMI on the other.
 Accuracy: logistic regression on log proportions from one common fold-in, half of the documents for training, half for
 testing.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamtopic.counts import WordSets
-from streamtopic.topics.display import diversity, npmi, ordered, top_words
+from streamtopic.topics.display import arranged, diversity, npmi, top_words
 from streamtopic.topics.inference import fold_in
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ TOP = 10
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Scores of top words in display order, of the coherent ones among twice as many, and of plain order p(w|t)."""
+    """Scores of top words as they are shown, of those by probability and evidence, and of plain order p(w|t)."""
 
     npmi: float
     diversity: float
-    coherent_npmi: float
-    coherent_diversity: float
+    likely_npmi: float
+    likely_diversity: float
     plain_npmi: float
     plain_diversity: float
 
@@ -50,32 +50,34 @@ class Score:
 class Lists:
     """Top words of topics, (r, top) each, positions in the words of the material.
 
-    display: by token and document evidence; coherent: those that go together best, which our own models show; plain: by
-    p(w|t).
+    shown: the coherent ones of twice as many, by coefficients, as our own models show them.
+    likely: the coherent ones of twice as many, by probability and the certainty of words.
+    plain: by p(w|t).
     """
 
-    display: Positions
-    coherent: Positions
+    shown: Positions
+    likely: Positions
     plain: Positions
 
     @classmethod
     def of(cls, topics: npt.NDArray[np.float64], vocabulary: Positions, evidence: WordEvidence, top: int = TOP) -> Self:
         """Choose words. topics: (r, len(vocabulary)), rows summing to 1; evidence: of what was learned."""
+        A = topics.T
         return cls(
-            vocabulary[ordered(topics.T, evidence)[:, :top]],
-            vocabulary[top_words(topics.T, evidence, top, keep=top)],
+            vocabulary[top_words(A, evidence, top, keep=top)],
+            vocabulary[arranged(A * evidence.weight[:, None], evidence, top, keep=top)],
             vocabulary[np.argsort(-topics, axis=1, kind="stable")[:, :top]],
         )
 
     def score(self, material: Material) -> Score:
         """Score the lists on documents: those that were learned, or others over the same words."""
         held = WordSets(material.counts.indptr.astype(np.int64), material.counts.indices.astype(np.int64))
-        display, coherent, plain = self.display, self.coherent, self.plain
+        shown, likely, plain = self.shown, self.likely, self.plain
         return Score(
-            npmi(display, held),
-            diversity(display),
-            npmi(coherent, held),
-            diversity(coherent),
+            npmi(shown, held),
+            diversity(shown),
+            npmi(likely, held),
+            diversity(likely),
             npmi(plain, held),
             diversity(plain),
         )

@@ -207,7 +207,12 @@ NO_INPUT = InputSettings.model_validate({})
 Input = Annotated[InputSettings, NoDecode, BeforeValidator(_decoded)]
 Capacity = Annotated[CapacitySettings, NoDecode, BeforeValidator(_decoded)]
 Theorem = Annotated[TheoremSettings, NoDecode, BeforeValidator(_decoded)]
-TABLES = {"capacity": CapacitySettings, "theorem": TheoremSettings, "tasks": TaskSettings, "input": InputSettings}
+TABLES: Mapping[str, type[BaseModel]] = {
+    "capacity": CapacitySettings,
+    "theorem": TheoremSettings,
+    "tasks": TaskSettings,
+    "input": InputSettings,
+}
 """Settings that are tables of fields, with the fields."""
 
 
@@ -429,12 +434,8 @@ class Settings(BaseSettings):
     )
     witnesses: UserPath | None = Field(
         None,
-        description="File of witnesses who also sign the checkpoints of the ledger, in the form of C2SP's tlog-policy; "
-        "by default no witness is asked.",
-    )
-    require_witnesses: bool = Field(
-        False,  # noqa: FBT003 -- pydantic's signature
-        description="Whether versions and receipts wait until as many witnesses have signed as `witnesses` asks for.",
+        description="File of witnesses who also sign the checkpoints of the ledger, in the form of C2SP's tlog-policy. "
+        "Versions and receipts wait for its quorum; with `quorum none` for nobody. Unset: no witness is asked.",
     )
 
     @classmethod
@@ -626,6 +627,9 @@ def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None)
     message = error["msg"].removeprefix("Input ").removeprefix("Value error, ")
     if error["type"] == "string_pattern_mismatch":
         message = f"should be {_FORMS.get(name, _PATH)}"
+    if error["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(path[-1], TABLES[name].model_fields, n=1)
+        message = f"there is no such field: did you mean `{close[0]}`?" if close else "there is no such field"
     # A secret is a value to pydantic, which counts its characters as items.
     if error["type"] == "too_short" and error["ctx"]["field_type"] == "Value":
         message = f"should have {error['ctx']['min_length']} characters or more"
@@ -649,8 +653,6 @@ def refuse_conflicts(settings: Settings) -> None:
         )
     if settings.guarantee == "theorem":
         _refuse_unproved(settings)
-    if settings.require_witnesses and settings.witnesses is None:
-        raise SettingsError("setting `require_witnesses` needs `witnesses`: name the file of the witnesses")
     _refuse_input(settings)
 
 

@@ -48,11 +48,11 @@ def register(subparsers: Subparsers) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     """List, approve or cancel, also on a service that runs; or show and attest what is left."""
-    from streamtopic.service.app import Service
-
     _refuse_other(args)
     if args.action in {"residue", "attest"}:
         return _residue(args)
+    from streamtopic.service.app import Service
+
     with Service(instance_settings(args)) as service:
         if args.action == "list":
             return _list(service, args)

@@ -8,6 +8,8 @@ Ingest writes requests too: for deletions in another partition than that of thei
 
 import json
 import re
+import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +21,11 @@ from streamtopic.streams.event_log import Message, Record
 
 __all__ = [
     "MOST_DOCUMENTS",
-    "MOST_MISPLACED",
     "MOST_SUBJECTS",
     "Misplaced",
     "Wanted",
     "decode_request",
+    "encode_misplaced",
     "encode_request",
     "is_request_id",
 ]
@@ -32,8 +34,6 @@ MOST_DOCUMENTS = 1_000
 """Documents of one request: the record stays below a megabyte."""
 MOST_SUBJECTS = 100
 """Subjects of one request."""
-MOST_MISPLACED = 100
-"""Misplaced deletions of one request: no id and no salt makes the record larger than a megabyte."""
 _MOST_BYTES = 1 << 20
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
@@ -120,6 +120,17 @@ def encode_request(wanted: Wanted) -> Message:
     return Message(wanted.id.encode(), value, headers, partition=0)
 
 
+def encode_misplaced(found: Sequence[Misplaced]) -> list[Message]:
+    """Return the records that ask for misplaced deletions: as few as their size allows."""
+    half = len(found) // 2
+    if len(found) <= MOST_DOCUMENTS:
+        wanted = Wanted(f"misplaced-{secrets.token_hex(12)}", secrets.token_hex(16), misplaced=tuple(found))
+        record = encode_request(wanted)
+        if not half or len(record.value or b"") <= _MOST_BYTES // 2:
+            return [record]
+    return [*encode_misplaced(found[:half]), *encode_misplaced(found[half:])]
+
+
 @refuses_alone
 def decode_request(record: Record) -> Wanted:
     """Return the request in a record. Raises InvalidEvent, and no other exception.
@@ -159,8 +170,8 @@ def _check(wanted: Wanted) -> None:
     if not MIN_SALT <= len(salt) <= MAX_SALT:
         raise InvalidEvent("request", f"a salt has {MIN_SALT} to {MAX_SALT} bytes, not {len(salt)}")
     if wanted.misplaced:
-        if wanted.documents or wanted.subjects or len(wanted.misplaced) > MOST_MISPLACED:
-            raise InvalidEvent("request", f"a request of ingest has up to {MOST_MISPLACED} deletions, and no others")
+        if wanted.documents or wanted.subjects or len(wanted.misplaced) > MOST_DOCUMENTS:
+            raise InvalidEvent("request", f"a request of ingest has up to {MOST_DOCUMENTS} deletions, and no others")
     elif wanted.subjects:
         if wanted.documents or len(wanted.subjects) > MOST_SUBJECTS:
             raise InvalidEvent("request", f"a request names documents, or up to {MOST_SUBJECTS} subjects: send several")

@@ -309,13 +309,6 @@ class EventLog(Protocol):
         """Return the offset of the next record, behind records of open transactions as well."""
         ...
 
-    def offset_at(self, topic: str, partition: int, time_ms: int) -> int:
-        """Return an offset before which no record was appended at `time_ms` or later.
-
-        time_ms: milliseconds since 1970 by the log's clock.
-        """
-        ...
-
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """Return the time of the first record from `offset` on, None without one.
 

@@ -206,10 +206,6 @@ class FileLog(Closing):
         """See EventLog.written_end; files have no transactions."""
         return self.end(topic, partition)
 
-    def offset_at(self, topic: str, partition: int, time_ms: int) -> int:  # noqa: ARG002 - the protocol's
-        """See EventLog.offset_at; there is no index of times, so this is the begin."""
-        return self.begin(topic, partition)
-
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """See EventLog.appended_ms."""
         if offset >= self.end(topic, partition):

@@ -153,11 +153,6 @@ class KafkaLog(Closing):
         check_partition(topic, partition, self._count(topic))
         return self._offsets.written_end(topic, partition)
 
-    def offset_at(self, topic: str, partition: int, time_ms: int) -> int:
-        """See EventLog.offset_at; exact where the topic's times are the broker's, as in topics made by `init`."""
-        check_partition(topic, partition, self._count(topic))
-        return self._offsets.at(topic, partition, time_ms)
-
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """See EventLog.appended_ms."""
         check_partition(topic, partition, self._count(topic))

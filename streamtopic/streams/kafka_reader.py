@@ -71,23 +71,11 @@ class Offsets:
             topic, lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]), all_of_it=True
         )
 
-    def at(self, topic: str, partition: int, time_ms: int) -> int:
-        """Return the offset of the first record appended at this time or later; the end where there is none."""
-        place = TopicPartition(topic, partition)
-
-        def ask(consumer: Any) -> int:  # noqa: ANN401 - kafka-python is untyped
-            # In this order: a record that comes between the two calls is not passed over.
-            end = int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place])
-            found = consumer.offsets_for_times({place: max(time_ms, 0)}, timeout_ms=_ASK_MS)[place]
-            return end if found is None else int(found.offset)
-
-        return self._ask(topic, ask)
-
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """Return the time of the first record from `offset` on, also of an open transaction; None without one."""
         place = TopicPartition(topic, partition)
 
-        def ask(consumer: Any) -> int | None:  # noqa: ANN401 - as above
+        def ask(consumer: Any) -> int | None:  # noqa: ANN401 - kafka-python is untyped
             consumer.assign([place])
             consumer.seek(place, offset)
             found = consumer.poll(timeout_ms=_LOOK_MS, max_records=1).get(place)

@@ -36,7 +36,10 @@ from streamtopic.topics.update import NeedsRetrain, update
 __all__ = ["AnchorTopics"]
 
 # Without a number of their own: topics, and the share of the documents that may hold a word.
-_TOPICS = 10
+_TOPICS = LearnerOptions().n_topics
+# A topic with more than this share of the word occurrences is a heap, if there are so many topics.
+_HEAP = 0.5
+_MANY_TOPICS = 5
 _MAX_DF = 0.1
 
 
@@ -73,7 +76,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Parameters
     ----------
-    n_topics : r. None for 10, or for as many as the documents can make if these are fewer.
+    n_topics : r. None for 20, or for as many as the documents can make if these are fewer.
     learner : "default" or "paper"; see LearnerOptions.
     min_df, min_share, max_df, anchor_min_df, max_words : the working vocabulary; see LearnerOptions. With min_df=1,
         min_share=0, max_df=1.0 all words stay that a vectoriser has chosen. None for max_df is 0.1, or 1.0 if no model
@@ -146,12 +149,15 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def fit(self, X: Any, y: object = None) -> Self:
         """Learn from documents X (documents, words) and forget those of an earlier fit.
 
-        Warns of each guided topic that has ended already, with the cause and the remedy.
+        Warns of a guided topic that has ended already, and, if there are five topics or more, of one that holds more
+        than half of all words. Each warning has a remedy.
         Raises ValueError where these documents make no model. An earlier model then stays as it was.
         """
         del y
         self._model = self._learned(X)
-        _warn_of_ended(self._model)
+        for warning in (*_ended(self._model), *_heap(self._model)):
+            # At the line that called `fit`.
+            warnings.warn(warning, UserWarning, stacklevel=2)
         return self
 
     def partial_fit(self, X: Any, y: object = None) -> Self:
@@ -513,8 +519,19 @@ def _first_learned(counts: KeptCounts, all_options: Sequence[LearnerOptions]) ->
     return learn(counts, all_options[-1])
 
 
-def _warn_of_ended(model: Fitted) -> None:
-    """Warn of each guided topic that a fresh model does not have, with what is against its seeds, and the remedy."""
+def _heap(model: Fitted) -> Iterator[str]:
+    """Yield in words that one topic holds most of the documents, with the remedy."""
+    largest = int(model.shares.argmax())
+    share = float(model.shares[largest])
+    if share > _HEAP and len(model.shares) >= _MANY_TOPICS:
+        yield (
+            f"topic {model.topic_names[largest]} holds {share:.0%} of all words, so the others say little: ask more "
+            "topics, lower max_df so that words of many documents are left out, or give more or longer documents"
+        )
+
+
+def _ended(model: Fitted) -> Iterator[str]:
+    """Yield for each guided topic that a fresh model does not have what is against its seeds, and the remedy."""
     options = model.fit.options
     for topic in options.guided:
         ended = [note for note in model.notes if note.startswith(f"guided topic {topic.name} has ended: ")]
@@ -526,8 +543,7 @@ def _warn_of_ended(model: Fitted) -> None:
                 causes.append(f"; {name} {why}")
         remedy = "give seeds that stand for one subject together, or change the limits"
         for note in ended:
-            # At the line that called `fit`.
-            warnings.warn(f"{note}{''.join(causes)}: {remedy}", UserWarning, stacklevel=3)
+            yield f"{note}{''.join(causes)}: {remedy}"
 
 
 def _updated(

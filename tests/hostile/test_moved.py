@@ -224,6 +224,21 @@ def test_a_delete_elsewhere_is_carried_out_whatever_is_killed(aged, topic, at, w
     assert len(forgets) == (2 if topic == "documents" and written else 1)
 
 
+def test_many_misplaced_deletes_are_few_requests_whatever_their_names(aged):
+    """No record exceeds the limit of its topic, which would stop ingest: ids of 512 bytes, which JSON may escape."""
+    for letter, most in (("a", 8), ("\x01", 64)):
+        names = [f"{letter * 500}{n}" for n in range(6_000)]
+        gone = [name for name in names if partition_of(name.encode(), 2) == 1]
+        before = aged.log.end(aged.names.requests, 0)
+        aged.log.append_many(
+            aged.names.documents, [replace(encode_delete(one, letter * 512), partition=0) for one in gone]
+        )
+        aged.ingests[0].step()
+        records = aged.log.read(aged.names.requests, 0, before, 1_000)
+        assert 1 < len(records) <= most
+        assert max(len(record.value) for record in records) < 1 << 20
+
+
 def test_a_request_that_is_done_leaves_no_name(aged):
     """Neither its record nor Redis names the document afterwards; nothing is found twice."""
     document = next(named(1))

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -272,6 +273,23 @@ def test_amounts_at_the_end_of_floats_keep_their_documents(matrix):
     theta = fitted.transform(X)
     assert np.allclose(theta.sum(axis=1), 1)
     assert np.allclose(theta, fitted.transform(smaller), rtol=1e-12)
+
+
+def test_a_heap_is_said():
+    """Where one of five topics holds most of the words `fit` warns, with its share; with equal topics it does not."""
+    rng = np.random.default_rng(3)
+    for shares, heap in (([0.8, 0.05, 0.05, 0.05, 0.05], True), ([0.2] * 5, False)):
+        subjects = rng.choice(5, 600, p=shares)
+        X = np.zeros((600, 50), int)
+        for row, subject in zip(X, subjects, strict=True):
+            row[10 * subject : 10 * subject + 10] = rng.multinomial(12, np.full(10, 0.1))
+        model = AnchorTopics(5, min_df=1, max_df=1.0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(X)
+        said = [str(warning.message) for warning in caught]
+        assert bool(said) == heap
+        assert all(f"holds {model.topic_shares_.max():.0%} of all words" in text for text in said)
 
 
 def test_documents_without_known_words_get_equal_shares(matrix):

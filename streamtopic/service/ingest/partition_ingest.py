@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from streamtopic.documents.deletion_record import MOST_MISPLACED, Wanted, encode_request
+from streamtopic.documents.deletion_record import encode_misplaced
 from streamtopic.documents.dialects import OWN, Dialect
 from streamtopic.errors import StateError, StateMismatch, StreamtopicError
 from streamtopic.monitoring.tracing import span
@@ -29,7 +28,6 @@ from streamtopic.state import (
     PartitionWriter,
     Stale,
 )
-from streamtopic.streams import MURMUR2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,17 +116,7 @@ class Ingest:
         # The writer has looked when it read the state.
         self._looked_at = clock()
         self._fitting = MAX_FLUSH_DOCUMENTS
-        self._records = _ReadAhead(
-            log,
-            topics.documents,
-            state.partition,
-            state.meta.partitions,
-            state.partitioner,
-            secret=state.secret,
-            ahead=ahead,
-            dialect=dialect,
-            days=state.days,
-        )
+        self._records = _ReadAhead(log, topics.documents, state, dialect, ahead=ahead)
         self._suppressions = suppressions
         # What was not read yet may have lost records to compaction.
         self._doubtful = log.end(topics.documents, state.partition)
@@ -366,11 +354,8 @@ class Ingest:
             self._log.append_many(self._topics.rejected, resolution.rejected)
         if refusals.tombstones:
             self._log.append_many(self._topics.documents, refusals.tombstones)
-        elsewhere = resolution.elsewhere
-        for start in range(0, len(elsewhere), MOST_MISPLACED):
-            some = tuple(elsewhere[start : start + MOST_MISPLACED])
-            wanted = Wanted(f"misplaced-{secrets.token_hex(12)}", secrets.token_hex(16), misplaced=some)
-            self._log.append_many(self._topics.requests, [encode_request(wanted)])
+        if resolution.elsewhere:
+            self._log.append_many(self._topics.requests, encode_misplaced(resolution.elsewhere))
         self._announced = resolution.changes.next_offset
 
     def _alert(self, resolution: Resolution) -> None:
@@ -421,37 +406,19 @@ class _Ready:
 class _ReadAhead:
     """Reads a partition, and the next records already while those before them are being counted.
 
-    partitions: number of partitions of the topic.
-    partitioner: name of the hash that chooses a key's partition.
-    secret: of the partition; subjects are digested with it.
-    days: whether documents keep their day.
-    ahead: whether to use a second thread at all.
+    state: of the partition; its rules say how records are decoded.
     dialect: of the records.
+    ahead: whether to use a second thread at all.
 
     The memory is bounded: one read of 8 MiB beside the records that are being counted.
     """
 
-    def __init__(
-        self,
-        log: EventLog,
-        topic: str,
-        partition: int,
-        partitions: int,
-        partitioner: str = MURMUR2,
-        *,
-        secret: bytes = b"",
-        ahead: bool = True,
-        dialect: Dialect = OWN,
-        days: bool = False,
-    ) -> None:
-        self._dialect = dialect
-        self._days = days
+    def __init__(self, log: EventLog, topic: str, state: PartitionWriter, dialect: Dialect, *, ahead: bool) -> None:
         self._log = log
         self._topic = topic
-        self._secret = secret
-        self._partition = partition
-        self._partitions = partitions
-        self._partitioner = partitioner
+        self._state = state
+        self._partitions = state.meta.partitions
+        self._dialect = dialect
         # One thread for all partitions of a log: a log may keep a connection for each thread that reads.
         self._thread = _thread_of(log) if ahead else None
         self._ready: _Ready | None = None
@@ -498,7 +465,7 @@ class _ReadAhead:
 
     def _read(self, offset: int, lexicon: Lexicon, max_records: int) -> _Ready | None:
         """Read and decode records from `offset` on; None at the end of the log."""
-        records = self._log.read(self._topic, self._partition, offset, max_records, _BYTES)
+        records = self._log.read(self._topic, self._state.partition, offset, max_records, _BYTES)
         if not records:
             return None
         size = sum(len(record.value or b"") for record in records)
@@ -508,12 +475,6 @@ class _ReadAhead:
 
     def _decoded(self, records: Sequence[Record], lexicon: Lexicon) -> Decoded:
         """Decode records of this partition."""
-        return decode_all(
-            records,
-            lexicon,
-            self._partitions,
-            self._partitioner,
-            self._secret,
-            self._dialect,
-            days=self._days,
-        )
+        state = self._state
+        rules = state.partitioner, state.secret, self._dialect
+        return decode_all(records, lexicon, self._partitions, *rules, days=state.days)

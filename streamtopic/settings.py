@@ -304,9 +304,8 @@ class Settings(BaseSettings):
     residue_max_age: float = Field(
         86_400.0,
         ge=0,
-        description="Seconds until traces of a deletion are cleared: the changes that hold the document leave Redis in "
-        "half of it, and its text leaves the log by a compaction, which Kafka is told to make within this time, though "
-        "not within less than an hour.",
+        description="Seconds until traces of a deletion are cleared: changes with the document leave Redis in half "
+        "of it, and Kafka is told to compact the log within it, or within an hour if that is more.",
     )
     backups_kept: float | None = Field(
         None,
@@ -375,8 +374,8 @@ class Settings(BaseSettings):
     update_after: Share = Field(0.05, description="New documents, as a share of the model's, that make an update.")
     self_check: Annotated[float, Field(ge=0)] | Literal["off"] = Field(
         43_200.0,
-        description="Seconds from one check of an update to the next: the update is learned again from the counts "
-        "alone and compared before it is published. 0: each version is checked; `off`: none.",
+        description="Seconds between two checks of an update, which is learned from the counts alone and compared "
+        "before it is published. 0: each version; `off`: none.",
     )
     capacity: Capacity = Field(
         CapacitySettings.model_validate({}), description="Deletion capacity of a base model, a table `[capacity]`."
@@ -434,8 +433,12 @@ class Settings(BaseSettings):
     )
     witnesses: UserPath | None = Field(
         None,
-        description="File of witnesses who also sign the checkpoints of the ledger, in the form of C2SP's tlog-policy. "
-        "Versions and receipts wait for its quorum; with `quorum none` for nobody. Unset: no witness is asked.",
+        description="File of witnesses who also sign the checkpoints of the ledger, in the form of C2SP's tlog-policy; "
+        "by default no witness is asked.",
+    )
+    require_witnesses: bool = Field(
+        False,  # noqa: FBT003 -- pydantic's signature
+        description="Whether versions and receipts wait until as many witnesses have signed as `witnesses` asks for.",
     )
 
     @classmethod
@@ -653,6 +656,8 @@ def refuse_conflicts(settings: Settings) -> None:
         )
     if settings.guarantee == "theorem":
         _refuse_unproved(settings)
+    if settings.require_witnesses and settings.witnesses is None:
+        raise SettingsError("setting `require_witnesses` needs `witnesses`: name the file of the witnesses")
     _refuse_input(settings)
 
 

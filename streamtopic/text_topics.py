@@ -10,7 +10,7 @@ from typing import Any, Self
 from streamtopic.counts.arrays import Float
 from streamtopic.errors import UsageError
 from streamtopic.text_counts import TextCounts, text_chunks
-from streamtopic.topics.estimator import AnchorTopics
+from streamtopic.topics.estimator import AnchorTopics, warn_of
 from streamtopic.topics.over_time import FLOOR, TopicSlices, Unit
 
 __all__ = ["TextTopics"]
@@ -29,7 +29,7 @@ class TextTopics(AnchorTopics):
         >>> model.unlearn(["a car on the road"]).n_documents_
         80
         >>> [sorted(words) for words in model.topics(top=3)]
-        [['cat', 'fur', 'paw'], ['car', 'engine', 'road']]
+        [['cat', 'dog', 'fur'], ['car', 'engine', 'wheel']]
 
     Parameters and attributes are those of AnchorTopics, and so are the promises. Columns of `components_` are words,
     and `feature_names_in_` names them. A text is found for `unlearn` by its words: it need not be the same object.
@@ -58,6 +58,7 @@ class TextTopics(AnchorTopics):
         counts = TextCounts()
         learned = self._learned(counts.fit_transform(X))
         self._model = replace(learned, vectoriser=counts)
+        warn_of(self._model)
         return self
 
     def fit_transform(self, X: Iterable[str], y: object = None, **more: Any) -> Float:  # noqa: ANN401  scikit-learn's

@@ -169,7 +169,7 @@ def cosigner(settings: Settings) -> Cosigner | None:
     # Imported here: most services have no witnesses, and need no client of HTTP.
     from streamtopic.service.publish.witnesses import Witnesses
 
-    return Witnesses.load(settings.witnesses)
+    return Witnesses.load(settings.witnesses, required=settings.require_witnesses)
 
 
 def task_options(settings: Settings) -> TaskOptions:

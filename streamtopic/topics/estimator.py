@@ -33,7 +33,7 @@ from streamtopic.topics.over_time import FLOOR, ShareEstimator, SliceKeys, Topic
 from streamtopic.topics.saved import read_model, write_model
 from streamtopic.topics.update import NeedsRetrain, update
 
-__all__ = ["AnchorTopics"]
+__all__ = ["AnchorTopics", "warn_of"]
 
 # Without a number of their own: topics, and the share of the documents that may hold a word.
 _TOPICS = LearnerOptions().n_topics
@@ -155,9 +155,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         del y
         self._model = self._learned(X)
-        for warning in (*_ended(self._model), *_heap(self._model)):
-            # At the line that called `fit`.
-            warnings.warn(warning, UserWarning, stacklevel=2)
+        warn_of(self._model)
         return self
 
     def partial_fit(self, X: Any, y: object = None) -> Self:
@@ -517,6 +515,12 @@ def _first_learned(counts: KeptCounts, all_options: Sequence[LearnerOptions]) ->
         with suppress(CannotLearn):
             return learn(counts, options)
     return learn(counts, all_options[-1])
+
+
+def warn_of(model: Fitted) -> None:
+    """Warn, at the line that called `fit`, of what a user should know about a fresh model."""
+    for warning in (*_ended(model), *_heap(model)):
+        warnings.warn(warning, UserWarning, stacklevel=3)
 
 
 def _heap(model: Fitted) -> Iterator[str]:

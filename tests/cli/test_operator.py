@@ -120,13 +120,13 @@ def test_the_doctor_finds_what_is_wrong(on, instance, spoil, name, remedy):
     assert remedy in failed["detail"] + failed["remedy"]
 
 
-@pytest.mark.parametrize(("quorum", "level"), [("none", "warn"), ("w", "fail")])
-def test_the_doctor_says_which_witnesses_have_signed(on, tmp_path, quorum, level):
+@pytest.mark.parametrize(("required", "level"), [("false", "warn"), ("true", "fail")])
+def test_the_doctor_says_which_witnesses_have_signed(on, tmp_path, required, level):
     """No witness has: that is worth a look, and a fault if pages wait for them."""
     key = base64.b64encode(b"\x04" + bytes(32)).decode()
     policy = tmp_path / "policy"
-    policy.write_text(f"witness w w+{Witness('w', bytes(32)).hash.hex()}+{key} http://127.0.0.1:9\nquorum {quorum}\n")
-    settings = ["--set", f"witnesses={policy}"]
+    policy.write_text(f"witness w w+{Witness('w', bytes(32)).hash.hex()}+{key} http://127.0.0.1:9\nquorum w\n")
+    settings = ["--set", f"witnesses={policy}", "--set", f"require_witnesses={required}"]
     found = {one["name"]: one for one in on("doctor", *settings, status=int(level == "fail"))["findings"]}
     assert (found["witnesses"]["level"], "no witness signed" in found["witnesses"]["detail"]) == (level, True)
     assert on("status", *settings)["ledger"]["witnesses"] == 0

@@ -25,6 +25,16 @@ def test_flags_win_over_variables_and_variables_over_the_file(tmp_path, monkeypa
     assert (found.topics, found.epsilon, found.delta, found.min_df) == (7, 3.0, 1e-5, Settings().min_df)
 
 
+def test_witnesses_that_are_required_are_named(tmp_path):
+    """Pages would wait for ever for witnesses that are not named; a path in the file is relative to it."""
+    with pytest.raises(SettingsError, match="needs `witnesses`"):
+        load(config=_file(tmp_path, "require_witnesses = true\n"))
+    found = load(config=_file(tmp_path, 'require_witnesses = true\nwitnesses = "policy"\n'))
+    assert (found.witnesses, found.require_witnesses) == (tmp_path / "policy", True)
+    write(found, tmp_path / "again.toml")
+    assert load(config=tmp_path / "again.toml") == found
+
+
 def test_a_directory_stands_for_its_own_file(tmp_path):
     """`--dir` needs no `--config`, and paths in the file are relative to it."""
     _file(tmp_path, 'topics = 5\nsigning_key = "keys/mine.key"\n')

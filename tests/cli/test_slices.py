@@ -18,7 +18,7 @@ def folder(tmp_path_factory):
     with (path / "documents.jsonl").open("w", encoding="utf-8") as file:
         for k in range(150):
             month = k % 3
-            words = [WORDS[(j + k) % 4 <= month][(3 * j + k) % 5] for j in range(24)]
+            words = [WORDS[(j + k) % 4 <= month][(3 * j + k) % 5] for j in range(8)]
             time = f"2026-0{month + 1}-11T08:00:00Z"
             line = {"id": k, "text": " ".join(words), "label": f"class {k % 2}", "ts": time}
             file.write(json.dumps(line) + "\n")

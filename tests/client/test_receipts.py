@@ -3,7 +3,6 @@
 import copy
 import json
 import pickle
-import shutil
 import subprocess
 import sys
 
@@ -177,8 +176,7 @@ def test_a_ledger_that_was_made_again_is_the_one_that_counts(maker, log, tmp_pat
     """
     maker.append(maker.receipt(3))
     assert receipts.find("r-3", salt=SALT) == [maker.receipt(3)]
-    log.close()
-    shutil.rmtree(tmp_path / "log" / TOPIC)
+    log.remove(TOPIC)
     again = LedgerMaker(FileLog(tmp_path / "log"))
     for offset in (5, 6, 7) if longer else ():
         again.append(again.receipt(offset))

@@ -17,7 +17,7 @@ ROLES = ("producer", "ingest", "schedule", "serve", "subscriber", "operator", "s
 TOPICS = ("news.documents", "news.requests", "news.releases", "news.ledger", "news.rejected", "other.documents")
 # What each may do; everything else is tried too, and must be refused.
 READS = {
-    "ingest": {"news.documents", "news.rejected"},
+    "ingest": {"news.documents", "news.requests", "news.rejected"},
     "schedule": {"news.documents", "news.requests", "news.releases", "news.ledger"},
     "serve": {"news.requests", "news.releases", "news.ledger", "news.rejected"},
     "subscriber": {"news.releases", "news.ledger"},
@@ -25,7 +25,7 @@ READS = {
 }
 WRITES = {
     "producer": {"news.documents"},
-    "ingest": {"news.documents", "news.rejected"},
+    "ingest": {"news.documents", "news.requests", "news.rejected"},
     "schedule": {"news.documents", "news.requests", "news.releases", "news.ledger"},
     "serve": {"news.requests"},
     "operator": set(TOPICS[:5]),

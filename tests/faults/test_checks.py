@@ -41,6 +41,7 @@ def counted(connection, tmp_path):
     names = TopicNames(f"checks-{random.randrange(10**9)}")
     with FileLog(tmp_path / "log") as log:
         log.create(names.documents, PARTITIONS)
+        log.create(names.requests, 1)
         log.create(names.rejected, 1)
         log.append_many(names.documents, EventStream(random.Random(1), PARTITIONS, live=100).batch(600))
         ingests = [

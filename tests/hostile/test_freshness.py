@@ -1,7 +1,6 @@
 """What a writer of a model's topics can do to subscribers who hold nothing but a public key."""
 
 import logging
-import shutil
 
 import pytest
 
@@ -61,11 +60,10 @@ def versions(subscriber):
     return [release.version for release in subscriber]
 
 
-def made_again(log, folder, *topics):
+def made_again(log, *topics):
     """Remove topics with all their records, and make them again."""
-    log.close()
     for topic in topics:
-        shutil.rmtree(folder / "log" / topic)
+        log.remove(topic)
         log.create(topic, 1)
 
 
@@ -101,7 +99,7 @@ def test_a_withdrawal_holds_where_its_page_is_hidden(subscribe, maker, log, tmp_
     maker.publish(1)
     records = log.read("news.ledger", 0, 0)
     maker.publish(2, withdrawn=(1,), kind="unlearn")
-    made_again(log, tmp_path, "news.ledger")
+    made_again(log, "news.ledger")
     maker.send(*(record.value for record in records))
     subscriber = subscribe()
     assert versions(subscriber) == [2]
@@ -158,7 +156,7 @@ def test_a_log_that_is_made_again_is_noticed_while_a_subscriber_runs(subscribe, 
     pages = [record.value for record in log.read("news.ledger", 0, 0)]
     subscriber, strict = subscribe(), subscribe(max_age=HOUR)
     assert versions(subscriber) == versions(strict) == [2]
-    made_again(log, tmp_path, *topics)
+    made_again(log, *topics)
     maker.send(*pages[:4])
     log.append_many(TOPIC, first.messages)
     assert versions(subscriber) == []
@@ -182,7 +180,7 @@ def test_releases_that_are_made_again_are_read_again(subscribe, maker, alive, lo
     alive()
     subscriber = subscribe()
     assert versions(subscriber) == [1, 2]
-    made_again(log, tmp_path, TOPIC)
+    made_again(log, TOPIC)
     log.append_many(TOPIC, first.messages)
     assert versions(subscriber) == []
     assert "version 2 is the newest" in subscriber.freshness.stale

@@ -340,6 +340,7 @@ def test_near_the_tolerance_a_model_learned_cold_decides_whether_there_is_a_vers
     rng = np.random.default_rng(4)
     pool = KINDS["near-singular anchors"](rng)
     options = dataclasses.replace(pool.options, learner="paper", tolerance=tolerance)
+    pool = dataclasses.replace(pool, options=options)
     inside = rng.random(pool.size) < 0.8
     retained, gone = pool.counts(inside), pool.counts(~inside)
     modeller, _, base = retrained(Held(pool.names, retained + gone), options)

@@ -44,10 +44,10 @@ def shown(changes):
 
 def by_record(decoded, live, partition):
     """Resolve record after record."""
-    run = resolving._Run(live, BASE, partition, 50, None)
+    run = resolving._Run(live, BASE, partition, 50, 0)
     rows = zip(decoded.records, decoded.events, decoded.homes, decoded.batch.keys, strict=True)
     for record, event, home, document in rows:
-        run.take(record, event, home, document, ())
+        run.take(record, event, home, document)
     return run.result(decoded.next_offset)
 
 

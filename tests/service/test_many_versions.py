@@ -30,7 +30,7 @@ def test_a_deletion_reads_no_more_records_after_many_versions(tmp_path, read):
     The epsilon that a base model has spent is that of all its versions, so these are read: here at most five.
     """
     numbers = []
-    with embedded(tmp_path, self_check="off", capacity_fixed=5) as instance:
+    with embedded(tmp_path, self_check="off", capacity={"rule": "fixed", "documents": 5}) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
         for document in DOCUMENTS[:30]:

@@ -7,7 +7,7 @@ import pytest
 from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_delete
-from streamtopic.errors import ComponentUnreachable
+from streamtopic.errors import ComponentUnreachable, StateMismatch
 from streamtopic.service.app import Service
 from streamtopic.service.schedule.decide import Policy, Situation, Wait, decide
 from streamtopic.settings import Settings
@@ -114,7 +114,9 @@ def test_each_deletion_keeps_its_one_receipt(service):
 
 def test_a_delete_in_a_wrong_partition_keeps_its_one_receipt(tmp_path):
     """It is found by the producer's own request and salt; a Redis that was set back carries nothing out again."""
-    settings = Settings(dir=tmp_path, topics=3, max_forget_lag=0.0, capacity="fixed", max_df=1.0, partitions=2)
+    settings = Settings(
+        dir=tmp_path, topics=3, max_forget_lag=0.0, capacity={"rule": "fixed"}, max_df=1.0, partitions=2
+    )
     with Service(settings) as service:
         service.add(corpus())
         service.settle()
@@ -131,6 +133,36 @@ def test_a_delete_in_a_wrong_partition_keeps_its_one_receipt(tmp_path):
         set_back(service, held)
         service.settle()
         assert {receipt.id: receipt for receipt in service.receipts()} == before
+
+
+def test_a_document_whose_add_has_left_the_log_is_deleted_from_elsewhere(tmp_path, monkeypatch):
+    """Its time cannot be compared any more, and it is older than what retention keeps."""
+    settings = Settings(
+        dir=tmp_path, topics=3, max_forget_lag=0.0, capacity={"rule": "fixed"}, max_df=1.0, partitions=2
+    )
+    with Service(settings) as service:
+        service.add(corpus())
+        service.settle()
+        read, gone = service.log.read, encode_delete("doc-005", "mine", b"0123456789abcdef")
+        service.log.append_many(service.names.documents, [replace(gone, partition=1 - partition_of(gone.key, 2))])
+        asked = []
+
+        def retained(topic, partition, offset, *most, **named):
+            # Whoever compares a deletion with its document asks for one record; others name their bounds.
+            if topic == service.names.documents and most == (1,):
+                asked.append(offset)
+                raise StateMismatch("its records have left the log")
+            return read(topic, partition, offset, *most, **named)
+
+        for ingest in service.ingests:
+            list(ingest.drain())
+        monkeypatch.setattr(service.log, "read", retained)
+        while service.move_requests():
+            pass
+        monkeypatch.undo()
+        service.settle()
+        assert asked
+        assert [receipt.found for receipt in service.receipts()] == [True]
 
 
 @pytest.mark.parametrize("how", ["unlearn", "retrain"])

@@ -10,7 +10,7 @@ from crashes import killed_beside
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.documents.suppression import Suppression, SuppressionKey
 from streamtopic.errors import SettingsError
-from streamtopic.state import ForgetKind
+from streamtopic.state import ForgetKind, Stale
 from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog, Message, open_log, partition_of
 from waiting import until
@@ -242,6 +242,27 @@ def test_a_process_that_is_killed_beside_the_tombstones_leaves_no_text(world, to
     world.drain()
     world.check("c")
     assert b"secretword" not in world.log_values()
+
+
+def test_what_is_said_between_two_attempts_holds_for_the_second(world, monkeypatch):
+    """A commit that is stale is tried again: who was suppressed meanwhile is refused, and who was refused stays so."""
+    home = partition_of(b"a", 2)
+    other = next(f"b{n}" for n in range(99) if partition_of(f"b{n}".encode(), 2) == home)
+    world.say("a")
+    world.send(add("a"), add(other))
+    state, apply = world.ingests[home].state, world.ingests[home].state.apply
+
+    def stale(_):
+        monkeypatch.setattr(state, "apply", apply)
+        world.lift("a")
+        world.say(other)
+        return Stale("the state has changed")
+
+    monkeypatch.setattr(state, "apply", stale)
+    assert world.drain()["suppressed"] == 2
+    assert len({record.offset for record in world.records() if record.value is None}) == 2
+    assert len(world.pointers()) == 3
+    world.check()
 
 
 def test_an_add_after_the_lift_stays(world):

@@ -142,20 +142,20 @@ def test_a_policy_that_says_something_else_is_refused_with_its_line(lines, numbe
 
 
 @pytest.mark.parametrize(
-    ("lines", "why"),
+    ("lines", "required", "why"),
     [
-        ([f"witness X4 {vkey(4)}", "quorum none"], "no witness with an address"),
-        ([*THREE, f"witness X4 {vkey(4)}", "group g all X1 X4", "quorum g"], "pages would wait for ever"),
+        ([f"witness X4 {vkey(4)}", "quorum none"], False, "no witness with an address"),
+        ([*THREE, f"witness X4 {vkey(4)}", "group g all X1 X4", "quorum g"], True, "pages would wait for ever"),
     ],
 )
-def test_a_file_that_helps_nobody_is_refused(tmp_path, lines, why):
+def test_a_file_that_helps_nobody_is_refused(tmp_path, lines, required, why):
     """Where nobody can be asked, or pages would wait for somebody who cannot."""
     path = tmp_path / "witnesses.policy"
     with pytest.raises(SettingsError, match="name the file of your witnesses"):
         Witnesses.load(path)
     path.write_text("".join(f"{line}\n" for line in lines))
     with pytest.raises(SettingsError, match=why):
-        Witnesses.load(path)
+        Witnesses.load(path, required=required)
 
 
 # Witnesses that answer as a test says.
@@ -373,10 +373,10 @@ def test_enough_signatures_are_enough(speakers):
     ends.set()
 
 
-def test_pages_wait_for_a_quorum(speakers):
+def test_pages_wait_for_a_quorum_that_is_required(speakers):
     """Without it there is no page, and the error names who signed; it is asked again at once, and goes on."""
     bad, good = speakers(lambda _: (503, "later"), None)
-    asked, grown = asking(bad, good, quorum="group g all W1 W2; quorum g"), Grown()
+    asked, grown = asking(bad, good, quorum="group g all W1 W2; quorum g", required=True), Grown()
     for _ in range(2):
         with pytest.raises(StateError, match="W2 of W1, W2 signed"):
             asked.cosign(grown.checkpoint(8), grown.consistency)
@@ -410,6 +410,7 @@ class World:
         self.model = f"witnessed{next(_numbers)}"
         self.key = SigningKey.from_seed(bytes(32), f"test/{self.model}")
         self.policy = folder / "witnesses.policy"
+        self.policy.write_text(f"witness real {real.key} {real.url}\nquorum real\n")
         self.log = self.opened("log")
 
     def opened(self, name):
@@ -422,9 +423,7 @@ class World:
 
     def writer(self, log=None, *, required=True):
         """A process that has just started."""
-        quorum = "real" if required else "none"
-        self.policy.write_text(f"witness real {self.real.key} {self.real.url}\nquorum {quorum}\n")
-        witnesses = Witnesses.load(self.policy)
+        witnesses = Witnesses.load(self.policy, required=required)
         ring = KeyRing.load(self.key.public, self.model)
         writer = LedgerWriter(self.connection, log or self.log, self.model, ring, self.key, witnesses=witnesses)
         writer.catch_up()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from streamtopic import AnchorTopics, TextCounts
+from streamtopic import AnchorTopics, TextCounts, TextTopics
 from streamtopic.counts import Cooccurrence, SymmetricCounts
 from streamtopic.topics.guided import tandem_rows
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
@@ -151,6 +151,9 @@ def test_a_guided_topic_that_ends_at_once_is_said_with_its_cause():
     said = r"guided topic cars has ended: none .*; car is in 160 documents, 100.0% of them, more than max_df \(50.0%\)"
     with pytest.warns(UserWarning, match=said) as caught:
         model.fit(X)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match=said) as caught:
+        TextTopics(**model.get_params()).fit(texts)
     assert caught[0].filename == __file__
     rare = AnchorTopics(2, min_df=3, max_df=1.0, guided={"first": [0]})
     with pytest.warns(UserWarning, match=r"; x0 is in 1 documents, 0.6% of them, fewer than min_df \(3\)"):

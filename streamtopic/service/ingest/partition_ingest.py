@@ -16,7 +16,7 @@ from streamtopic.errors import StateError, StateMismatch, StreamtopicError
 from streamtopic.monitoring.tracing import span
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.resolve import OUTCOMES, resolve
-from streamtopic.service.ingest.suppressions import NOBODY, Refusals, Suppressions
+from streamtopic.service.ingest.suppressions import NOBODY, Suppressions
 from streamtopic.service.log_history import departures
 from streamtopic.service.partition_counts import count_remedy
 from streamtopic.state import (
@@ -112,7 +112,7 @@ class Ingest:
         self._log = log
         self._topics = topics
         self._clock = clock
-        self._announced = 0
+        self._announced = 0, 0
         # The writer has looked when it read the state.
         self._looked_at = clock()
         self._fitting = MAX_FLUSH_DOCUMENTS
@@ -302,13 +302,13 @@ class Ingest:
         if decoded.next_offset - offset > len(decoded.records):
             self._doubtful = self._log.end(self._topics.documents, self.partition)
         now_ms = int(self._clock() * 1000)
-        refusals = NOBODY if self._suppressions is None else self._suppressions.find(decoded)
+        refusals = NOBODY if self._suppressions is None else self._suppressions.refuse(decoded)
         resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms, refusals, self._doubtful)
         # After the look-up, so that a loss before it is noticed. A rebuild keeps these as they are, or the log does.
         if _rests_on_absence(resolution.changes):
             self.state.require_keys()
         # Before the commit: the offset must not pass a refused record whose pointer could still be lost.
-        self._announce(resolution, refusals)
+        self._announce(resolution)
         found = resolution.changes
         changes = amend(found)
         if changes is None:
@@ -346,17 +346,17 @@ class Ingest:
             return None
         return Progress(0, end)
 
-    def _announce(self, resolution: Resolution, refusals: Refusals) -> None:
+    def _announce(self, resolution: Resolution) -> None:
         """Write what other topics and partitions have to know, once for each flush however often it is committed."""
-        if resolution.changes.next_offset <= self._announced:
+        end, rejected = self._announced
+        # Somebody may have been suppressed since the last attempt.
+        if resolution.changes.next_offset <= end and len(resolution.rejected) <= rejected:
             return
         if resolution.rejected:
             self._log.append_many(self._topics.rejected, resolution.rejected)
-        if refusals.tombstones:
-            self._log.append_many(self._topics.documents, refusals.tombstones)
         if resolution.elsewhere:
             self._log.append_many(self._topics.requests, encode_misplaced(resolution.elsewhere))
-        self._announced = resolution.changes.next_offset
+        self._announced = resolution.changes.next_offset, len(resolution.rejected)
 
     def _alert(self, resolution: Resolution) -> None:
         """Warn the operator of refused changes that removed documents, once for a flush."""

@@ -17,6 +17,8 @@ from streamtopic.state import Suppressed
 from streamtopic.streams import Message, TopicNames, pages
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from streamtopic.service.ingest.decode import Decoded
     from streamtopic.state import Connection
     from streamtopic.streams import EventLog, Record
@@ -32,12 +34,10 @@ class Refusals:
 
     adds: place of each add that is refused.
     settled: place of each tombstone that the service itself wrote after such an add.
-    tombstones: to be written before the refusal is committed.
     """
 
-    adds: frozenset[int] = frozenset()
-    settled: frozenset[int] = frozenset()
-    tombstones: tuple[Message, ...] = ()
+    adds: Collection[int] = ()
+    settled: Collection[int] = ()
 
 
 NOBODY = Refusals()
@@ -52,11 +52,13 @@ class Suppressions:
     def __init__(self, connection: Connection, log: EventLog, model: str, key: SuppressionKey | None) -> None:
         self._kept = Suppressed(connection, model)
         self._log = log
-        self._topic = TopicNames(model).requests
+        self._names = TopicNames(model)
         self._key = key
         self._said: dict[bytes, Suppression] = {}
         self._held = frozenset[bytes]()
         self._next: int | None = None
+        # Partition to the offsets of the adds that were refused last: what has its tombstone stays refused.
+        self._refused: dict[int, set[int]] = {}
 
     def check(self) -> None:
         """Make the key that of the model if it has none. Raises SettingsError if it has another one."""
@@ -74,8 +76,8 @@ class Suppressions:
         self.catch_up()
         return max((self._said[one].made_ms for one in digests if one in self._said), default=0)
 
-    def find(self, decoded: Decoded) -> Refusals:
-        """Return which of these records suppression is about.
+    def refuse(self, decoded: Decoded) -> Refusals:
+        """Return which of these records suppression is about; the log has the tombstones of the refused ones then.
 
         Whatever was said before a record was appended holds for it. Raises ComponentUnreachable.
         """
@@ -85,12 +87,18 @@ class Suppressions:
         self.catch_up()
         records = decoded.records
         settled = {k for k, record in enumerate(records) if record.headers and _is_own(key, record)}
-        if not (self._held or settled):
+        partition, start = records[0].partition, records[0].offset
+        refused = {offset for offset in self._refused.get(partition, ()) if offset >= start}
+        if not (self._held or settled or refused):
             return NOBODY
-        adds = sorted(k for k in range(len(records)) if k not in settled and self._is_refused(key, decoded, k))
-        places = [(records[k].key, records[k].partition, records[k].offset) for k in adds]
-        gone = [Message(name, None, key.refusal(part, offset), part) for name, part, offset in places]
-        return Refusals(frozenset(adds), frozenset(settled), tuple(gone))
+        others = (k for k in range(len(records)) if k not in settled)
+        adds = [k for k in others if records[k].offset in refused or self._is_refused(key, decoded, k)]
+        new = [records[k] for k in adds if records[k].offset not in refused]
+        if new:
+            gone = [Message(one.key, None, key.refusal(partition, one.offset), partition) for one in new]
+            self._log.append_many(self._names.documents, gone)
+        self._refused[partition] = refused | {one.offset for one in new}
+        return Refusals(frozenset(adds), settled)
 
     def _is_refused(self, key: SuppressionKey, decoded: Decoded, k: int) -> bool:
         """Return whether a record is about somebody who is suppressed. Nobody's delete is ever refused."""
@@ -105,24 +113,24 @@ class Suppressions:
 
         After an error the same records are read again.
         """
-        key, end, start = self._key, self._log.end(self._topic, 0), self._next
+        key, end, start = self._key, self._log.end(self._names.requests, 0), self._next
         if key is None or end == start:
             return
         again = dict[bytes, Suppression]()
         if start is None or end < start:
-            start = self._log.begin(self._topic, 0)
+            start = self._log.begin(self._names.requests, 0)
             kept = (key.read(*record) for record in self._kept.records().items())
             self._said |= {said.digest: said for said in kept if said is not None}
             # Those that the topic has still are taken out again.
             again.update(self._said)
-        for page in pages(self._log, self._topic, 0, start, end):
+        for page in pages(self._log, self._names.requests, 0, start, end):
             for record in page:
                 self._take(key, record, again)
         if again:
             extra = {"event": "suppressions_restored", "suppressions": len(again)}
             logger.warning("%d suppressions were written over or lost, and are written again", len(again), extra=extra)
             records = [Message(said.key, key.value(said), partition=0) for said in again.values()]
-            self._log.append_many(self._topic, records)
+            self._log.append_many(self._names.requests, records)
         self._held = frozenset(digest for digest, said in self._said.items() if said.suppressed)
         self._next = end
 

@@ -475,18 +475,18 @@ def examine_ledger(parts: Parts) -> Iterator[Diagnosis]:
     else:
         yield ok("ledger", f"{shown}, one tree; {ledger.strays} other records passed over")
     if parts.settings.witnesses is not None and ledger.checkpoint:
-        yield _witnesses(Witnesses.load(parts.settings.witnesses), ledger.checkpoint)
+        yield _witnesses(Witnesses.load(parts.settings.witnesses), parts.settings, ledger.checkpoint)
     yield _alive(parts, ledger)
 
 
-def _witnesses(witnesses: Witnesses, checkpoint: str) -> Diagnosis:
+def _witnesses(witnesses: Witnesses, settings: Settings, checkpoint: str) -> Diagnosis:
     """Examine whether enough witnesses have signed the newest checkpoint."""
     signed = witnesses.signers(checkpoint)
     detail = f"{', '.join(sorted(signed)) or 'no witness'} signed the newest checkpoint"
     if signed and witnesses.quorum.met_by(signed):
         return ok("witnesses", detail)
-    level = fail if witnesses.required else warn
-    return level("witnesses", f"{detail}, which is not enough", "the log of `streamtopic schedule` says why")
+    level = fail if settings.require_witnesses else warn
+    return level("witnesses", f"{detail}, which is not the quorum", "the log of `streamtopic schedule` says why")
 
 
 def _alive(parts: Parts, ledger: Ledger) -> Diagnosis:

@@ -216,8 +216,9 @@ class _Asked:
 class Witnesses:
     """Asks all witnesses of a policy at once (a Cosigner of LedgerWriter).
 
-    quorum: which witnesses are enough. Pages wait for it. If it is none, whatever a witness does holds nothing up for
-        longer than `seconds`.
+    required: whether pages wait for the quorum. Without it, whatever a witness does holds nothing up for longer than
+        `seconds`.
+    quorum: which witnesses are enough.
     clock: seconds, for waits.
     """
 
@@ -225,10 +226,12 @@ class Witnesses:
         self,
         policy: WitnessPolicy,
         *,
+        required: bool = False,
         seconds: float = _PATIENCE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.quorum = policy.quorum
+        self.required = required
         self._keys = policy.witnesses
         self._addresses = policy.addresses
         self._seconds = seconds
@@ -236,7 +239,7 @@ class Witnesses:
         self._asked = {name: _Asked() for name in policy.addresses}
 
     @classmethod
-    def load(cls, path: Path) -> Witnesses:
+    def load(cls, path: Path, *, required: bool = False) -> Witnesses:
         """Return the witnesses of a policy file. Raises SettingsError for a file that names none who can be asked."""
         try:
             data = path.read_bytes()
@@ -245,16 +248,11 @@ class Witnesses:
         policy = read_policy(data, str(path))
         if not policy.addresses:
             raise SettingsError(f"witnesses {path}: it names no witness with an address: add its URL to its line")
-        if not policy.quorum.met_by(policy.addresses):
+        if required and not policy.quorum.met_by(policy.addresses):
             raise SettingsError(
                 f"witnesses {path}: those with an address are too few for its quorum: pages would wait for ever"
             )
-        return cls(policy)
-
-    @property
-    def required(self) -> bool:
-        """Whether pages wait for signatures."""
-        return self.quorum.least > 0
+        return cls(policy, required=required)
 
     def signers(self, checkpoint: str) -> frozenset[str]:
         """Return the names, as the file has them, of the witnesses who have signed a checkpoint. checkpoint: a note."""
@@ -265,7 +263,7 @@ class Witnesses:
 
         checkpoint: a note, signed by the service. consistency: two sizes to the proof between them.
 
-        Raises StateError if the quorum is not met: the page waits, and witnesses are asked again.
+        Raises StateError where the quorum is required and not met: the page waits, and witnesses are asked again.
         """
         text = read_note(checkpoint).text
         size = Checkpoint.parse(text).size
@@ -292,7 +290,7 @@ class Witnesses:
                 self._fail(answer.name, problem)
         for name in () if self._enough(lines) else waiting:
             self._fail(name, f"it has not answered within {self._seconds:g} s")
-        if not self.quorum.met_by(lines):
+        if self.required and not self.quorum.met_by(lines):
             raise StateError(
                 f"a page of the ledger waits for its witnesses: {', '.join(sorted(lines)) or 'nobody'} of "
                 f"{', '.join(sorted(self._keys))} signed, which is not the quorum; the log says why"
@@ -300,8 +298,8 @@ class Witnesses:
         return checkpoint + "".join(lines[name] for name in sorted(lines))
 
     def _enough(self, names: Collection[str]) -> bool:
-        """Whether nobody has to be waited for. Without a quorum, everybody is."""
-        return self.required and self.quorum.met_by(names)
+        """Whether nobody has to be waited for. Where no quorum is asked for, everybody is."""
+        return self.quorum.least > 0 and self.quorum.met_by(names)
 
     def _due(self) -> Iterable[str]:
         """Return the names of those who are asked now."""

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from streamtopic.documents.deletion_record import decode_request
 from streamtopic.documents.events import encode_delete
 from streamtopic.documents.suppression import Suppression
-from streamtopic.errors import InvalidEvent
+from streamtopic.errors import InvalidEvent, StateMismatch
 from streamtopic.signed import Receipt, request_digest, request_receipt_id
 from streamtopic.state.deletion_requests import (
     MOST_OPEN,
@@ -422,7 +422,11 @@ class RequestMover:
         if added is None:
             # For the receipt, which somebody waits for.
             return one.asked
-        found = self._log.read(self._names.documents, home, added, 1)
+        try:
+            found = self._log.read(self._names.documents, home, added, 1)
+        except StateMismatch:
+            # Retention has taken the record, so the document is an old one.
+            return True
         if not found or found[0].offset != added:
             return True
         return found[0].appended_ms(self._now_ms()) <= one.time_ms + _CLOCKS_MS
@@ -475,7 +479,9 @@ class RequestMover:
         """Return the keys of the records of a partition that are not counted yet."""
         topic = self._names.documents
         keys: set[bytes] = set()
-        for page in pages(self._log, topic, partition, self._reader.position(partition).next_offset):
+        # Records may have left the log before they were counted: ingest refuses that, with the remedy.
+        first = max(self._reader.position(partition).next_offset, self._log.begin(topic, partition))
+        for page in pages(self._log, topic, partition, first):
             keys.update(record.key for record in page if record.key is not None)
         return keys
 

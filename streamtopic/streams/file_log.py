@@ -56,7 +56,7 @@ CREATE TABLE compaction (at REAL);
 """
 # A confirmed record is with the system, which keeps it through kill -9; a power cut may take the newest ones.
 _OPENED = "PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY;"
-_READ = "SELECT * FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
+_READ = "SELECT id, time, key, value, headers, crc FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
 _SUPERSEDED = """
 DELETE FROM records WHERE id IN (
     SELECT id FROM (
@@ -124,7 +124,10 @@ class FileLog(Closing):
 
     def settings(self, topic: str) -> Mapping[str, str]:
         """See EventLog.settings."""
-        found: dict[str, str] = json.loads(self._known(topic).settings)
+        try:
+            found: dict[str, str] = json.loads(self._known(topic).settings)
+        except ValueError as error:
+            raise self._damaged(f"settings of {topic}: {error}") from None
         return found
 
     def configure(self, topic: str, settings: Mapping[str, str]) -> None:
@@ -164,8 +167,10 @@ class FileLog(Closing):
         max_bytes: int = MAX_READ_BYTES,
     ) -> list[Record]:
         """See EventLog.read. Raises StateCorrupt for a record that is not as it was written."""
-        check_offset(topic, partition, offset, self.begin(topic, partition), self.end(topic, partition))
-        first = self._known(topic).first(partition)
+        known = self._known(topic)
+        check_partition(topic, partition, known.partitions)
+        first = known.first(partition)
+        check_offset(topic, partition, offset, 0, self._end(first))
         records: list[Record] = []
         size = 0
         with self._guard():
@@ -210,7 +215,7 @@ class FileLog(Closing):
         """See EventLog.appended_ms."""
         if offset >= self.end(topic, partition):
             return None
-        found = self.read(topic, partition, max(offset, self.begin(topic, partition)), 1)
+        found = self.read(topic, partition, max(offset, 0), 1)
         return found[0].timestamp_ms if found else None
 
     def compact(self, topic: str, *, tombstones_ms: int = 30 * 24 * 3600 * 1000) -> int:
@@ -369,12 +374,15 @@ class FileLog(Closing):
         with self._mutex:
             try:
                 yield
-            except (OSError, sqlite3.OperationalError) as error:
+            except (OSError, sqlite3.Error, UnicodeError) as error:
+                # Statements are our own: if SQLite does not understand one, or answers no text, the file is damaged.
+                code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+                passing = isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR
+                if not (passing or isinstance(error, OSError)):
+                    raise self._damaged(str(error)) from error
                 raise ComponentUnreachable(
                     f"event log {self._directory}: {error}; check the folder and its free space"
                 ) from error
-            except sqlite3.DatabaseError as error:
-                raise self._damaged(str(error)) from error
 
 
 class _Topic(NamedTuple):

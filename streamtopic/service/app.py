@@ -12,10 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.client import Deletion, ModelSubscriber, Receipts
-from streamtopic.documents.events import (
-    encode_add,
-    encode_delete,
-)
+from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.documents.subjects import MAX_SUBJECT, is_subject
 from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import InvalidEvent, SettingsError, UsageError
@@ -327,17 +324,12 @@ class Service(Parts):
 
         Raises UsageError for an id that no document can have. Nothing is written then.
         """
-        requests = list[Deletion]()
-        messages = list[Message]()
-        for document in ids:
-            request = Deletion(secrets.token_hex(12), secrets.token_hex(16))
-            requests.append(request)
-            try:
-                messages.append(encode_delete(document, request, request.salt.encode()))
-            except InvalidEvent as error:
-                raise UsageError(f"cannot delete {document[:80]!r}: {error}") from None
-        # All at once: a wrong id must not leave some of the documents deleted, and their requests unknown.
-        self.send(messages)
+        documents = list(ids)
+        # All first: a wrong id must not leave some of the documents deleted, and their requests unknown.
+        self.check_deletable(documents, ())
+        requests = [Deletion(secrets.token_hex(12), secrets.token_hex(16)) for _ in documents]
+        pairs = zip(documents, requests, strict=True)
+        self.send([encode_delete(document, request, request.salt.encode()) for document, request in pairs])
         return requests
 
     def check_deletable(self, ids: Iterable[str], subjects: Iterable[str]) -> None:

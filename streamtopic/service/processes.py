@@ -181,7 +181,7 @@ class Looks:
             return
         self._metrics.show(catalogue.DOCUMENTS, sum(meta.documents for meta in positions.values()))
         streams = [reader.forgets(partition) for partition in positions]
-        first = [page[0].received_ms for stream in streams if (page := stream.read(0, 1))]
+        first = [oldest.received_ms for stream in streams if (oldest := stream.oldest())]
         self._metrics.show(catalogue.FORGET_PENDING, sum(map(len, streams)), at="counted")
         self._requests(state)
         self._metrics.show(catalogue.FORGET_OLDEST, min(first) / 1000 if first else None, at="counted")

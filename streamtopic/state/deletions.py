@@ -177,6 +177,10 @@ class Forgets:
             rows += self._connection.call("XRANGE", self._key, f"{first}-{last}", first)
         return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
 
+    def oldest(self) -> Forget | None:
+        """Return the deletion of the first record, None if none waits."""
+        return next(iter(self.read(0, 1)), None)
+
     def mark(self) -> tuple[int, str]:
         """Return the number of entries and the id of the newest there ever was; equal where nothing has changed."""
         # XINFO is an error for a stream that does not exist.

@@ -24,7 +24,7 @@ from scipy import sparse
 from streamtopic.counts import SymmetricCounts, WordSets
 from streamtopic.counts.arrays import Float, Int64, Positions, entry_rows, places
 from streamtopic.topics.fit import RetainedCounts, TopicFit
-from streamtopic.topics.products import times
+from streamtopic.topics.products import times_within
 from streamtopic.topics.reproducible import cholesky, leading_pairs, product, solve_lower
 
 __all__ = [
@@ -119,12 +119,6 @@ class WordEvidence:
         ratios = (1.0 + self.documents) / (1.0 + self.frequency.astype(float))
         return np.asarray(_logarithm(ratios) + 1.0)
 
-    def times(self, thin: Float) -> Float:
-        """Return Q V over these words, (n, r), for V (n, r), in the units of the counts. Cost: one pass over Q."""
-        wide = np.zeros((self.q.n, thin.shape[1]))
-        wide[self.places] = thin
-        return times(self.q, wide, self.places, live=self.places)
-
     def fixed_npmi(self, words: Positions) -> Int64:
         """Return the shrunk NPMI of each pair of some words in fixed point, (k, k), 0 on the diagonal.
 
@@ -190,7 +184,7 @@ def coefficients(A: Float, evidence: WordEvidence) -> Float:
     lower, _ = cholesky(alike)
     half = solve_lower(lower, np.eye(r))
     unmixed = product(np.ascontiguousarray(half.T), half) / lengths[:, None]
-    met = evidence.times(raised * idf) * idf
+    met = times_within(evidence.q, raised * idf, evidence.places) * idf
     M = product(met, unmixed)
     N = product(np.ascontiguousarray(product(raised, unmixed).T), M)
     values, vectors = leading_pairs((N + N.T) / 2, r)

@@ -22,7 +22,7 @@ from streamtopic.counts.compact import Compact, read
 from streamtopic.topics.certificate import Certificate, topic_columns
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 from streamtopic.topics.mixtures import Mixtures
-from streamtopic.topics.products import times
+from streamtopic.topics.products import times_within
 from streamtopic.topics.reproducible import each_span, even_spans, workers
 
 __all__ = ["RetainedCounts", "TopicFit", "Words", "fingerprint"]
@@ -152,10 +152,7 @@ class TopicFit:
 
     def restricted_product(self, thin: Float) -> Float:
         """Return Q V for the published words, (n', r), for V (n', r). The entries of Q sum to 1."""
-        wide = np.zeros((self.q.n, thin.shape[1]))
-        wide[self.live] = thin
-        product = times(self.q, wide, live=self.live)[self.live]
-        return np.asarray(product / float(sum(self.mass.tolist())))
+        return np.asarray(times_within(self.q, thin, self.live) / float(sum(self.mass.tolist())))
 
     def held(self, words: Sequence[str]) -> Int64:
         """Return the internal position of each word, -1 for a word that is not among them or has no mass."""

@@ -22,6 +22,7 @@ __all__ = [
     "product_roundings",
     "shift_roundings",
     "times",
+    "times_within",
 ]
 
 BLOCK = 256
@@ -56,6 +57,16 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
     parts = [(*span, np.empty(r), np.empty(_PANEL, np.int64), np.empty(_PANEL, np.int64)) for span in pairwise(edges)]
     each_span(_times, (q.rows, chosen, thin, ends, out), parts)
     return out
+
+
+def times_within(q: SymmetricCounts, thin: Float, words: Positions) -> Float:
+    """Return Q V over some words, (k, r), for V (k, r), in the units of the counts. Cost: their entries times r.
+
+    words: ascending positions of all words that have entries, (k,).
+    """
+    wide = np.zeros((q.n, thin.shape[1]))
+    wide[words] = thin
+    return times(q, wide, words, live=words)
 
 
 def product_roundings(terms: Int64, n: int) -> Float:

@@ -58,12 +58,22 @@ def program(capsys):
 
 
 @pytest.fixture(scope="session")
-def made(sample_file, tmp_path_factory):
+def demo(sample_file, tmp_path_factory):
+    """Return a function that makes an instance by a demo. deleted: how many documents the demo forgets."""
+
+    def make(deleted):
+        folder = tmp_path_factory.mktemp("made") / "instance"
+        keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity.share=0.05", "--delete", str(deleted)]
+        assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--json", *keep]) == 0
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def made(demo):
     """An instance with two versions and three receipts, to be copied."""
-    folder = tmp_path_factory.mktemp("made") / "instance"
-    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity.share=0.05"]
-    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3", "--json", *keep]) == 0
-    return folder
+    return demo(3)
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,9 @@
 
 import json
 import re
-import shutil
 
 import pytest
 
-from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
 
 HELD = ["--set", "hold_seconds=600"]
@@ -14,27 +12,9 @@ BRAKED = ["--set", "brake_share=0.01"]
 
 
 @pytest.fixture(scope="module")
-def made(sample_file, tmp_path_factory):
+def made(demo):
     """An instance with a version of 600 documents."""
-    folder = tmp_path_factory.mktemp("made") / "instance"
-    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity.share=0.05"]
-    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "0", "--json", *keep]) == 0
-    return folder
-
-
-@pytest.fixture
-def on(program, made, tmp_path):
-    """Run a command on a copy of the instance, with JSON output."""
-    folder = tmp_path / "instance"
-    shutil.copytree(made, folder)
-
-    def run(command, *arguments, status=0):
-        found, out, err = program(command, *arguments, "--dir", folder, "--json")
-        assert found == status, err
-        return json.loads(out) if out else err
-
-    run.folder = folder
-    return run
+    return demo(0)
 
 
 def listed(on, *arguments):
@@ -56,13 +36,13 @@ def test_a_held_delete_can_be_cancelled(on):
     assert "cannot be cancelled" in on("deletions", "cancel", name, status=2)
 
 
-def test_what_was_done_before_an_error_is_told(program, on):
+def test_what_was_done_before_an_error_is_told(program, on, instance):
     """Requests are cancelled one after the other, a name that is given twice is one, and people are not documents."""
     names = [one["id"] for one in on("delete", "doc-1", "--subject", "ann", *HELD)["requests"]]
     said = on("deletions", "cancel", names[0], names[0], "no-such", status=2)
     assert "there is no request no-such" in said
     assert f"cancelled before the error: {names[0]}" in said
-    status, out, _ = program("deletions", "cancel", names[1], names[1], "--dir", on.folder)
+    status, out, _ = program("deletions", "cancel", names[1], names[1], "--dir", instance)
     assert status == 0
     people, documents = "cancelled 1 request, for all documents of 1 subject", "cancelled 1 request, for 1 document"
     assert out.strip() in {people, documents}
@@ -79,10 +59,10 @@ def test_a_wrong_name_leaves_nothing_behind(on):
     assert on("status")["documents"] == 600
 
 
-def test_the_salt_is_told_to_people_too(program, on):
+def test_the_salt_is_told_to_people_too(program, on, instance):
     """`delete` prints the id and the salt of each request, held or not, and `receipt` finds the receipt by them."""
     for settings in ([], HELD):
-        status, out, _ = program("delete", "doc-4", "--dir", on.folder, *settings)
+        status, out, _ = program("delete", "doc-4", "--dir", instance, *settings)
         (line,) = [line for line in out.splitlines() if ", salt " in line]
         name, _, salt = line.strip().removeprefix("document doc-4: request ").partition(", salt ")
         assert (status, len(name), len(salt)) == (0, 24, 32)
@@ -91,12 +71,12 @@ def test_the_salt_is_told_to_people_too(program, on):
 
 
 @pytest.mark.parametrize("settings", [[], HELD], ids=["sent", "held"])
-def test_each_request_says_whose_it_is(program, on, settings):
+def test_each_request_says_whose_it_is(program, on, instance, settings):
     """To people and to programs, for documents and for people, sent at once or held."""
     told = on("delete", "doc-1", "doc-2", "--subject", "ann", *settings)["requests"]
     of = {one["subject"] or tuple(one["documents"]): one["id"] for one in told}
     assert of.keys() == ({"ann", ("doc-1", "doc-2")} if settings else {"ann", ("doc-1",), ("doc-2",)})
-    _, out, _ = program("delete", "doc-3", "doc-4", "--subject", "bob", "--dir", on.folder, *settings)
+    _, out, _ = program("delete", "doc-3", "doc-4", "--subject", "bob", "--dir", instance, *settings)
     said = re.findall(r"(\S+ \S+): request [0-9a-f]{24}, salt", out)
     assert sorted(said) == (
         ["2 documents", "subject bob"] if settings else ["document doc-3", "document doc-4", "subject bob"]
@@ -121,9 +101,9 @@ def test_a_receipt_is_asked_for_by_request(on):
     assert "streamtopic deletions list" in said
 
 
-def test_a_list_of_ids_is_read_as_other_programs_write_it(on, tmp_path):
+def test_a_list_of_ids_is_read_as_other_programs_write_it(on, instance, tmp_path):
     """A byte order mark, ends of lines of Windows, and separators within an id: each id is a document's."""
-    with DocumentProducer(on.folder / "log", model="default") as producer:
+    with DocumentProducer(instance / "log", model="default") as producer:
         producer.add("a\u2028b\x0cc", text="some words")
     path = tmp_path / "ids.txt"
     path.write_bytes(b"\xef\xbb\xbfdoc-1\r\na\xe2\x80\xa8b\x0cc\r\n\r\ndoc-2")

@@ -7,7 +7,7 @@ import numpy as np
 
 from streamtopic.counts import Weighting
 from streamtopic.documents.dialects import OWN
-from streamtopic.documents.events import LIMITS
+from streamtopic.documents.events import LIMITS, encode_add
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
 from streamtopic.service.verify.recount import documents_in_log
@@ -16,6 +16,11 @@ from streamtopic.streams import TopicNames, partition_of
 
 NOW = 1_700_000_000.0
 _numbers = itertools.count()
+
+
+def add(name, *subjects, word="x"):
+    """An add of a document with two words."""
+    return encode_add(name, counts={word: 2, "y": 1}, subjects=subjects)
 
 
 def new_model():

@@ -4,11 +4,11 @@ import json
 from collections import Counter
 
 import pytest
-from ingest_world import NOW, IngestWorld
+from ingest_world import NOW, IngestWorld, add
 
 from streamtopic.documents.deletion_record import Wanted, encode_request
 from streamtopic.documents.dialects import Dialect, InputMapping
-from streamtopic.documents.events import LIMITS, encode_add, encode_delete
+from streamtopic.documents.events import LIMITS, encode_delete
 from streamtopic.errors import StateCorrupt
 from streamtopic.service.ingest.rejections import retry
 from streamtopic.state import SubjectIndex
@@ -48,11 +48,6 @@ class World(IngestWorld):
 def world(connection, tmp_path):
     """A model of two partitions, with a log in files."""
     return World(connection, FileLog(tmp_path, clock=lambda: NOW))
-
-
-def add(name, *subjects, word="x"):
-    """An add of a document with two words."""
-    return encode_add(name, counts={word: 2, "y": 1}, subjects=subjects)
 
 
 def test_the_index_follows_adds_replacements_and_deletions(world):

@@ -4,7 +4,7 @@ from collections import Counter
 
 import msgpack
 import pytest
-from ingest_world import NOW, IngestWorld, new_model
+from ingest_world import NOW, IngestWorld, add, new_model
 
 from crashes import killed_beside
 from streamtopic.documents.events import encode_add, encode_delete
@@ -94,11 +94,6 @@ class World(IngestWorld):
 def world(connection, tmp_path):
     """A model of two partitions, with a log in files."""
     return World(connection, FileLog(tmp_path, clock=lambda: NOW))
-
-
-def add(name, *subjects, word="x"):
-    """An add of a document with two words."""
-    return encode_add(name, counts={word: 2, "y": 1}, subjects=subjects)
 
 
 def test_an_id_that_was_forgotten_is_refused_until_it_is_lifted(world):

@@ -282,7 +282,7 @@ class Publisher:
         waiting: partitions with deletions that wait. The oldest version was made before all of these deletions were
         counted, unless there is no such version, or too many came since.
         """
-        oldest = {partition: _oldest(self._forgets[partition]) for partition in waiting}
+        oldest = {p: forget.offset for p in waiting if (forget := self._forgets[p].oldest())}
         count = _FEW
         while True:
             records = self._state.releases(count)
@@ -459,18 +459,12 @@ def _envelope(record: Mapping[str, Any]) -> Envelope:
     return entry
 
 
-def _oldest(stream: Forgets) -> int:
-    """Return the offset of the oldest deletion that waits, 0 if none does."""
-    waiting = stream.read(0, 1)
-    return waiting[0].offset if waiting else 0
-
-
 def _end(residue: Residue, partition: int, stream: Forgets) -> int:
     """Return the offset before which all deletions are complete and have their receipts."""
     # It must not run ahead of receipts: the entry speaks of deletions that have theirs.
-    waiting = stream.read(0, 1)
+    waiting = stream.oldest()
     done = residue.done(partition)
-    return min(done, waiting[0].offset) if waiting else done
+    return min(done, waiting.offset) if waiting else done
 
 
 def _dated(stages: Mapping[Stage, int | None]) -> dict[str, int]:

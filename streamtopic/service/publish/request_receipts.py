@@ -85,4 +85,5 @@ def _first_waiting(stream: Forgets) -> float:
     # While a rebuild counts anew, the entries that it put aside wait as well.
     if stream.incomplete:
         return -1
-    return min((forget.offset for forget in stream.read(0, 1)), default=math.inf)
+    waiting = stream.oldest()
+    return waiting.offset if waiting else math.inf

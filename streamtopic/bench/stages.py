@@ -184,5 +184,5 @@ UPDATE = (
 )
 """Of `streamtopic.topics.update.update` with the certificate."""
 
-CORRELATIONS = (Stage("R's pass", "topics.fit", "times", _product, whole=True),)
+CORRELATIONS = (Stage("R's pass", "topics.fit", "times_within", _product, whole=True),)
 """Of `streamtopic.topics.display.topic_correlations`."""

@@ -42,11 +42,11 @@ def test_reuters_over_time_before_and_after_a_deletion():
 @pytest.mark.slow
 def test_newsgroups_are_guided_before_and_after_a_deletion():
     """Guided topics hold their seeds, forgetting needs no cold start, and the model is that of a twin."""
-    lines = printed("guided.py", "20newsgroups.jsonl.gz", "20", "cars=car,engine", "space=orbit,nasa,launch")
+    lines = printed("guided.py", "20newsgroups.jsonl.gz", "20", "cars=car,engine", "space=orbit,nasa,shuttle")
     shown = dict(line.split(": ", 1) for line in lines[:20])
     assert list(shown)[-2:] == ["cars", "space"]
     assert {*shown["cars"].split()} >= {"car", "engine"}
-    assert {*shown["space"].split()} >= {"orbit", "nasa", "launch"}
+    assert {*shown["space"].split()} >= {"orbit", "nasa", "shuttle"}
     assert "10 documents forgotten; cold start: None" in lines
     difference, bound = (float(line.rpartition(": ")[2]) for line in lines[-2:])
     assert difference <= bound < 1e-9

@@ -15,7 +15,7 @@ import redis
 from campaign.inject import STAGE, newest_leader, staged_late
 from campaign.processes import Guard, Worker
 from campaign.proxy import Proxy
-from campaign.server import RedisServer
+from campaign.server import RedisServer, written_out
 from servers.ports import quiet_port
 from streamtopic.state import Connection, ModelSettings, ModelState, scripts
 from waiting import PATIENCE, until
@@ -64,6 +64,7 @@ def _alive(pid):
 def test_killed_redis_comes_back_with_what_it_held(server):
     """The append-only file survives kill -9."""
     server.client.set("a", 1)
+    written_out(server.client)
     server.kill()
     server.start()
     assert server.client.get("a") == b"1"
@@ -86,6 +87,7 @@ def test_redis_loses_the_last_it_wrote_but_never_half_a_script(server):
     server.lose(60)
     assert server.client.mget("before", "x", "y") == [b"1", None, None]
     server.client.set("after", 1)
+    written_out(server.client)
     server.kill()
     server.start()
     assert server.client.mget("before", "x", "y", "after") == [b"1", None, None, b"1"]

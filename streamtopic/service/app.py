@@ -35,6 +35,7 @@ from streamtopic.service.schedule.situation import SituationReader
 from streamtopic.service.verify import verify_instance
 from streamtopic.service.verify.sources import Sources
 from streamtopic.state import Reader
+from streamtopic.state.base_documents import remaining_noted
 from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import FileLog, Message
 
@@ -45,9 +46,10 @@ if TYPE_CHECKING:
     from streamtopic.privacy.keystream import NoiseKey
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.service.schedule.modeller import ModelBeforeNoise
+    from streamtopic.service.schedule.situation import Base
     from streamtopic.service.verify import Finding
     from streamtopic.signed import Receipt, Release
-    from streamtopic.state import ModelState
+    from streamtopic.state import Meta, ModelState, Remaining
     from streamtopic.topics.over_time import SliceReport, Unit
 
 __all__ = ["Sent", "Service", "Settled", "silent"]
@@ -190,7 +192,11 @@ class Service(Parts):
         """Reads the situation of the model, without the keys that a scheduler needs."""
         options = assembly.scheduler_options(self.settings)
         mode = assembly.modeller(self.settings, self.state.base, self.sums.read)
-        return SituationReader(self.reader, self.state, mode, options.policy, options.delta, self.clock)
+        return SituationReader(self.reader, self.state, mode, self._left, options.policy, options.delta, self.clock)
+
+    def _left(self, base: Base, _positions: Mapping[int, Meta]) -> Remaining:
+        """Return what is left of the base model, as the leader noted it last."""
+        return remaining_noted(self.connection, self.settings.model, base.version, base.start)
 
     @cached_property
     def scheduler(self) -> Scheduler:

@@ -42,10 +42,11 @@ from streamtopic.service.publish.publisher import Published
 from streamtopic.service.requests.request_mover import Moved
 from streamtopic.service.schedule.decide import Wait, decision_text
 from streamtopic.service.schedule.scheduler import Step
-from streamtopic.service.schedule.situation import Base, base_forget_set
+from streamtopic.service.schedule.situation import Base
 from streamtopic.service.watching import Watch, Watching
 from streamtopic.signed.notes import read_note
 from streamtopic.state import MAX_WORD_IDS, CutGone, ModelState, Reader
+from streamtopic.state.base_documents import remaining_noted
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.measure import measure
 from streamtopic.state.redis_keys import ModelKeys
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
 
     from streamtopic.service.assembly import Parts
     from streamtopic.settings import Settings
-    from streamtopic.state import Meta
 
     # Told each event, as the command prints it.
     Say = Callable[[dict[str, Any]], None]
@@ -186,7 +186,7 @@ class Looks:
         self._requests(state)
         self._metrics.show(catalogue.FORGET_OLDEST, min(first) / 1000 if first else None, at="counted")
         self._residue(state)
-        self._versions(state, positions)
+        self._versions(state)
         self._sizes(state)
 
     def _requests(self, state: ModelState) -> None:
@@ -202,7 +202,7 @@ class Looks:
             since = None if one.since_ms is None else one.since_ms / 1000
             self._metrics.show(catalogue.FORGET_OLDEST, since, at=stage)
 
-    def _versions(self, state: ModelState, positions: Mapping[int, Meta]) -> None:
+    def _versions(self, state: ModelState) -> None:
         newest = state.releases(1)
         head = state.base_head()
         if newest:
@@ -213,7 +213,8 @@ class Looks:
         base = None if head is None else Base.parse(head)
         used = None
         if base is not None and base.capacity:
-            used = max(base_forget_set(positions, base.documents, base.epoch), 0) / base.capacity
+            left = remaining_noted(state.connection, state.model, base.version, base.start)
+            used = (base.documents - left.documents) / base.capacity
         self._metrics.show(catalogue.BUDGET, used, of="capacity")
 
     def _sizes(self, state: ModelState) -> None:

@@ -86,7 +86,6 @@ class Envelope:
     withdrawn: versions that this one replaces, because they hold forgotten documents.
     created: milliseconds since 1970.
     scale, slack: terms by which its epsilon composes with that of other versions (`privacy/accounting.py`).
-    epoch: last epoch of the base; a service continues from it.
     counted: documents accepted until the cut; a service continues from it.
     ratio: norm of the noise over norm of the model.
     covered: whether every condition of the paper's proof held; None where the guarantee does not rest on conditions.
@@ -117,7 +116,6 @@ class Envelope:
     release: str = ""
     scale: float = 0.0
     slack: float = 0.0
-    epoch: int = 0
     counted: int = 0
     ratio: float = 0.0
     covered: bool | None = None

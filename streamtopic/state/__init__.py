@@ -11,11 +11,12 @@ Writing a partition
     deletions           deletions that wait for their receipts, documents of people, suppressions, and the keys that tie
                         receipts to requests
 Reading
+    base_documents      BaseDocuments: how many documents of the base model are left
     reader              Reader: positions, and counts as of a cut of all partitions
     document_counts     those counts: words, pairs that are counted from documents, what changed since an older cut
     change_log          the changes of a partition, and its word statistics as of a moment
     documents           the documents that counts are of
-    meta                the position of a partition: offset, epochs, counters
+    meta                the position of a partition: offset and counters
     measure             bytes by kind, growth of the words
 Of a model, beside its partitions
     model_state         settings, lease, base model, releases, outbox
@@ -31,6 +32,7 @@ Below all
     varints             whole numbers in few bytes
 """
 
+from streamtopic.state.base_documents import BaseDocuments, Remaining, StoredBase
 from streamtopic.state.change_log import CutGone
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget, ForgetKind, Forgets, SubjectIndex, Suppressed
@@ -46,8 +48,8 @@ from streamtopic.state.flush import (
     Flush,
     RemovedDocument,
 )
-from streamtopic.state.meta import LastRecord, Meta, begin_epoch
-from streamtopic.state.model_state import Lease, ModelSettings, ModelState, OutboxEntry, OutboxRecord, StoredBase
+from streamtopic.state.meta import LastRecord, Meta
+from streamtopic.state.model_state import Lease, ModelSettings, ModelState, OutboxEntry, OutboxRecord
 from streamtopic.state.partition_writer import LiveDocuments, PartitionWriter, PreparedBatch
 from streamtopic.state.reader import Reader
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale
@@ -62,6 +64,7 @@ __all__ = [
     "AddedDocuments",
     "AlreadyApplied",
     "Applied",
+    "BaseDocuments",
     "Batch",
     "ChangedDocuments",
     "Changes",
@@ -85,6 +88,7 @@ __all__ = [
     "PartitionWriter",
     "PreparedBatch",
     "Reader",
+    "Remaining",
     "RemovedDocument",
     "RowSpan",
     "Rows",
@@ -93,5 +97,4 @@ __all__ = [
     "StoredDocument",
     "SubjectIndex",
     "Suppressed",
-    "begin_epoch",
 ]

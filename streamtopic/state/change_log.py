@@ -87,7 +87,6 @@ class ChangeEntry:
     def unpack(cls, data: bytes) -> tuple[str, str, Self]:
         """Undo `pack`: base, commit and the change. Raises StateCorrupt."""
         try:
-            # The begin of an epoch, which `begin_epoch.lua` writes, has nothing but its ids.
             base, commit, *rest = msgpack.unpackb(data, unicode_errors="surrogatepass")
             change = cls(*rest)
             change._check()

@@ -61,7 +61,6 @@ class Forget:
     request: request id of the producer.
     salt: random bytes of the requester, who checks the receipt with them; b"" without one.
     document_offset: of the record that had added the document, -1 if not found.
-    epoch: of the document, -1 if not found.
     received_ms: time of the delete's record.
     applied_ms: time at which the document was counted out.
     part: from 1, tells missed deletions of one offset apart; 0 for all others.
@@ -77,7 +76,6 @@ class Forget:
     request: str
     salt: bytes
     document_offset: int
-    epoch: int
     received_ms: int
     applied_ms: int
     part: int = 0
@@ -103,16 +101,14 @@ class Forget:
 
     def pack(self) -> bytes:
         """Return the value of its stream entry."""
-        fields = [self.document, self.kind.value, self.request, self.salt, self.document_offset, self.epoch]
+        fields = [self.document, self.kind.value, self.request, self.salt, self.document_offset]
         return bytes(msgpack.packb([*fields, self.received_ms, self.applied_ms, self.trace]))
 
     @classmethod
     def unpack(cls, entry: bytes, value: bytes) -> "Forget":
         """Undo `pack`. Raises StateCorrupt."""
         try:
-            document, kind, request, salt, document_offset, epoch, received_ms, applied_ms, trace = msgpack.unpackb(
-                value
-            )
+            document, kind, request, salt, document_offset, received_ms, applied_ms, trace = msgpack.unpackb(value)
             first, part = (int(number) for number in entry.split(b"-"))
             return cls(
                 first - 1,
@@ -121,7 +117,6 @@ class Forget:
                 request,
                 salt,
                 document_offset,
-                epoch,
                 received_ms,
                 applied_ms,
                 part,

@@ -132,7 +132,6 @@ class DocumentCounts:
     frequency, tokens, heavy: (n,) int64, documents, occurrences and heavy documents of each word.
     documents: how many documents are counted.
     cuts: one for each partition.
-    through: the newest epoch whose documents count; None for all.
     table: all words that its reader has met.
 
     All readings share what went since the cut, so that each goes on from where the one before ended.
@@ -147,13 +146,17 @@ class DocumentCounts:
     heavy: Int64
     documents: int
     cuts: tuple[PartitionCut, ...]
-    through: int | None = None
     _departed: dict[int, "_Departed"] = field(default_factory=dict)
 
     @property
     def weighting(self) -> Weighting:
         """The weights of the model's pairs."""
         return Weighting(self.cuts[0].meta.cap)
+
+    @property
+    def partial(self) -> bool:
+        """Whether only the documents of a base model are counted."""
+        return any(cut.before < cut.meta.next_offset for cut in self.cuts)
 
     @property
     def positions(self) -> dict[int, Meta]:
@@ -189,8 +192,8 @@ class DocumentCounts:
 
     def since(self, old: "DocumentCounts") -> "ChangedDocuments":
         """Return what came and went since older counts. Raises CutGone where not all changes since then are there."""
-        if any(cut.before < cut.meta.next_offset for cut in (*self.cuts, *old.cuts)):
-            raise CutGone("these counts are of some epochs only, which changes do not tell apart")
+        if self.partial or old.partial:
+            raise CutGone("these counts are of some documents only, and changes are of all")
         return changed_documents(self.connection, self.table, [cut.meta.place for cut in old.cuts], self.cuts)
 
     def buckets(self, wanted: Int64, *, ids: bool = False, most: int = BUCKETS) -> Iterator[list[Part]]:

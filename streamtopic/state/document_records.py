@@ -33,6 +33,7 @@ __all__ = [
     "decode_records",
     "encode_records",
     "labels_part",
+    "record_offsets",
     "unpack_labels",
     "unreadable",
 ]
@@ -323,6 +324,27 @@ def _decode(
     chosen = places[:taken], labels[:taken], offsets[:taken]
     batch = indptr[: rows + 1].copy(), words, counts, lengths[:rows].copy(), limited[:rows].copy(), owners[:rows].copy()
     return (documents, *chosen, *batch)
+
+
+def record_offsets(records: Records) -> Int64:
+    """Return the offset of the log's record that added each document, (k,). Raises StateCorrupt for other bytes."""
+    data = np.frombuffer(bytearray(records.data), np.uint8)
+    offsets = np.empty(len(records.ends), np.int64)
+    if not _read_offsets(data, records.ends, offsets):
+        raise unreadable()
+    return offsets
+
+
+@kernel
+def _read_offsets(data: Bytes, ends: Int64, offsets: Int64) -> bool:
+    """Fill in the offset of each record; return whether all records are well-formed."""
+    start = np.int64(0)
+    for k in range(len(ends)):
+        offsets[k], body = _head(data[start : ends[k]])
+        if body < 0:
+            return False
+        start = ends[k]
+    return True
 
 
 @inner

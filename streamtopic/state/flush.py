@@ -5,7 +5,6 @@ changes -> plan -> Flush     documents as they are stored, words numbered and co
 Flush -> commit_arguments    keys and arguments of `commit_flush.lua`
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
@@ -243,7 +242,6 @@ class Changes:
 
     added, removed: at most one each for a document; a replaced document is in both.
     forgets: deletions, ascending by offset.
-    counted: epoch to the number of accepted documents, those that left in the same flush included.
     totals: outcome to the number of records.
     time_ms: newest time of the records, milliseconds since 1970.
     last: the last of the records; None if there are none.
@@ -253,7 +251,6 @@ class Changes:
     added: Sequence[AddedDocument] | AddedDocuments = ()
     removed: Sequence[RemovedDocument] = ()
     forgets: Sequence[Forget] = ()
-    counted: Mapping[int, int] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
     time_ms: int = 0
     last: LastRecord | None = None
@@ -320,7 +317,7 @@ def plan(changes: Changes, base: Meta, vocabulary: Vocabulary, new_id: Callable[
     words = vocabulary.word
     dead = {words(number): number for number in gone}
     held = len(vocabulary) + len(born) - len(gone)
-    increments = _increments(changes, added, base)
+    increments = _increments(changes, added)
     time_ms = max(base.time_ms, changes.time_ms)
     named, unnamed = _index_change(changes.removed, added)
     went = [gone.stored.record for gone in changes.removed]
@@ -403,17 +400,9 @@ def _totals_change(removed: Sequence[RemovedDocument], arrived: DocumentBatch) -
     return ids, np.stack(statistics(local, len(ids), signs))
 
 
-def _increments(changes: Changes, added: AddedDocuments, base: Meta) -> dict[str, int]:
-    by = Counter[str]()
-    for arrived_in, number in base.by_epoch(added.offsets).items():
-        by[f"live:{arrived_in}"] += number
-    for gone in changes.removed:
-        left_from = base.epoch_of(gone.stored.offset)
-        by[f"live:{left_from}"] -= 1
-    for epoch, number in changes.counted.items():
-        by[f"counted:{epoch}"] = number
-    for name, number in changes.totals.items():
-        by[f"total:{name}"] = number
+def _increments(changes: Changes, added: AddedDocuments) -> dict[str, int]:
+    by = {f"total:{name}": number for name, number in changes.totals.items()}
+    by["documents"] = len(added) - len(changes.removed)
     return {field: number for field, number in by.items() if number}
 
 
@@ -460,7 +449,6 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
         "commit": flush.commit_id,
         "base": base.commit,
         "next": str(base.next_offset),
-        "version": str(base.version),
         "fence": str(fence),
         "to": str(flush.next_offset),
         "time": str(flush.time_ms),

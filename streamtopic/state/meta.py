@@ -1,27 +1,21 @@
-"""The position of a partition: offset, epochs, versions and counters in one hash; and whether its keys are there."""
+"""The position of a partition: offset, versions and counters in one hash; and whether its keys are there."""
 
 import hashlib
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
 
 from streamtopic.documents.events import keeps_days
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
 from streamtopic.formats import STATE, refusal
 from streamtopic.state.change_log import Place
 from streamtopic.state.connection import Connection
-from streamtopic.state.redis_keys import BUCKETS, MARK, ModelKeys, PartitionKeys
-from streamtopic.state.scripts import BEGIN_EPOCH, Stale
+from streamtopic.state.redis_keys import BUCKETS, MARK, PartitionKeys
 
 __all__ = [
     "MURMUR2",
     "Fixed",
     "LastRecord",
     "Meta",
-    "begin_epoch",
     "changed_limits",
     "claimed_keys",
     "fixed",
@@ -29,8 +23,6 @@ __all__ = [
     "read_meta",
     "require_keys",
 ]
-
-Int64 = npt.NDArray[np.int64]
 
 MURMUR2 = "murmur2"
 """The default partitioner."""
@@ -74,17 +66,14 @@ class Meta:
     partitions: number of partitions of the model.
     cap: the model's cap of a document's weight f(L).
     next_offset: the first record that is not counted yet.
-    version: grows with every commit and with every begin of an epoch.
+    version: grows with every commit.
     commit: id of the last change; it names this history of the partition and no other.
     fence: fencing token of the newest writer.
     time_ms: newest time of a counted record, by the log's clock; 0 before the first.
     moved_ms: time of the last commit.
-    folded: the oldest epoch; earlier ones were folded into it.
-    cuts: offsets at which the epochs after `folded` begin, ascending.
     next_word: the first word id that was never given.
     words: number of words of live documents.
-    live: epoch to the number of its live documents.
-    counted: epoch to the number of documents that were ever added in it.
+    documents: number of live documents.
     totals: outcome of a record to the number of records, since the state was created.
     removed: offset after the last flush with a deletion.
     removals: number of documents that ever left.
@@ -106,12 +95,9 @@ class Meta:
     fence: int
     time_ms: int
     moved_ms: int
-    folded: int
-    cuts: tuple[int, ...]
     next_word: int
     words: int
-    live: Mapping[int, int]
-    counted: Mapping[int, int]
+    documents: int
     totals: Mapping[str, int]
     removed: int
     removals: int
@@ -137,9 +123,6 @@ class Meta:
             return int(text[name])
 
         try:
-            live = _counters(text, "live:")
-            counted = _counters(text, "counted:")
-            cuts = tuple(int(cut) for cut in text["cuts"].split(",") if cut)
             return cls(
                 partitions=number("partitions"),
                 cap=number("cap"),
@@ -149,11 +132,8 @@ class Meta:
                 fence=number("fence"),
                 time_ms=number("time"),
                 moved_ms=number("moved"),
-                folded=number("folded"),
-                cuts=cuts,
                 next_word=number("next_word"),
-                live={int(epoch): documents for epoch, documents in live.items()},
-                counted={int(epoch): documents for epoch, documents in counted.items()},
+                documents=number("documents"),
                 totals=_counters(text, "total:"),
                 words=number("words"),
                 removed=number("removed"),
@@ -171,14 +151,9 @@ class Meta:
             raise StateCorrupt(f"partition state cannot be read ({error}): run `streamtopic rebuild`") from None
 
     @property
-    def epoch(self) -> int:
-        """The epoch that a document added now belongs to."""
-        return self.folded + len(self.cuts)
-
-    @property
-    def documents(self) -> int:
-        """Live documents."""
-        return sum(self.live.values())
+    def accepted(self) -> int:
+        """Documents that were ever counted, those that left since included."""
+        return self.totals.get("added", 0) + self.totals.get("replaced", 0)
 
     @property
     def holds_removed(self) -> bool:
@@ -189,31 +164,6 @@ class Meta:
     def place(self) -> Place:
         """The moment of the partition's history."""
         return Place(self.version, self.commit)
-
-    def epoch_of(self, offset: int) -> int:
-        """Return the epoch of a document added at this offset."""
-        return self.folded + bisect_right(self.cuts, offset)
-
-    def epochs_of(self, offsets: Int64) -> Int64:
-        """Return the epoch of the document added at each of these offsets."""
-        cuts = np.array(self.cuts, np.int64)
-        found: Int64 = self.folded + np.searchsorted(cuts, offsets, side="right")
-        return found
-
-    def by_epoch(self, offsets: Int64) -> dict[int, int]:
-        """Return each epoch of documents added at these offsets, and how many of them belong to it."""
-        epochs, numbers = np.unique(self.epochs_of(offsets), return_counts=True)
-        return dict(zip(epochs.tolist(), numbers.tolist(), strict=True))
-
-    def end_of(self, through: int | None) -> int:
-        """Return the offset before which all adds of epochs up to `through` lie. None: of all epochs."""
-        if through is None or through >= self.epoch:
-            return self.next_offset
-        return min(self.next_offset, self.cuts[through - self.folded])
-
-    def live_through(self, epoch: int) -> int:
-        """Return how many live documents belong to this epoch or an earlier one."""
-        return sum(number for one, number in self.live.items() if one <= epoch)
 
 
 def read_meta(connection: Connection, keys: PartitionKeys) -> Meta:
@@ -227,27 +177,6 @@ def read_meta(connection: Connection, keys: PartitionKeys) -> Meta:
             f"there is no state under {keys.tag}: start `streamtopic ingest`, or check model and address"
         )
     return Meta.parse(fields)
-
-
-def begin_epoch(
-    connection: Connection, model: str, partition: int, *, epoch: int, leader: int, base: int | None = None
-) -> Meta | Stale:
-    """Begin all epochs up to `epoch` at the partition's next offset, and return its position then.
-
-    The scheduler does this beside the writer. A commit that the writer has planned before is Stale, so that no document
-    is counted in the wrong epoch.
-
-    epoch: the newest epoch afterwards; Stale where it has begun already.
-    leader: fencing token of the scheduler's lease.
-    base: epoch of the base model, None before the first. Earlier epochs are folded into it: no model goes back there.
-    """
-    keys = ModelKeys(model).partition(partition)
-    arguments: list[str | bytes | int] = [epoch, leader, -1 if base is None else base]
-    answer = connection.script(BEGIN_EPOCH, [keys.meta, *keys.changes], arguments)
-    if answer[0] == b"stale":
-        return Stale(answer[1].decode())
-    fields = answer[1]
-    return Meta.parse(dict(zip(fields[::2], fields[1::2], strict=True)))
 
 
 def claimed_keys(keys: PartitionKeys) -> list[str]:

@@ -14,6 +14,7 @@ from streamtopic.documents.events import LIMITS
 from streamtopic.errors import StateCorrupt, StateMismatch
 from streamtopic.formats import STATE
 from streamtopic.state import scripts
+from streamtopic.state.base_documents import Remaining, StoredBase
 from streamtopic.state.connection import Connection
 from streamtopic.state.meta import MURMUR2, fixed, mismatch
 from streamtopic.state.redis_keys import ModelKeys
@@ -26,7 +27,6 @@ __all__ = [
     "ModelState",
     "OutboxEntry",
     "OutboxRecord",
-    "StoredBase",
     "pack_record",
     "unpack_record",
 ]
@@ -73,22 +73,6 @@ class Lease:
 
     holder: str
     token: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoredBase:
-    """The current base model.
-
-    epoch: of the newest documents that it was learned from.
-    version: of the release that was made with it.
-    fields: facts for the scheduler, msgpack values.
-    blob: bytes of the model, b"" where only the facts were read.
-    """
-
-    epoch: int
-    version: int
-    fields: Mapping[str, Any]
-    blob: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +334,7 @@ class ModelState:
             raise StateCorrupt(
                 f"the base model of {self.model} fails its checksum: run `streamtopic unlearn --retrain`"
             )
-        return StoredBase(fields["epoch"], fields["version"], fields["fields"], blob)
+        return StoredBase(fields["version"], Remaining.unpack(fields["start"]), fields["fields"], blob)
 
     def has_base_bytes(self) -> bool:
         """Whether the bytes of the base model are stored."""
@@ -375,12 +359,7 @@ class ModelState:
         if head is None:
             return None
         fields = msgpack.unpackb(head)
-        return StoredBase(fields["epoch"], fields["version"], fields["fields"], b"")
-
-    def base_epoch(self) -> int | None:
-        """Return the epoch of the base model; None before the first."""
-        head = self.base_head()
-        return None if head is None else head.epoch
+        return StoredBase(fields["version"], Remaining.unpack(fields["start"]), fields["fields"], b"")
 
     def releases(self, count: int | None = None) -> list[tuple[int, dict[str, Any]]]:
         """Return (version, release record), oldest first; only the last `count`, if given."""
@@ -452,8 +431,8 @@ def _base_head(base: StoredBase | None, parts: Sequence[str]) -> bytes:
         return b""
     digest = hashlib.sha256(base.blob).digest()
     fields = {
-        "epoch": base.epoch,
         "version": base.version,
+        "start": base.start.pack(),
         "fields": dict(base.fields),
         "parts": list(parts),
         "sha256": digest,
@@ -472,7 +451,7 @@ def _plain(part: object) -> object:
     """Return a part as values that msgpack can write, with digests in the place of long bytes."""
     if isinstance(part, StoredBase):
         digest = hashlib.sha256(part.blob).digest()
-        return [part.epoch, part.version, dict(part.fields), digest]
+        return [part.version, part.start.pack(), dict(part.fields), digest]
     if isinstance(part, OutboxRecord):
         return hashlib.sha256(pack_record(part)).digest()
     if isinstance(part, Mapping):

@@ -67,36 +67,39 @@ class Reader:
         live = {document: record for document, record in pairs if record is not None}
         return {document: one.offset for document, one in zip(live, decode_records(list(live.values())), strict=True)}
 
-    def counts(self, *, through: int | None = None, at: Mapping[int, Meta] | None = None) -> DocumentCounts:
+    def counts(
+        self, *, before: Mapping[int, int] | None = None, at: Mapping[int, Meta] | None = None
+    ) -> DocumentCounts:
         """Return the counts of all partitions.
 
-        through: the newest epoch whose documents count; None for all.
+        before: partition to the offset before which a document must have been added to count; None for all documents.
         at: partition to its position at the moment to count as of; None for now.
 
-        Raises CutGone where later epochs were folded into these, or where partitions change faster than they can be
-        read; StateCorrupt, StateMismatch, NegativeCounts.
+        Raises CutGone if partitions change faster than they can be read; StateCorrupt, StateMismatch, NegativeCounts.
         """
         cuts = self._cuts(at)
         try:
-            if through is None:
+            if before is None:
                 counts = self._followed(cuts)
             else:
-                counts = self._counted([_of_epochs(cut, through) for cut in cuts], through)
+                counts = self._counted(
+                    [replace(cut, before=min(cut.before, before.get(cut.partition, 0))) for cut in cuts]
+                )
         finally:
             # Behind the reading: what was lost before it is noticed, and named where it made the reading fail.
             for keys in self._keys:
                 require_keys(self.connection, keys)
-        if through is None:
+        if before is None:
             # Only now: the next counts are these and the changes since.
             self._last = counts
         return counts
 
-    def read(self, use: Callable[[DocumentCounts], T], *, through: int | None = None) -> T:
+    def read(self, use: Callable[[DocumentCounts], T], *, before: Mapping[int, int] | None = None) -> T:
         """Return `use(counts)`; where changes that it needs go meanwhile, it is called again with newer counts."""
         for _ in range(_ATTEMPTS - 1):
             with suppress(CutGone):
-                return use(self.counts(through=through))
-        return use(self.counts(through=through))
+                return use(self.counts(before=before))
+        return use(self.counts(before=before))
 
     def _cuts(self, at: Mapping[int, Meta] | None) -> list[PartitionCut]:
         """Return the present cut, or that of these positions."""
@@ -110,7 +113,7 @@ class Reader:
             with suppress(CutGone):
                 return known(cuts)
         # The statistics in Redis are newer than the cut, or changes behind them are gone: the documents tell them too.
-        return self._counted(cuts, None)
+        return self._counted(cuts)
 
     def _carried(self, cuts: list[PartitionCut]) -> DocumentCounts:
         """Return the last counts with the changes since then. Raises CutGone if these are not all known."""
@@ -121,7 +124,7 @@ class Reader:
         totals = np.zeros((3, len(self._table)), np.int64)
         totals[:, last.numbers] = last.frequency, last.tokens, last.heavy
         totals[:, change.numbers] += change.frequency, change.tokens, change.heavy
-        return self._named(totals, last.documents + change.documents, cuts, None)
+        return self._named(totals, last.documents + change.documents, cuts)
 
     def _begun(self, cuts: list[PartitionCut]) -> DocumentCounts:
         """Return counts of the word statistics in Redis and of the changes since they were written. Raises CutGone."""
@@ -139,9 +142,9 @@ class Reader:
             for total, part in zip(totals, one.totals, strict=True):
                 np.add.at(total, numbers[held], part[held])
         totals[:, change.numbers] += change.frequency, change.tokens, change.heavy
-        return self._named(totals, sum(cut.meta.documents for cut in cuts), cuts, None)
+        return self._named(totals, sum(cut.meta.documents for cut in cuts), cuts)
 
-    def _counted(self, cuts: list[PartitionCut], through: int | None) -> DocumentCounts:
+    def _counted(self, cuts: list[PartitionCut]) -> DocumentCounts:
         """Return counts whose statistics are made of the documents themselves. Raises CutGone."""
         for cut in cuts:
             self._learn(cut)
@@ -156,24 +159,23 @@ class Reader:
                 batch = part.found.batch
                 totals += np.stack(statistics(batch, words, np.ones(batch.documents, np.int64)))
                 documents += batch.documents
-        return self._named(totals, documents, cuts, through)
+        return self._named(totals, documents, cuts)
 
-    def _named(self, totals: Int64, documents: int, cuts: list[PartitionCut], through: int | None) -> DocumentCounts:
+    def _named(self, totals: Int64, documents: int, cuts: list[PartitionCut]) -> DocumentCounts:
         """Return counts of these statistics, (3, words of the table). Raises NegativeCounts, StateCorrupt."""
         frequency, tokens, heavy = totals
         if (totals < 0).any() or ((frequency > 0) != (tokens > 0)).any() or documents < 0:
             raise NegativeCounts("a word count in Redis is not positive: run `streamtopic verify`, then `rebuild`")
-        metas = [cut.meta for cut in cuts]
-        expected = sum(meta.live_through(meta.epoch if through is None else through) for meta in metas)
-        if documents != expected:
+        numbers, words = self._ordered(frequency > 0)
+        of_words = frequency[numbers], tokens[numbers], heavy[numbers]
+        counts = DocumentCounts(self.connection, self._table, words, numbers, *of_words, documents, tuple(cuts))
+        expected = sum(cut.meta.documents for cut in cuts)
+        if documents != expected and not counts.partial:
             raise StateCorrupt(
                 f"Redis has {documents} documents, and its positions count {expected}: stop ingest and run "
                 "`streamtopic rebuild`"
             )
-        numbers, words = self._ordered(frequency > 0)
-        of_words = frequency[numbers], tokens[numbers], heavy[numbers]
-        cut = tuple(cuts)
-        return DocumentCounts(self.connection, self._table, words, numbers, *of_words, documents, cut, through)
+        return counts
 
     def _ordered(self, held: Mask) -> tuple[Int64, Sequence[str]]:
         """Return the numbers of words in the order of the words, and the words.
@@ -209,10 +211,3 @@ class Reader:
         now = read_meta(self.connection, cut.keys)
         for _ in followed(self.connection, self._table, cut, cut.meta.place, now.place):
             pass
-
-
-def _of_epochs(cut: PartitionCut, through: int) -> PartitionCut:
-    """Return a cut with the documents of some epochs only. Raises CutGone."""
-    if cut.meta.folded > through:
-        raise CutGone(f"epoch {through} of partition {cut.partition} was folded into {cut.meta.folded}")
-    return replace(cut, before=cut.meta.end_of(through))

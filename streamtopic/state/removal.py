@@ -162,7 +162,7 @@ def note_removed(connection: Connection, model: str, partition: int) -> None:
 
 
 def remove_base(connection: Connection, model: str) -> None:
-    """Remove the base model, whose epochs a rebuilt state does not have, and counts, which are of another history."""
+    """Remove the base model and counts, which may have been made by other rules, and are of another history."""
     base = ModelKeys(model).named("base")
     head = connection.call("HGET", base, "head")
     parts = msgpack.unpackb(head)["parts"] if head else []

@@ -30,12 +30,11 @@ def _text(*names: str) -> str:
 SCAN_HASH = _text("scan_hash")
 READ_BUCKET = _text("read_bucket")
 
-# A partition is written by its one writer; only BEGIN_EPOCH is the scheduler's.
+# A partition is written by its one writer.
 CLAIM_PARTITION = _text("lasting_stream", "claim_partition")
 READ_DOCUMENTS = _text("read_documents")
 COMMIT_FLUSH = _text("commit_flush")
 SUM_CHANGES = _text("sum_changes")
-BEGIN_EPOCH = _text("begin_epoch")
 
 # A model's own keys are written by the leading scheduler. FULFIL_REQUEST needs no lease: a request is removed by its
 # unique value.

@@ -184,15 +184,6 @@ def test_an_older_version_may_have_lost_its_bytes(told):
     assert check_versions(oracle, witness) == []
 
 
-def test_a_retraining_may_have_lost_documents_since_its_cut_but_not_others(told):
-    """An epoch is read a moment after it is closed: what went meanwhile may be missing, what lives may not."""
-    oracle, witness = told
-    _publish(witness, _release(1, 2, 1, kind="retrain"))
-    assert check_versions(oracle, witness) == []
-    _publish(witness, _release(1, 2, 0, kind="retrain"))
-    assert len(check_versions(oracle, witness)) == 1
-
-
 def test_rejections_are_compared_both_ways(told):
     """A refused record that nobody heard of, and a report about a good one."""
     oracle, witness = told

@@ -315,7 +315,7 @@ def _counted(state, text, offset):
     """Count one record and commit it."""
     record = Record("t", 0, offset, b"d%d" % offset, msgpack.packb({"op": "add", "text": text}), (), 0)
     (event,) = decode_all([record], state.lexicon, 1).events
-    state.commit(state.plan(Changes(next_offset=offset + 1, added=[event], counted={0: 1})))
+    state.commit(state.plan(Changes(next_offset=offset + 1, added=[event])))
 
 
 def test_stored_documents_are_read_within_bounds(connection):

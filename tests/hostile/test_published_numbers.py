@@ -25,6 +25,7 @@ from streamtopic.service.schedule.version import describe
 from streamtopic.service.verify import gather
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Payload
+from streamtopic.state import Remaining
 from streamtopic.topics.learner_options import LearnerOptions
 
 TOPICS = {
@@ -57,7 +58,6 @@ OUTSIDE = {
     "version": "how many versions there were",
     "parent": "how many versions there were",
     "base": "which versions were retrainings",
-    "epoch": "which versions were retrainings",
     "capacity": "of the base model, which held the forgotten documents",
     "cumulative_epsilon": "how many versions there were since the base",
     "forgotten": "how many documents were deleted",
@@ -188,7 +188,7 @@ SIXTEENTH = {
 class Held(Counts):
     """Counts in memory, as a modeller takes them in the place of those of documents in Redis."""
 
-    cuts, through = (), None
+    cuts, partial = (), False
     offsets: ClassVar = {}
     positions: ClassVar = {}
 
@@ -219,7 +219,8 @@ def published(made, base, kind, version):
     """Return all fields of a version that may not depend on forgotten documents, by name."""
     plan = made.draw(no_sample, KEY, "m", version, TaskData())
     noise = {field.name: getattr(plan.noise, field.name) for field in dataclasses.fields(plan.noise)}
-    facts = describe(made, base, kind=kind, version=version, parent=version - 1, model="m", created=0)
+    places = {"kind": kind, "version": version, "parent": version - 1, "model": "m", "created": 0}
+    facts = describe(made, base, **places, forgotten=base.documents - made.documents)
     envelope = {**facts, **noise, "commitment": KEY.commitment("m", version, plan.digest)}
     return {**_inside(plain(envelope)), **plain(plan.payload)}
 
@@ -228,7 +229,7 @@ def retrained(source, options):
     """Return a modeller, and what it made of counts, with the base model."""
     modeller = CertifiedModeller(options, Guarded(1.0, 1e-6, options.tolerance))
     made, new = modeller.retrain(source, lambda *_: BaseCapacity(50))
-    return modeller, made, Base(1, 0, made.documents, made.anchors, new.capacity.limit)
+    return modeller, made, Base(1, Remaining({}, {}, made.documents), made.anchors, new.capacity.limit)
 
 
 def after_forgetting(modeller, base, retained, options):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from added_documents import added_document
 from streamtopic.counts import Weighting
-from streamtopic.state import Applied, Changes, Forget, ForgetKind, PartitionWriter, RemovedDocument, begin_epoch
+from streamtopic.state import Applied, Changes, Forget, ForgetKind, PartitionWriter, RemovedDocument
 from streamtopic.state.change_log import ChangeEntry, read_statistics
 from streamtopic.state.document_records import EVERY_OFFSET, Records, decode_batch
 
@@ -40,11 +40,11 @@ def flush(state, add=(), remove=(), kind=ForgetKind.DELETED):
     ]
     end = offset + len(added) + len(remove)
     forgets = [
-        Forget(end - 1, name, kind, *_request(), have.offset, 0, 1, 1, part)
+        Forget(end - 1, name, kind, *_request(), have.offset, 1, 1, part)
         for part, (name, have) in enumerate(stored.items())
     ]
     removed = [RemovedDocument(name, have) for name, have in stored.items()]
-    changes = Changes(end, added, removed, forgets, counted={state.meta.epoch: len(added)})
+    changes = Changes(end, added, removed, forgets)
     assert state.commit(state.plan(changes)).__class__.__name__ == "Applied"
 
 
@@ -52,7 +52,7 @@ def miss(state, remove):
     """Commit deletions that left the log before they were read, where no record waits."""
     end, stored = state.meta.next_offset, state.documents(remove)
     forgets = [
-        Forget(end - 1, name, ForgetKind.MISSED, *_request(), have.offset, 0, 1, 1, part)
+        Forget(end - 1, name, ForgetKind.MISSED, *_request(), have.offset, 1, 1, part)
         for part, (name, have) in enumerate(stored.items(), start=1)
     ]
     removed = [RemovedDocument(name, have) for name, have in stored.items()]
@@ -183,17 +183,13 @@ def test_another_writer_goes_on_from_the_generation_that_it_finds(state):
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), flushes=st.integers(1, 12))
 def test_any_history_that_was_cleared_names_live_words_alone(connection, seed, flushes):
-    """Whatever was added, deleted, summed up and cut into epochs: what is left names the live documents' words."""
+    """Whatever was added, deleted and summed up: what is left names the live documents' words."""
     rng, state, alive = random.Random(seed), opened(connection), []
     for number in range(flushes):
         add = [(b"%d-%d" % (number, k), rng.choices("abcdefgh", k=3)) for k in range(rng.randrange(4))]
         gone = rng.sample(alive, rng.randrange(len(alive) + 1))
         flush(state, add, gone)
         alive = [name for name in alive if name not in gone] + [name for name, _ in add]
-        if rng.random() < 0.3:
-            base = None if rng.random() < 0.5 else state.meta.epoch - 1
-            begin_epoch(connection, state.keys.tag[4:-3], 0, epoch=state.meta.epoch + 1, leader=1, base=base)
-            state.reload()
         if rng.random() < 0.5:
             state.sum_changes()
     clear(state)

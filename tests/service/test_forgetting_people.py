@@ -174,6 +174,7 @@ def test_a_request_holds_versions_for_five_minutes_whatever_the_time_of_day(serv
         service.reader,
         service.state,
         own._mode,
+        own._left,
         own._policy,
         own._delta,
         lambda: time.time() + days * 86_400,

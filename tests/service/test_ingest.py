@@ -16,7 +16,7 @@ from streamtopic.documents.events import encode_add, encode_delete, encode_heart
 from streamtopic.errors import ComponentUnreachable, StateMismatch
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.resolve import OUTCOMES
-from streamtopic.state import ForgetKind, ModelSettings, ModelState, Reader, begin_epoch, partition_writer, scripts
+from streamtopic.state import ForgetKind, ModelSettings, ModelState, Reader, partition_writer, scripts
 from streamtopic.state.redis_keys import BUCKETS
 from streamtopic.streams import FileLog, Message, TopicNames, partition_of
 
@@ -174,7 +174,6 @@ event = st.one_of(
     st.tuples(st.just("delete"), st.integers(0, 6)),
     st.tuples(st.just("bad"), st.integers(0, 6)),
     st.tuples(st.just("drain")),
-    st.tuples(st.just("cut")),
     st.tuples(st.just("crash")),
     st.tuples(st.just("sum")),
 )
@@ -183,8 +182,8 @@ event = st.one_of(
 @settings(max_examples=25)
 @given(events=st.lists(event, max_size=30), partitions=st.integers(1, 2))
 def test_any_stream_leaves_the_counts_of_its_live_documents(connection, tmp_path, events, partitions):
-    """However the stream is cut into flushes, epochs and restarts, counts are those of a recount, bit for bit."""
-    world, live, epoch = World(connection, tmp_path, partitions), {}, 0
+    """However the stream is cut into flushes and restarts, counts are those of a recount, bit for bit."""
+    world, live = World(connection, tmp_path, partitions), {}
     for name, *rest in events:
         if name == "add":
             world.send(add(f"d{rest[0]}", rest[1]))
@@ -197,10 +196,6 @@ def test_any_stream_leaves_the_counts_of_its_live_documents(connection, tmp_path
             live.pop(rest[0], None)
         elif name == "drain":
             world.drain()
-        elif name == "cut":
-            epoch += 1
-            for partition in range(partitions):
-                begin_epoch(connection, world.topics.model, partition, epoch=epoch, leader=1)
         elif name == "crash":
             world.ingests = [world.ingest(partition) for partition in range(partitions)]
         else:
@@ -221,7 +216,7 @@ def test_flush_boundaries_change_nothing_that_is_counted(connection, tmp_path, m
         worlds[1].send(message)
         worlds[1].drain()
     metas = [world.ingests[0].state.meta for world in worlds]
-    assert (metas[0].totals, metas[0].live, metas[0].counted) == (metas[1].totals, metas[1].live, metas[1].counted)
+    assert (metas[0].totals, metas[0].documents) == (metas[1].totals, metas[1].documents)
     assert worlds[0].digest() == worlds[1].digest()
     entries = [Reader(connection, w.topics.model, 1).forgets(0).read() for w in worlds]
     assert entries[0] == entries[1]
@@ -246,21 +241,6 @@ def test_a_commit_whose_answer_was_lost_is_not_counted_twice(world, monkeypatch)
     world.send(add("b", {"x": 1, "z": 1}), add("a", {"x": 2, "y": 2}))
     assert world.drain() == {"added": 1, "unchanged": 1}
     assert world.digest() == recount([[(4, {"x": 2, "y": 2})], [(2, {"x": 1, "z": 1})]])
-
-
-def test_a_cut_between_plan_and_commit_puts_documents_into_the_new_epoch(world, monkeypatch):
-    """A flush planned before the cut is refused and planned again, so epochs follow offsets."""
-    world.send(add("a", {"x": 2}), Message(b"bad", b"{"))
-    state, commit = world.ingests[0].state, world.ingests[0].state.commit
-
-    def after_a_cut(flush):
-        begin_epoch(world.connection, world.topics.model, 0, epoch=1, leader=1)
-        return commit(flush)
-
-    monkeypatch.setattr(state, "commit", after_a_cut)
-    assert world.ingests[0].step().outcomes == {"added": 1, "rejected": 1}
-    assert dict(state.meta.live) == {1: 1}
-    assert len(world.log.read(world.topics.rejected, 0, 0)) == 1
 
 
 def test_a_writer_that_was_replaced_stops(world):

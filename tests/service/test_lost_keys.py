@@ -92,8 +92,6 @@ class World:
             service.suppress(["d0"], [])
             service.settle()
             for ingest in service.ingests:
-                # An epoch has begun since its last commit.
-                ingest.state.reload()
                 ingest.state.sum_changes()
             # Counted, and waiting for a receipt.
             service.delete(["d1", "d2"])

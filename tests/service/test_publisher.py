@@ -123,7 +123,7 @@ def world(connection, tmp_path):
 
 def forget(offset, kind=ForgetKind.DELETED, salt=b""):
     """A deletion at an offset."""
-    return Forget(offset, b"doc-%d" % offset, kind, f"r-{offset}", salt, 1, 0, 1000 + offset, 2000 + offset)
+    return Forget(offset, b"doc-%d" % offset, kind, f"r-{offset}", salt, 1, 1000 + offset, 2000 + offset)
 
 
 def fail(*_):

@@ -89,7 +89,7 @@ class History:
         newest = self.connection.call("XREVRANGE", self.keys.forgets, "+", "-", "COUNT", 1)
         done = max(self.counted(), int(newest[0][0].split(b"-")[0]) if newest else 0)
         for offset in range(done, self.deletions):
-            forget = Forget(offset, b"d%d" % offset, ForgetKind.DELETED, f"r-{offset}", b"", 1, 0, 1, next(_numbers))
+            forget = Forget(offset, b"d%d" % offset, ForgetKind.DELETED, f"r-{offset}", b"", 1, 1, next(_numbers))
             self.connection.call("XADD", self.keys.forgets, forget.entry, "forget", forget.pack())
         self.connection.call("SET", f"{self.keys.tag}:counted", self.deletions)
 

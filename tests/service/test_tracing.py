@@ -122,8 +122,8 @@ def test_only_a_whole_traceparent_is_kept(value):
 
 def test_a_deletion_comes_back_whole_with_a_trace_and_without():
     """What is stored of a deletion that waits is what was written."""
-    plain = Forget(7, b"d", ForgetKind.DELETED, "r", b"salt", 1, 0, 5, 6)
-    traced = Forget(7, b"d", ForgetKind.DELETED, "r", b"salt", 1, 0, 5, 6, trace=TRACE)
+    plain = Forget(7, b"d", ForgetKind.DELETED, "r", b"salt", 1, 5, 6)
+    traced = Forget(7, b"d", ForgetKind.DELETED, "r", b"salt", 1, 5, 6, trace=TRACE)
     for forget in (plain, traced):
         assert Forget.unpack(forget.entry.encode(), forget.pack()) == forget
 

@@ -10,16 +10,16 @@ from streamtopic.counts import Weighting
 
 @dataclass
 class LiveDocuments:
-    """Documents by id: (epoch, passages, labels)."""
+    """Documents by id: (offset, passages, labels)."""
 
     weighting: Weighting = field(default_factory=Weighting)
     documents: dict = field(default_factory=dict)
 
-    def recount(self, through=None):
-        """Return (documents, frequency, tokens, heavy, pairs) by word, from the definition."""
+    def recount(self, before=None):
+        """Return (documents, frequency, tokens, heavy, pairs) by word, from the definition, for offsets before one."""
         frequency, tokens, heavy, pairs, number = Counter(), Counter(), Counter(), defaultdict(int), 0
-        for epoch, passages, _ in self.documents.values():
-            if through is not None and epoch > through:
+        for offset, passages, _ in self.documents.values():
+            if before is not None and offset >= before:
                 continue
             number += 1
             held, total = Counter(), sum(length for length, _ in passages)

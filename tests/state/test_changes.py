@@ -16,7 +16,6 @@ from streamtopic.state import (
     ForgetKind,
     Reader,
     RemovedDocument,
-    begin_epoch,
     partition_writer,
 )
 from streamtopic.state.change_log import ChangeEntry, Place, WordStatistics, read_changes, read_statistics
@@ -39,7 +38,7 @@ def remove(run, number, kind=ForgetKind.DELETED):
     """Commit the removal of a document with its entry, as ingest does."""
     document = f"d{number}".encode()
     ((_, stored),) = run.state.documents([document]).items()
-    forget = Forget(run.offset, document, kind, "r", b"salt", stored.offset, 0, 1, 1)
+    forget = Forget(run.offset, document, kind, "r", b"salt", stored.offset, 1, 1)
     run.offset += 1
     run.live.documents.pop(document)
     changes = Changes(run.offset, removed=[RemovedDocument(document, stored)], forgets=[forget])
@@ -129,14 +128,9 @@ def test_odd_words_are_followed_and_forgotten(connection, model):
 
 
 def test_changes_are_read_in_their_order_across_generations(run):
-    """Each commit and each begin of an epoch has one entry, in whichever of the two hashes it stands."""
+    """Each commit has one entry, in whichever of the two hashes it stands."""
     start, places, documents = run.state.meta.place, [], []
     for number in range(40):
-        if number % 10 == 3:
-            begun = begin_epoch(run.connection, run.model, 0, epoch=run.state.meta.epoch + 1, leader=1)
-            run.state.reload()
-            places.append(begun.place)
-            documents.append(0)
         run.add(10 + number, ((2, {"y": 2}),))
         run.flush()
         places.append(run.state.meta.place)
@@ -384,17 +378,6 @@ def test_redis_is_not_asked_for_its_clock_all_the_time(run, monkeypatch):
     for _ in range(5):
         assert not run.state.keep_summed(FOREVER)
     assert len(asked) == 1
-
-
-def test_an_epoch_that_begins_beside_a_sum_is_read_first(run, monkeypatch):
-    """Statistics of a moment that is past are not written; the writer reads the state anew, and the next step does."""
-    monkeypatch.setattr(partition_writer, "MOST_UNSUMMED", 0)
-    other = run.state.meta
-    run.cut()
-    run.state.meta = other
-    assert not run.state.keep_summed(FOREVER)
-    assert run.state.meta.epoch == 1
-    assert run.state.keep_summed(FOREVER)
 
 
 def test_a_removed_document_is_told_until_its_changes_are_gone(run):

@@ -12,7 +12,7 @@ import pytest
 from added_documents import added_document
 from streamtopic.counts import Weighting, count
 from streamtopic.errors import StateCorrupt
-from streamtopic.state import Applied, Changes, CutGone, Meta, PartitionWriter, Reader, RemovedDocument, begin_epoch
+from streamtopic.state import Applied, Changes, CutGone, PartitionWriter, Reader, RemovedDocument
 from streamtopic.state.document_counts import _AHEAD
 from streamtopic.state.documents import document_parts, read_documents, sample_words
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
@@ -49,24 +49,17 @@ class Corpus:
                 next_offset=self.offsets[p],
                 added=documents,
                 removed=[RemovedDocument(document, old) for document, old in stored.items()],
-                counted={state.meta.epoch: len(documents)},
             )
             assert state.commit(state.plan(changes)) == Applied()
         self.live |= added
         self.live = {d: value for d, value in self.live.items() if d not in removed}
 
-    def cut(self):
-        for p, state in enumerate(self.states):
-            begun = begin_epoch(self.connection, self.model, p, epoch=state.meta.epoch + 1, leader=1)
-            assert isinstance(begun, Meta)
-            state.reload()
-
     def sum(self):
         for state in self.states:
             assert state.sum_changes() == Applied()
 
-    def counts(self, through=None):
-        return Reader(self.connection, self.model, self.partitions).counts(through=through)
+    def counts(self):
+        return Reader(self.connection, self.model, self.partitions).counts()
 
 
 def made(number, seed, task="section"):
@@ -98,24 +91,21 @@ def plain(stored, words):
 
 @pytest.mark.parametrize("cap", [1, 256])
 def test_the_documents_of_counts_count_to_the_counts(connection, model, cap):
-    """Across partitions, replacements, deletions, epochs and sums: counting what was read gives the counts' bits."""
+    """Across partitions, replacements, deletions and sums: counting what was read gives the counts' bits."""
     corpus = Corpus(connection, model, partitions=3, weighting=Weighting(cap))
     corpus.change(made(40, 1))
     corpus.change(made(40, 2), removed=list(made(40, 1))[::4])
     corpus.change({document: made(10, 3)[other] for document, other in zip(made(9, 2), made(9, 3), strict=True)})
-    trained = dict(corpus.live)
-    corpus.cut()
-    corpus.change(made(20, 4))
     corpus.sum()
-    for through, expected in ((0, trained), (None, corpus.live), (1, corpus.live)):
-        counts = corpus.counts(through)
-        stored = read_documents(counts, counts.words)
-        assert plain(stored, counts.words) == expected
-        assert list(stored.ids) == sorted(expected)
-        assert stored.batch.documents == len(stored) == counts.documents
-        everything = np.arange(len(counts.words))
-        recounted = count(stored.batch, len(counts.words), corpus.weighting)
-        assert recounted.digest(counts.words) == counts.restrict(everything).digest(counts.words)
+    corpus.change(made(20, 4))
+    counts = corpus.counts()
+    stored = read_documents(counts, counts.words)
+    assert plain(stored, counts.words) == corpus.live
+    assert list(stored.ids) == sorted(corpus.live)
+    assert stored.batch.documents == len(stored) == counts.documents
+    everything = np.arange(len(counts.words))
+    recounted = count(stored.batch, len(counts.words), corpus.weighting)
+    assert recounted.digest(counts.words) == counts.restrict(everything).digest(counts.words)
 
 
 def test_documents_behind_the_cut_are_left_out(connection, model):
@@ -144,7 +134,7 @@ def parts_of(counts, words):
 
 
 def test_documents_are_those_of_the_cut_while_ingest_goes_on(connection, model):
-    """Between any two hashes documents come, go, come back and go again, an epoch begins and one sum is made."""
+    """Between any two hashes documents come, go, come back and go again, and one sum is made."""
     corpus = Corpus(connection, model)
     corpus.change(made(300, 1))
     counts, before = corpus.counts(), list(made(300, 1))
@@ -159,7 +149,6 @@ def test_documents_are_those_of_the_cut_while_ingest_goes_on(connection, model):
             corpus.change({document: made(1, 1)[b"section-1-0"] for document in gone[:2]})
             corpus.change(removed=gone[:1])
         if number == 60:
-            corpus.cut()
             corpus.sum()
     assert found == expected
     assert len(sample_words(counts, counts.words, limit=100)) == sampled

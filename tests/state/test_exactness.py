@@ -16,12 +16,10 @@ from streamtopic.state import (
     Applied,
     Changes,
     CutGone,
-    Meta,
     PartitionWriter,
     Reader,
     RemovedDocument,
     Stale,
-    begin_epoch,
 )
 from streamtopic.state.documents import read_documents
 from streamtopic.state.flush import commit_arguments
@@ -36,9 +34,7 @@ step = st.one_of(
     st.tuples(st.just("add"), st.integers(0, 5), passages),
     st.tuples(st.just("delete"), st.integers(0, 5)),
     st.tuples(st.just("flush")),
-    st.tuples(st.just("cut")),
     st.tuples(st.just("sum")),
-    st.tuples(st.just("fold")),
     st.tuples(st.just("reopen")),
     st.tuples(st.just("take_over")),
     st.tuples(st.just("lose_answer")),
@@ -56,7 +52,7 @@ class Run:
         self.connection, self.model, self.partition = connection, model, partition
         self.partitions, self.weighting = partitions, weighting or Weighting()
         self.live = LiveDocuments(self.weighting)
-        self.offset, self.epoch = 0, 0
+        self.offset = 0
         self.pending = {}
         # Plans of a history that is gone, each with the writer that made it.
         self.lost = []
@@ -70,7 +66,7 @@ class Run:
 
     def add(self, number, passages):
         document = f"d{number}".encode()
-        self.live.documents[document] = (self.epoch, passages, {})
+        self.live.documents[document] = (self.offset, passages, {})
         self.pending[document] = (document, self.offset, passages)
         self.offset += 1
 
@@ -96,24 +92,9 @@ class Run:
             assert isinstance(writer.commit(flush), Stale)
         self.lost = []
 
-    def cut(self, base=None):
-        self.flush()
-        self.epoch += 1
-        begun = begin_epoch(self.connection, self.model, self.partition, epoch=self.epoch, leader=1, base=base)
-        assert isinstance(begun, Meta)
-        assert (begun.epoch, begun.next_offset) == (self.epoch, self.state.meta.next_offset)
-        self.state.reload()
-        return begun
-
     def sum(self):
         self.flush()
         assert self.state.sum_changes() == Applied()
-
-    def fold(self):
-        epoch = self.epoch
-        self.cut(base=epoch)
-        documents = self.live.documents
-        self.live.documents = {d: (max(e, epoch), p, lab) for d, (e, p, lab) in documents.items()}
 
     def reopen(self):
         self.flush()
@@ -144,7 +125,7 @@ class Run:
     def set_back(self):
         """Put all keys back to what they were when they were saved last; the log is read again from there."""
         self.lost.append((self.state, self.plan()))
-        dumps, documents, self.offset, self.epoch, fence = self.saved
+        dumps, documents, self.offset, fence = self.saved
         restore(self.connection, self.state.keys, dumps)
         self.live.documents, self.pending = dict(documents), {}
         if fence != self.state.fence:
@@ -152,7 +133,7 @@ class Run:
 
     def _whole(self):
         """Return all keys, and what the reference knows of them."""
-        return dump(self.connection, self.state), self.live.documents.copy(), self.offset, self.epoch, self.state.fence
+        return dump(self.connection, self.state), self.live.documents.copy(), self.offset, self.state.fence
 
 
 def dump(connection, state):
@@ -171,7 +152,7 @@ def restore(connection, keys, saved):
 @settings(max_examples=30)
 @given(steps=st.lists(step, max_size=25), cap=st.sampled_from([1, 256]))
 def test_any_history_leaves_exactly_the_counts_of_the_live_documents(connection, new_model, steps, cap):
-    """Adds, replacements, deletes, re-adds, unknown deletes, cuts, sums and restarts leave no other trace.
+    """Adds, replacements, deletes, re-adds, unknown deletes, sums and restarts leave no other trace.
 
     Nor do writers that are replaced in the middle, answers that are lost, and a Redis that is set back and goes on
     otherwise. A reader that follows the changes, one that begins now, and one that counts the documents see the same.
@@ -199,10 +180,8 @@ def test_any_history_leaves_exactly_the_counts_of_the_live_documents(connection,
     pairs = counts.restrict(np.arange(len(counts.words)))
     for name in ("values", "frequency", "tokens", "heavy"):
         assert getattr(pairs, name).min(initial=0) >= 0, name
-    for epoch in range(run.state.meta.folded, run.state.meta.epoch + 1):
-        assert as_words(reader.counts(through=epoch)) == run.live.recount(through=epoch)
-        by_epoch = sum(1 for of, _, _ in run.live.documents.values() if of <= epoch)
-        assert run.state.meta.live_through(epoch) == by_epoch
+    for before in (0, run.offset // 2, run.offset):
+        assert as_words(reader.counts(before={0: before})) == run.live.recount(before)
     stored = run.state.documents(run.live.documents)
     assert {d: _plain(words_of(run.state, s)) for d, s in stored.items()} == {
         d: _plain(p) for d, (_, p, _) in run.live.documents.items()
@@ -336,12 +315,13 @@ def test_a_cut_is_read_exactly_while_documents_come_and_go(connection, model):
         as_words(at_cut)
 
 
-def test_counts_as_of_the_begin_of_an_epoch(connection, model):
-    """A retraining counts at that moment, whatever comes or is summed up before it reads."""
+def test_counts_as_of_a_position(connection, model):
+    """Counts of a moment are those of then, whatever comes or is summed up before they are read."""
     run = Run(connection, model)
     for number in range(9):
         run.add(number, ((4, {f"w{number % 4}": 2, "common": 2}),))
-    begun, expected = run.cut(), run.live.recount()
+    run.flush()
+    begun, expected = run.state.meta, run.live.recount()
     run.add(3, ((3, {"new": 3}),))
     run.delete(2)
     run.flush()

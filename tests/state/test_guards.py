@@ -12,13 +12,11 @@ from streamtopic.state import (
     Applied,
     Changes,
     CutGone,
-    Meta,
     ModelSettings,
     ModelState,
     PartitionWriter,
     Reader,
     Stale,
-    begin_epoch,
     scripts,
 )
 from streamtopic.state.deletions import Forget, ForgetKind, Forgets
@@ -34,11 +32,6 @@ def planned(run):
     return run.state.plan(
         Changes(run.offset + 1, added=[added_document(run.state, b"new", run.offset, ((2, {"n": 2}),))])
     )
-
-
-def begun(run, epoch=1, leader=5, base=None):
-    """Begin an epoch, as the scheduler does."""
-    return begin_epoch(run.connection, run.model, 0, epoch=epoch, leader=leader, base=base)
 
 
 def twin(run):
@@ -81,7 +74,6 @@ def go_on_otherwise(run):
         (lose("meta"), "the state is gone"),
         (Run.open, "another writer took the partition over"),
         (commit_beside, "the offset has moved"),
-        (begun, "the state has changed"),
         (lose("forgets"), "keys of the partition are lost"),
     ],
 )
@@ -98,7 +90,6 @@ def test_a_commit_on_another_state_writes_nothing(run, event, reason):
         (lose("meta"), "the state is gone"),
         (Run.open, "another writer took the partition over"),
         (commit_beside, "the state has another history"),
-        (begun, "the state has another history"),
     ],
 )
 def test_statistics_of_another_state_are_not_written(run, event, reason):
@@ -106,20 +97,6 @@ def test_statistics_of_another_state_are_not_written(run, event, reason):
     writer = run.state
     event(run)
     refused(run, writer.sum_changes, Stale(reason))
-
-
-@pytest.mark.parametrize(
-    ("event", "reason"),
-    [
-        (lose("meta"), "the state is gone"),
-        (lambda run: begun(run, epoch=1, leader=6), "another scheduler leads"),
-        (lambda run: begun(run, epoch=3), "the epoch has begun already"),
-    ],
-)
-def test_an_epoch_that_may_not_begin_does_not(run, event, reason):
-    """A former leader and a repetition begin nothing, and no key changes."""
-    event(run)
-    refused(run, lambda: begun(run, epoch=3), Stale(reason))
 
 
 @pytest.mark.parametrize("event", [Run.reopen, lose("meta")])
@@ -198,13 +175,14 @@ def test_a_zombie_writes_nothing(connection, run):
 
 
 def test_a_commit_followed_by_a_change_is_not_committed_again(connection, run):
-    """Its answer is lost and an epoch begins before it is repeated: the plan is Stale, and its document counts once."""
+    """Its answer is lost and another commit follows before it is repeated: the plan is Stale."""
     flush = planned(run)
-    assert twin(run).commit(flush) == Applied()
-    assert isinstance(begun(run), Meta)
+    other = twin(run)
+    assert other.commit(flush) == Applied()
+    assert other.commit(planned_by(other, run.offset + 1)) == Applied()
     refused(run, lambda: run.state.commit(flush), Stale("the offset has moved"))
     run.state.reload()
-    assert (run.state.meta.documents, run.state.meta.next_offset) == (3, run.offset + 1)
+    assert (run.state.meta.documents, run.state.meta.next_offset) == (4, run.offset + 2)
 
 
 def test_a_plan_for_another_history_is_stale(connection, run):
@@ -243,7 +221,7 @@ def test_a_sum_that_redis_has_forgotten_is_made_again(connection, run):
 
 def test_a_reload_that_fails_leaves_nothing_half_read(connection, run, monkeypatch):
     """Position and words change together, so a failure in between is noticed and both are read again."""
-    assert isinstance(begun(run), Meta)
+    commit_beside(run)
     before, scan = run.state.meta, connection.scan
 
     def fail(*_):
@@ -255,7 +233,7 @@ def test_a_reload_that_fails_leaves_nothing_half_read(connection, run, monkeypat
     assert run.state.meta == before
     monkeypatch.setattr(connection, "scan", scan)
     run.state.documents([b"d0"])
-    assert run.state.meta.epoch == 1
+    assert run.state.meta.documents == 3
 
 
 def test_words_and_position_of_two_moments_are_not_mixed(connection, run, monkeypatch):
@@ -277,17 +255,6 @@ def test_words_and_position_of_two_moments_are_not_mixed(connection, run, monkey
     assert run.state.vocabulary.totals.tolist() == other.vocabulary.totals.tolist()
 
 
-def test_an_epoch_begins_another_history(connection, run):
-    """Two epochs at one offset and version are told apart, so a document's epoch is that of the one that stands."""
-    run.save()
-    assert isinstance(begun(run, epoch=1), Meta)
-    run.state.reload()
-    flush = planned(run)
-    restore(connection, run.state.keys, run.saved[0])
-    assert isinstance(begun(run, epoch=2), Meta)
-    assert run.state.commit(flush) == OTHER_HISTORY
-
-
 def test_the_newest_time_of_a_counted_record_is_kept(run):
     """It never goes back, whatever the clocks of producers say."""
     for time_ms, kept in ((5_000, 5_000), (3_000, 5_000), (9_000, 9_000)):
@@ -296,37 +263,15 @@ def test_the_newest_time_of_a_counted_record_is_kept(run):
         assert run.state.meta.time_ms == kept
 
 
-def test_epochs_that_a_partition_has_missed_begin_together(run):
-    """A late partition catches up: the epochs between are empty, and none begins twice."""
-    found = begun(run, epoch=2)
-    assert (found.cuts, found.next_offset) == ((run.offset, run.offset), run.offset)
-    run.state.reload()
-    assert run.state.meta == found
-    assert [found.epoch_of(offset) for offset in (run.offset - 1, run.offset)] == [0, 2]
-
-
-def test_folded_epochs_are_one_and_cannot_be_told_apart_again(connection, run, model):
-    """Folding moves counters and documents of old epochs together; asking for one of them is refused."""
-    run.cut()
-    run.add(5, ((2, {"y": 2}),))
-    run.flush()
-    run.fold()
-    assert (run.state.meta.folded, dict(run.state.meta.live), run.state.meta.cuts) == (1, {1: 3}, (run.offset,))
-    reader = Reader(connection, model, 1)
-    assert as_words(reader.counts(through=1)) == run.live.recount()
-    with pytest.raises(CutGone, match="folded"):
-        reader.counts(through=0)
-
-
-def test_changes_do_not_tell_epochs_apart(connection, run, model):
-    """What came and went between counts of some epochs only is not known: whoever asks counts anew."""
-    run.cut()
+def test_changes_do_not_tell_of_some_documents_alone(connection, run, model):
+    """What came and went between counts of some documents only is not known: whoever asks counts again."""
+    before = {0: run.offset}
     run.add(5, ((2, {"y": 2}),))
     run.flush()
     reader = Reader(connection, model, 1)
-    whole, part = reader.counts(), reader.counts(through=0)
+    whole, part = reader.counts(), reader.counts(before=before)
     for new, old in ((part, whole), (whole, part)):
-        with pytest.raises(CutGone, match="epochs"):
+        with pytest.raises(CutGone, match="some documents"):
             new.since(old)
 
 
@@ -377,7 +322,7 @@ def test_another_format_is_refused(connection, run, model, number):
         lambda: ModelState.open(connection, model, settings),
         lambda: ModelState.find(connection, model),
     ):
-        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 8: run `streamtopic rebuild`"):
+        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 9: run `streamtopic rebuild`"):
             read()
 
 
@@ -401,7 +346,7 @@ def test_a_lexicon_that_is_full_of_gone_words_is_replaced(connection, model, mon
 
 def test_deletions_that_are_put_back_twice_are_there_once(connection, model, monkeypatch):
     """A script whose answer was lost is sent again; it must not take what it put there for what it replaces."""
-    forgets = [Forget(offset, b"d", ForgetKind.DELETED, "r", b"salt", 0, 0, 1, 2) for offset in (3, 5)]
+    forgets = [Forget(offset, b"d", ForgetKind.DELETED, "r", b"salt", 0, 1, 2) for offset in (3, 5)]
     script = connection.script
 
     def twice(*arguments):

@@ -19,10 +19,9 @@ from streamtopic.state import (
     Reader,
     RemovedDocument,
     Stale,
-    begin_epoch,
 )
 from streamtopic.state.measure import growth
-from streamtopic.state.meta import Meta, require_keys
+from streamtopic.state.meta import require_keys
 from streamtopic.state.redis_keys import BUCKETS
 
 DOCUMENTS = 12
@@ -49,7 +48,7 @@ def planned(run, number):
         offset + 1,
         [added],
         [RemovedDocument(name, stored) for name, stored in gone.items()],
-        [Forget(offset, name, kind, "r", b"s", stored.offset, 0, 1, 1) for name, stored in gone.items()],
+        [Forget(offset, name, kind, "r", b"s", stored.offset, 1, 1) for name, stored in gone.items()],
     )
     return run.state.plan(changes)
 
@@ -168,7 +167,7 @@ def test_a_loss_is_said_by_whoever_begins_and_whoever_goes_on(connection, run, k
         run.open,
         Reader(connection, run.model, 1).counts,
         follower.counts,
-        lambda: Reader(connection, run.model, 1).counts(through=0),
+        lambda: Reader(connection, run.model, 1).counts(before={0: 1}),
     ):
         with pytest.raises(StateCorrupt, match=rf"{NOTICED[kind]}.*streamtopic rebuild"):
             look()
@@ -193,12 +192,11 @@ def test_counts_without_what_was_lost_are_not_followed(connection, run):
 
 @pytest.mark.parametrize("kind", sorted(NOTICED.keys() - REFUSES))
 def test_a_loss_stays_noticed_however_the_writer_goes_on(connection, run, kind):
-    """Commits write into the lost key again, an epoch begins: what is missing is missed all the same."""
+    """Commits write into the lost key again: what is missing is missed all the same."""
     key = keys_of(run)[kind]
     lost(run, kind)
     for number in (11, 20, 25):
         assert write(run, number) == Applied()
-    assert isinstance(begin_epoch(connection, run.model, 0, epoch=1, leader=1), Meta)
     assert kind in {"statistics", "secret"} or connection.call("EXISTS", key) == 1
     with pytest.raises(StateCorrupt, match=NOTICED[kind]):
         require_keys(connection, run.state.keys)
@@ -224,7 +222,6 @@ def test_without_a_position_nothing_is_written_or_read(connection, run):
     before, gone = dump(connection, run.state), Stale("the state is gone")
     assert run.state.commit(flush) == gone
     assert run.state.sum_changes() == gone
-    assert begin_epoch(connection, run.model, 0, epoch=1, leader=1) == gone
     assert dump(connection, run.state) == before
     for look in (follower.counts, Reader(connection, run.model, 1).counts, run.state.reload, follower.positions):
         with pytest.raises(StateMissing, match="no state"):

@@ -9,17 +9,17 @@ from streamtopic.state import (
     AlreadyApplied,
     Applied,
     Lease,
-    Meta,
     ModelSettings,
     ModelState,
     OutboxRecord,
-    PartitionWriter,
+    Remaining,
     Stale,
     StoredBase,
-    begin_epoch,
 )
+from streamtopic.state.change_log import Place
 
 SETTINGS = ModelSettings(2, 256)
+START = Remaining({0: 5, 1: 7}, {0: Place(3, "c"), 1: Place(4, "d")}, 12)
 RECORDS = [OutboxRecord("t", b"1/0", b"\x00bytes", (("sha256", b"\xff"),)), OutboxRecord("t", b"1/1", None)]
 
 
@@ -69,30 +69,14 @@ def test_a_lease_runs_out(state):
     assert state.acquire("two", 1000).token > first.token
 
 
-def test_a_leader_that_redis_has_forgotten_stands_in_nobodys_way(connection, model, state):
-    """What it still begins after Redis was set back can be followed by whoever leads then."""
-    PartitionWriter.open(connection, model, 0, partitions=2, weighting=SETTINGS.weighting)
-    before = connection.call("DUMP", f"{{st:{model}}}:settings")
-    for holder in ("one", "two", "three"):
-        forgotten = state.acquire(holder, 60_000)
-        state.release(forgotten)
-    connection.call("DEL", *connection.call("KEYS", f"{{st:{model}}}:*"))
-    connection.call("RESTORE", f"{{st:{model}}}:settings", 0, before)
-    assert isinstance(begin_epoch(connection, model, 0, epoch=1, leader=forgotten.token), Meta)
-    present = state.acquire("four", 60_000)
-    assert isinstance(begin_epoch(connection, model, 0, epoch=2, leader=present.token), Meta)
-
-
 def test_a_version_is_staged_whole_and_once(state):
     """Release record, outbox and base appear together; a repetition changes nothing."""
     lease = state.acquire("one", 60_000)
-    base = StoredBase(epoch=3, version=1, fields={"trained": 7}, blob=b"x" * 10_000_000)
+    base = StoredBase(1, START, fields={"trained": 7}, blob=b"x" * 10_000_000)
     assert state.base() is None
-    assert state.base_epoch() is None
     assert stage(state, lease, base=base) == Applied()
     assert stage(state, lease, base=base) == AlreadyApplied()
     assert state.base() == base
-    assert state.base_epoch() == 3
     assert state.releases() == [(1, {"version": 1})]
     assert [entry.record for entry in state.outbox()] == RECORDS
 
@@ -123,7 +107,7 @@ def test_a_new_base_replaces_the_old_one(connection, state):
     """The base is read whole, whatever it was before; old parts are left to expire."""
     lease = state.acquire("one", 60_000)
     for version in (1, 2):
-        base = StoredBase(epoch=version, version=version, fields={}, blob=bytes([version]) * 20)
+        base = StoredBase(version, START, fields={}, blob=bytes([version]) * 20)
         assert stage(state, lease, version, base=base) == Applied()
         assert state.base() == base
     keys = connection.call("KEYS", f"{{st:{state.model}}}:base:*")
@@ -132,7 +116,7 @@ def test_a_new_base_replaces_the_old_one(connection, state):
 
 def test_a_damaged_base_is_refused(connection, state):
     """A base model is only used if its checksum holds."""
-    stage(state, state.acquire("one", 60_000), base=StoredBase(1, 1, {}, b"model"))
+    stage(state, state.acquire("one", 60_000), base=StoredBase(1, START, {}, b"model"))
     (key,) = connection.call("KEYS", f"{{st:{state.model}}}:base:*")
     connection.call("SET", key, b"other")
     with pytest.raises(StateCorrupt, match="retrain"):
@@ -187,12 +171,12 @@ def test_versions_of_the_ledger_are_adopted_in_order(state):
 def test_a_staged_version_gives_way_to_that_of_the_ledger(connection, state):
     """Its record is replaced, and the base model that was learned for it goes; older base models stay."""
     lease = state.acquire("one", 60_000)
-    kept = StoredBase(1, 1, {}, b"kept")
+    kept = StoredBase(1, START, {}, b"kept")
     assert stage(state, lease, 1, base=kept) == Applied()
     assert stage(state, lease, 2) == Applied()
     assert state.adopt(lease, 2, of_ledger(2)) == Applied()
     assert state.base() == kept
-    assert stage(state, lease, 3, base=StoredBase(2, 3, {}, b"of the version that goes")) == Applied()
+    assert stage(state, lease, 3, base=StoredBase(3, START, {}, b"of the version that goes")) == Applied()
     for digest in ("a" * 64, "b" * 64):
         assert state.adopt(lease, 3, of_ledger(3, digest)) == Applied()
         assert isinstance(state.adopt(lease, 3, of_ledger(3, digest)), AlreadyApplied)

@@ -277,7 +277,7 @@ def test_the_fields_on_the_wire_are_the_contract():
     assert set(json.loads(line_of(envelope_of()))) == {
         "kind", "model", "version", "made_by", "parent", "base", "cut", "m", "n", "r", "guarantee", "epsilon", "delta",
         "sigma", "tolerance", "certificate", "forgotten", "capacity", "capacity_rule", "cumulative_epsilon",
-        "withdrawn", "created", "release", "scale", "slack", "epoch", "counted", "ratio", "covered", "commitment",
+        "withdrawn", "created", "release", "scale", "slack", "counted", "ratio", "covered", "commitment",
     }  # fmt: skip
     assert {field.name for field in dataclasses.fields(Receipt)} == {
         "model", "partition", "offset", "request", "document", "link", "month", "received", "applied", "found",

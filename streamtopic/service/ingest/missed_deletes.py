@@ -161,7 +161,6 @@ def _remove(ingest: Ingest, ids: list[bytes], now_ms: int, *, left: int) -> tupl
 def _without(ingest: Ingest, changes: Changes, gone: Mapping[bytes, StoredDocument], now_ms: int) -> Changes:
     """Return the changes with the removal of these documents added."""
     offset = changes.next_offset - 1
-    meta = ingest.state.meta
     # The record at this offset may have left deletions of its own: these parts come after them.
     first = ingest.state.forgets.next_part(offset)
     forgets = [
@@ -172,7 +171,6 @@ def _without(ingest: Ingest, changes: Changes, gone: Mapping[bytes, StoredDocume
             request="",
             salt=b"",
             document_offset=have.offset,
-            epoch=meta.epoch_of(have.offset),
             received_ms=now_ms,
             applied_ms=now_ms,
             part=part,

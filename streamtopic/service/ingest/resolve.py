@@ -79,7 +79,7 @@ def resolve(
     The result depends on the records only, not on how a log is cut into flushes, except for `applied_ms`. The documents
     that are live afterwards depend on the newest record of each id only, since compaction leaves no other.
     """
-    found = _only_new(decoded, live, base, partition, now_ms, refusals)
+    found = _only_new(decoded, live, partition, now_ms, refusals)
     if found is not None:
         return found
     run = _Run(live, base, partition, now_ms, doubtful)
@@ -93,7 +93,7 @@ def resolve(
 
 
 def _only_new(
-    decoded: Decoded, live: LiveDocuments, base: Meta, partition: int, now_ms: int, refusals: Refusals
+    decoded: Decoded, live: LiveDocuments, partition: int, now_ms: int, refusals: Refusals
 ) -> Resolution | None:
     """Return the net effect of records that each add another new document; None if there may be another one."""
     # Nearly all large batches are such, and their columns become the changes as they are.
@@ -108,7 +108,6 @@ def _only_new(
     changes = Changes(
         next_offset=decoded.next_offset,
         added=documents,
-        counted=base.by_epoch(documents.offsets),
         totals={name: number for name, number in totals.items() if number},
         time_ms=newest_ms,
     )
@@ -121,7 +120,7 @@ class _Run:
 
     live: the documents as they were before the first record.
     current: the live documents of the ids in the records, after the records so far.
-    forgets, totals, counted, rejected, elsewhere, time_ms: of the changes to commit.
+    forgets, totals, rejected, elsewhere, time_ms: of the changes to commit.
     """
 
     live: LiveDocuments
@@ -133,7 +132,6 @@ class _Run:
     forgets: list[Forget] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
-    counted: Counter[int] = field(default_factory=Counter)
     rejected: list[Message] = field(default_factory=list)
     elsewhere: list[Misplaced] = field(default_factory=list)
     time_ms: int = 0
@@ -216,7 +214,7 @@ class _Run:
         if have is not None and self.live.same(have, event):
             self.totals["unchanged"] += 1
             if have.subjects != event.subjects:
-                # It is still the document of the earlier record, so its epoch stays as well.
+                # It is still the document of the earlier record, so its offset stays.
                 self.current[document] = replace(event, offset=have.offset)
             return
         if have is not None:
@@ -225,8 +223,6 @@ class _Run:
         # A pair needs two words of one passage.
         longest = max(event.passages.lengths, default=0)
         self.totals["too_short"] += longest < 2
-        epoch = self.base.epoch_of(record.offset)
-        self.counted[epoch] += 1
         self.current[document] = event
 
     def delete(self, record: Record, event: Delete) -> None:
@@ -242,7 +238,6 @@ class _Run:
         """Note a deletion, before the document leaves `current`."""
         have = self.current.get(document)
         added = -1 if have is None else have.offset
-        epoch = -1 if have is None else self.base.epoch_of(added)
         # Where a topic takes the producer's time, it may be any number.
         received_ms = record.appended_ms(self.now_ms)
         # Nobody waits for a replacement, so its trace ends with the record.
@@ -254,7 +249,6 @@ class _Run:
             request=request,
             salt=salt,
             document_offset=added,
-            epoch=epoch,
             received_ms=received_ms,
             applied_ms=self.now_ms,
             trace=trace,
@@ -275,7 +269,6 @@ class _Run:
             added=added,
             removed=removed,
             forgets=self.forgets,
-            counted=self.counted,
             totals=totals,
             time_ms=self.time_ms,
         )

@@ -114,7 +114,7 @@ def _measured(
         changed = "" if fit.anchors == base.anchors else ", whose anchor words are others by now"
         return facts, {"of": f"the {fit.documents:,} documents of the base that are left{changed}", **tried}
 
-    return service.reader.read(measure, through=base.epoch)
+    return service.reader.read(measure, before=base.start.offsets)
 
 
 def _formulas(known: Mapping[str, Any], service: Service) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class TheoremBase:
                 raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic unlearn --retrain`")
             words = tuple(arrays["words"].tolist())
             C = arrays["C"]
-        documents = stored.fields["documents"]
+        documents = stored.start.documents
         statistics = Statistics(words, C, tuple(stored.fields["anchors"]), documents)
         constants = ModelConstants(**kept["constants"])
         facts = BaseFacts(documents, constants, kept["q_norm"], kept["rarest"])

@@ -16,10 +16,10 @@ import numpy as np
 
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import SettingsError, StateError, StateMismatch
-from streamtopic.service.schedule.situation import Base, base_forget_set
 from streamtopic.service.watching import Watch
 from streamtopic.signed import tombstones, version_of
 from streamtopic.state import Stale
+from streamtopic.state.base_documents import remaining_noted
 from streamtopic.state.model_state import BASE_GRACE_SECONDS
 from streamtopic.state.residue_ledger import Marks, Outstanding, Residue, ResidueState, Rewrite, Stage
 from streamtopic.state.stored_counts import CountsStore
@@ -271,9 +271,10 @@ class ResidueKeeper:
         if progress.now() < record.get("created", 0) + self._options.grace * 1000:
             return {}
         cut = _cut(record)
-        base = Base.parse(head)
-        gone = base_forget_set(progress.positions, base.documents, base.epoch)
-        holds = gone > 0 and self._state.has_base_bytes()
+        left = remaining_noted(self._state.connection, self._state.model, head.version, head.start)
+        # What was deleted after the leader looked may be in the base, too.
+        counted = {partition: left.offsets.get(partition, 0) for partition in counted}
+        holds = left.documents < head.start.documents and self._state.has_base_bytes()
         if holds and not self._options.base_needed:
             in_log = progress.passed(Stage.LOG)
             erased = any(in_log[partition] > cut.get(partition, 0) for partition in counted)

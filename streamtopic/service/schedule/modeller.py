@@ -135,7 +135,7 @@ class Modeller(Mode, Protocol):
     def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
         """Learn a new base model cold; return its first version and the base model itself.
 
-        counts: of all epochs that were closed before.
+        counts: of all documents.
         capacity: measures how many deletions the base model bears.
 
         Raises CannotLearn where these counts allow no model that may be published.

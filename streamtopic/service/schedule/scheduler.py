@@ -45,6 +45,7 @@ from streamtopic.service.schedule.modeller import (
 from streamtopic.service.schedule.payload import PayloadPlan, TaskData, TaskOptions, no_sample, read_labelled, remarks
 from streamtopic.service.schedule.situation import Base, SituationReader, traced_deletions, unserved
 from streamtopic.service.schedule.version import (
+    accepted,
     describe,
     erasures,
     follow_ledger,
@@ -57,6 +58,7 @@ from streamtopic.service.schedule.version import (
 from streamtopic.service.watching import Watch
 from streamtopic.signed import Envelope, Kind, Runs, pack_payload, to_messages
 from streamtopic.state import (
+    BaseDocuments,
     Connection,
     CutGone,
     DocumentCounts,
@@ -64,9 +66,9 @@ from streamtopic.state import (
     Meta,
     ModelState,
     Reader,
+    Remaining,
     Stale,
     StoredBase,
-    begin_epoch,
 )
 from streamtopic.state.documents import sample_words
 from streamtopic.state.stored_counts import CountsStore
@@ -230,7 +232,10 @@ class Scheduler:
         self._lease = lease
         self._watch = watch or Watch()
         self._staged = staged
-        self._situation = SituationReader(self.reader, state, modeller, options.policy, options.delta, clock)
+        self._base_documents = BaseDocuments(self.reader, options.model)
+        self._situation = SituationReader(
+            self.reader, state, modeller, self._left, options.policy, options.delta, clock
+        )
         self._noted = ""
         self._parent = 0
         # Versions that are withdrawn in the ledger, or in Redis by no later version.
@@ -328,8 +333,8 @@ class Scheduler:
         base = self._situation.base()
         if base is None:
             return Step(Wait("the base model vanished after the decision"))
-        through = base.epoch if self.modeller.base_only else None
-        made = self.reader.read(lambda counts: self.modeller.unlearn(counts, base), through=through)
+        before = base.start.offsets if self.modeller.base_only else None
+        made = self.reader.read(lambda counts: self.modeller.unlearn(counts, base), before=before)
         # The counts are right in any case, so a model learned from them serves the deletion as well.
         if isinstance(made, NotVerified):
             return self._retrain(lease, Retrain(f"{decision.reason}; {made.reason}"))
@@ -371,26 +376,16 @@ class Scheduler:
         return checked
 
     def _retrain(self, lease: Lease, decision: Retrain) -> Step:
-        """Begin a new epoch in every partition, and train on all epochs before it.
+        """Train on all documents.
 
         The new base model is committed with its version, so a crash leaves the old one as it was.
         """
-        positions = self.reader.positions()
-        # Partitions may be epochs apart where an earlier attempt was killed between two cuts; the largest closes all.
-        epoch = max(meta.epoch for meta in positions.values())
-        model, base_epoch = self.options.model, self.state.base_epoch()
-        ends: dict[int, Meta] = {}
-        for partition in positions:
-            begun = begin_epoch(self.connection, model, partition, epoch=epoch + 1, leader=lease.token, base=base_epoch)
-            if isinstance(begun, Stale):
-                return Step(Wait(f"partition {partition} could not begin an epoch: {begun.reason}"))
-            ends[partition] = begun
-        # As of these moments, so that no document of the next epoch is among them.
-        counts = self.reader.counts(at=ends)
+        counts = self.reader.counts()
         made, new = self.modeller.retrain(counts, self._capacity)
         limit = new.capacity.limit
         facts = new.capacity.facts
-        base = Base(self._next_version(), epoch, made.documents, made.anchors, limit, facts)
+        start = Remaining.at(counts.positions, made.documents)
+        base = Base(self._next_version(), start, made.anchors, limit, accepted(counts), facts)
         step = self._make_version(lease, decision, made, base, new=new)
         if step.version is not None:
             self._sums.replace(lease, new.fit, made.counts)
@@ -497,6 +492,10 @@ class Scheduler:
         last = self._situation.last()
         return traced_deletions(self.reader, {} if last is None else last.cut, envelope.cut)
 
+    def _left(self, base: Base, positions: Mapping[int, Meta]) -> Remaining:
+        """Return the documents of a base model that are left at some positions."""
+        return self._base_documents.left(base.version, base.start, positions)
+
     def _next_version(self) -> int:
         """Return the number of the next version, which neither Redis nor the ledger has."""
         return max(self._parent, self._ledger.ledger.newest) + 1
@@ -528,7 +527,14 @@ class Scheduler:
         noise = plan.noise
         created = self._situation.now()
         facts = describe(
-            made, base, kind=kind, version=version, parent=self._parent, model=options.model, created=created
+            made,
+            base,
+            kind=kind,
+            version=version,
+            parent=self._parent,
+            model=options.model,
+            created=created,
+            forgotten=base.documents - self._left(base, made.counts.positions).documents,
         )
         before = self._situation.spent(base.version)
         spent = before.then(noise.scale, noise.slack)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from streamtopic.monitoring.tracing import MAX_LINKS
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Policy, Situation, Wait, decide, held
-from streamtopic.state import Forget, Meta, ModelState, Reader, StoredBase
+from streamtopic.state import Forget, Meta, ModelState, Reader, Remaining, StoredBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "LastRelease",
     "Mode",
     "SituationReader",
-    "base_forget_set",
     "unserved",
 ]
 
@@ -44,10 +43,10 @@ class Base:
     """The base model, without its numbers.
 
     version: the version that it was published as.
-    epoch: the last epoch that it was trained on.
-    documents: number of documents that it was trained on.
+    start: the documents that it was trained on, as of their cut.
     anchors: (r,), the anchor word of each topic.
     capacity: number of deletions that it bears.
+    counted: documents that had ever been accepted by then.
     calibration: the facts that the capacity was derived from (BaseCapacity.facts). A base that was read from Redis has
         only the facts that a report shows (`shown_calibration`).
     kept: names of the fields that are kept with it; some belong to one modeller alone.
@@ -55,10 +54,10 @@ class Base:
     """
 
     version: int
-    epoch: int
-    documents: int
+    start: Remaining
     anchors: tuple[str, ...]
     capacity: int
+    counted: int = 0
     calibration: Mapping[str, Any] = field(default_factory=dict)
     kept: frozenset[str] = frozenset()
     rules: Mapping[str, Any] = field(default_factory=dict)
@@ -67,12 +66,18 @@ class Base:
     def parse(cls, stored: StoredBase) -> "Base":
         """Read the fields that Redis keeps of a base model."""
         fields = stored.fields
-        documents = fields["documents"]
         anchors = tuple(fields["anchors"])
         capacity = fields["capacity"]
         calibration = fields["calibration"]
         rules = fields["rules"]
-        return cls(stored.version, stored.epoch, documents, anchors, capacity, calibration, frozenset(fields), rules)
+        counted = fields["counted"]
+        kept = frozenset(fields)
+        return cls(stored.version, stored.start, anchors, capacity, counted, calibration, kept, rules)
+
+    @property
+    def documents(self) -> int:
+        """Number of documents that it was trained on."""
+        return self.start.documents
 
     def changed_rules(self, now: Mapping[str, Any]) -> str | None:
         """Return why a model learned by the rules of now is not an update of this one, None where it is.
@@ -110,12 +115,6 @@ class LastRelease:
         ends = record["cut"].items()
         cut = {int(partition): int(offset) for partition, offset in ends}
         return cls(version, record["base"], record["documents"], record["forget_set"], record["counted"], cut)
-
-
-def base_forget_set(positions: Mapping[int, Meta], base_documents: int, base_epoch: int) -> int:
-    """Return f, the number of documents that the base model was trained on and that were deleted since."""
-    # Derived from live counts and not counted up, so no fault can refund a deletion.
-    return base_documents - sum(meta.live_through(base_epoch) for meta in positions.values())
 
 
 def unserved(reader: Reader, positions: Mapping[int, Meta], last: LastRelease | None) -> list[tuple[int, Forget]]:
@@ -168,6 +167,7 @@ class SituationReader:
     """Reads the present situation of a model from Redis.
 
     mode: how versions of this model are made.
+    left: returns the documents of the base model that are left at some positions, or a moment before.
     policy: when to act.
     delta: the delta at which the cumulative epsilon of all versions is stated.
     clock: seconds since 1970.
@@ -179,6 +179,7 @@ class SituationReader:
         reader: Reader,
         state: ModelState,
         mode: Mode,
+        left: Callable[[Base, Mapping[int, Meta]], Remaining],
         policy: Policy,
         delta: float,
         clock: Callable[[], float],
@@ -187,6 +188,7 @@ class SituationReader:
         self._reader = reader
         self._state = state
         self._mode = mode
+        self._left = left
         self._policy = policy
         self._delta = delta
         self._clock = clock
@@ -244,23 +246,23 @@ class SituationReader:
         if last is None:
             return Situation(documents, failed=failed, requested=requested, lost=distrusted, unsent=unsent)
         behind = _behind(positions, last)
-        lost = _lost(positions, last, base)
+        lost = _lost(last, base)
         # No update can start from a base model that was kept for another mode.
         if lost is None and base is not None:
             lost = self._mode.refuses(base)
         lost = lost or distrusted
         if base is None or behind is not None:
             return Situation(documents, failed=failed, requested=requested, behind=behind, lost=lost, unsent=unsent)
+        left = self._left(base, positions)
         waiting = unserved(self._reader, positions, last)
         received = [forget.received_ms for _, forget in waiting]
-        counted = (meta.counted.values() for meta in positions.values())
-        ever_counted = sum(sum(documents) for documents in counted)
+        ever_counted = sum(meta.accepted for meta in positions.values())
         next_spent = self.spent(base.version).then(self._mode.scale)
         return Situation(
             documents=documents,
             base_documents=base.documents,
             model_documents=last.documents,
-            forget_set=base_forget_set(positions, base.documents, base.epoch),
+            forget_set=base.documents - left.documents,
             published_forget_set=last.forget_set,
             unserved=len(received),
             oldest_unserved_ms=min(received, default=None),
@@ -350,13 +352,9 @@ def _behind(positions: Mapping[int, Meta], last: LastRelease) -> str | None:
     return f"version {last.version} reflects more than is counted now: waiting for ingest to reach partition {places}"
 
 
-def _lost(positions: Mapping[int, Meta], last: LastRelease, base: Base | None) -> str | None:
+def _lost(last: LastRelease, base: Base | None) -> str | None:
     """Return why the base model in Redis is not the base of the newest version, or may not be; None where it is."""
     if base is None or base.version != last.base:
         held = "no base model" if base is None else f"the base model of version {base.version}"
         return f"Redis was set back: it holds {held}, the newest version is of {last.base}"
-    # A partition that has not begun an epoch after the base model's would count new documents as the base's own.
-    for partition, meta in positions.items():
-        if meta.epoch <= base.epoch:
-            return f"Redis was set back: partition {partition} has lost the end of the base model's epoch"
     return None

@@ -15,16 +15,16 @@ import numpy as np
 
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.schedule.modeller import Made, NewBase
-from streamtopic.service.schedule.situation import Base, base_forget_set
+from streamtopic.service.schedule.situation import Base
 from streamtopic.signed import Envelope, Kind, Payload, Runs, SentRelease, line_of, sent_releases, tombstones
 from streamtopic.state import DocumentCounts, Lease, ModelState, OutboxRecord, Stale, StoredBase
 from streamtopic.streams import EventLog, Message, TopicNames
 
 __all__ = [
+    "accepted",
     "describe",
     "erasures",
     "follow_ledger",
-    "forgotten_of",
     "holding",
     "kept_fields",
     "outgoing",
@@ -44,20 +44,14 @@ _OTHERWISE = {"cut", "withdrawn", "m", "n", "r", "forgotten", "release"}
 _REPEATED = tuple(field.name for field in dataclasses.fields(Envelope) if field.name not in _OTHERWISE)
 
 
-def counted_of(counts: DocumentCounts) -> int:
-    """Return the number of documents that were ever accepted into the epochs that are counted."""
-    # A retraining reads closed epochs only; documents of the next epoch are not in it yet.
-    through = float("inf") if counts.through is None else counts.through
-    counted = 0
-    for cut in counts.cuts:
-        epochs = cut.meta.counted.items()
-        counted += sum(number for epoch, number in epochs if epoch <= through)
-    return counted
+def counted_of(counts: DocumentCounts, base: Base) -> int:
+    """Return the number of documents that were ever accepted among those that counts are of."""
+    return base.counted if counts.partial else accepted(counts)
 
 
-def forgotten_of(counts: DocumentCounts, base: Base) -> int:
-    """Return the number of the base model's documents that counts do not hold any more."""
-    return base_forget_set(counts.positions, base.documents, base.epoch)
+def accepted(counts: DocumentCounts) -> int:
+    """Return the number of documents that were ever accepted until the cut of these counts."""
+    return sum(meta.accepted for meta in counts.positions.values())
 
 
 def release_record(
@@ -177,10 +171,11 @@ def outgoing(model: str, message: Message) -> OutboxRecord:
 
 
 def describe(
-    made: Made, base: Base, *, kind: Kind, version: int, parent: int, model: str, created: int
+    made: Made, base: Base, *, kind: Kind, version: int, parent: int, model: str, created: int, forgotten: int
 ) -> dict[str, Any]:
     """Return the envelope's facts about the model and its place among versions.
 
+    forgotten: documents of the base model that its counts do not hold any more.
     parent: number of the version before it.
     created: milliseconds since 1970.
     """
@@ -191,15 +186,14 @@ def describe(
         "kind": kind,
         "parent": parent,
         "base": base.version,
-        "epoch": base.epoch,
         "cut": counts.offsets,
-        "counted": counted_of(counts),
+        "counted": counted_of(counts, base),
         "m": made.documents,
         "n": len(made.words),
         "r": len(made.anchors),
         "tolerance": made.tolerance,
         "certificate": _claimed(made),
-        "forgotten": forgotten_of(counts, base),
+        "forgotten": forgotten,
         "capacity": base.capacity,
         "created": created,
     }
@@ -284,7 +278,7 @@ def stored_base(base: Base, new: NewBase, salt: bytes) -> StoredBase:
     """
     # Every field of a mode is named here, and its value stands in the bytes only: updates must know which mode it was.
     fields: dict[str, Any] = {name: {} for name in new.fields}
-    fields["documents"] = base.documents
+    fields["counted"] = base.counted
     fields["anchors"] = list(base.anchors)
     fields["capacity"] = base.capacity
     fields["rules"] = new.fit.options.rules
@@ -300,7 +294,7 @@ def stored_base(base: Base, new: NewBase, salt: bytes) -> StoredBase:
     arrays["salt"] = np.frombuffer(salt, np.uint8)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
-    return StoredBase(base.epoch, base.version, fields, buffer.getvalue())
+    return StoredBase(base.version, base.start, fields, buffer.getvalue())
 
 
 def kept_fields(stored: StoredBase) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ if not have[1] then
   end
   -- `through` outlives meta, which a rebuild removes: deletions before it must not be asked for elsewhere again.
   redis.call('HSET', meta, 'schema', ARGV[4], 'cap', cap, 'partitions', partitions, 'next', ARGV[3], 'version', 1,
-             'commit', '', 'fence', 0, 'time', 0, 'moved', 0, 'folded', 0, 'cuts', '', 'next_word', 0, 'words', 0,
+             'commit', '', 'fence', 0, 'time', 0, 'moved', 0, 'documents', 0, 'next_word', 0, 'words', 0,
              'partitioner', partitioner, 'limits', ARGV[6], 'through', redis.call('HGET', KEYS[2], 'through') or 0,
              'removed', 0, 'removals', 0, 'generation', 0, 'summed', 1, 'summed_next', 0, 'summed_at', 0,
              'unsummed', 0, 'trimmed', 0)

@@ -14,14 +14,13 @@ end
 
 local plan = cmsgpack.unpack(ARGV[1])
 local meta = KEYS[1]
-local have = redis.call('HMGET', meta, 'commit', 'next', 'version', 'fence', 'generation')
+local have = redis.call('HMGET', meta, 'commit', 'next', 'fence', 'generation')
 -- First of all: behind its own commit every other check fails, and a repetition would be Stale.
 if have[1] == plan.commit then return {'already'} end
-if not have[4] then return {'stale', 'the state is gone'} end
-if have[4] ~= plan.fence then return {'stale', 'another writer took the partition over'} end
+if not have[3] then return {'stale', 'the state is gone'} end
+if have[3] ~= plan.fence then return {'stale', 'another writer took the partition over'} end
 if have[2] ~= plan.next then return {'stale', 'the offset has moved'} end
-if have[3] ~= plan.version then return {'stale', 'the state has changed'} end
--- After Redis was set back, offset and version may count up to the same numbers again; the id of a change cannot.
+-- After Redis was set back, offsets may count up to the same numbers again; the id of a change cannot.
 if have[1] ~= plan.base then return {'stale', 'the state has another history'} end
 -- Written again, they would look whole. The writer reads the state anew, and its error names what is lost.
 if redis.call('EXISTS', KEYS[2]) == 0 then
@@ -31,7 +30,7 @@ for _, step in ipairs(plan.steps) do each(step[1], KEYS[step[2]], step[3], step[
 for _, entry in ipairs(plan.entries) do redis.call('XADD', KEYS[2], ARGV[entry], 'forget', ARGV[entry + 1]) end
 for field, by in pairs(plan.increments) do redis.call('HINCRBY', meta, field, by) end
 local version = redis.call('HINCRBY', meta, 'version', 1)
-redis.call('HSET', KEYS[3 + have[5] % 2], version, ARGV[2])
+redis.call('HSET', KEYS[3 + have[4] % 2], version, ARGV[2])
 -- With what Redis itself takes for an entry.
 redis.call('HINCRBY', meta, 'unsummed', #ARGV[2] + 100)
 -- Redis's clock: times of several processes would not be comparable.

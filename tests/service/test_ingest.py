@@ -7,7 +7,6 @@ from dataclasses import replace
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
@@ -169,41 +168,6 @@ def test_labels_are_part_of_a_document(world):
 
 
 words = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3), max_size=4)
-event = st.one_of(
-    st.tuples(st.just("add"), st.integers(0, 6), words),
-    st.tuples(st.just("delete"), st.integers(0, 6)),
-    st.tuples(st.just("bad"), st.integers(0, 6)),
-    st.tuples(st.just("drain")),
-    st.tuples(st.just("crash")),
-    st.tuples(st.just("sum")),
-)
-
-
-@settings(max_examples=25)
-@given(events=st.lists(event, max_size=30), partitions=st.integers(1, 2))
-def test_any_stream_leaves_the_counts_of_its_live_documents(connection, tmp_path, events, partitions):
-    """However the stream is cut into flushes and restarts, counts are those of a recount, bit for bit."""
-    world, live = World(connection, tmp_path, partitions), {}
-    for name, *rest in events:
-        if name == "add":
-            world.send(add(f"d{rest[0]}", rest[1]))
-            live[rest[0]] = [(sum(rest[1].values()), rest[1])] if rest[1] else []
-        elif name == "delete":
-            world.send(encode_delete(f"d{rest[0]}", "r"))
-            live.pop(rest[0], None)
-        elif name == "bad":
-            world.send(Message(f"d{rest[0]}".encode(), b"{"))
-            live.pop(rest[0], None)
-        elif name == "drain":
-            world.drain()
-        elif name == "crash":
-            world.ingests = [world.ingest(partition) for partition in range(partitions)]
-        else:
-            for ingest in world.ingests:
-                ingest.state.sum_changes()
-    world.drain()
-    assert world.digest() == recount(list(live.values()))
-    assert world.counts().documents == len(live)
 
 
 def test_flush_boundaries_change_nothing_that_is_counted(connection, tmp_path, monkeypatch):

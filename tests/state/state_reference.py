@@ -55,6 +55,19 @@ def as_words(source, counts=None):
     return source.documents, frequency, tokens, heavy, pairs
 
 
+def plain(stored, words):
+    """Return {id: (passages, labels)} of what was read, in its order."""
+    batch, found = stored.batch, {}
+    for k, document in enumerate(stored.ids):
+        passages = []
+        for row in np.flatnonzero(batch.owners == k):
+            span = slice(batch.indptr[row], batch.indptr[row + 1])
+            held = dict(zip((words[w] for w in batch.words[span]), batch.counts[span].tolist(), strict=True))
+            passages.append((int(batch.lengths[row]), held))
+        found[document] = (tuple(passages), dict(stored.labels[k]))
+    return found
+
+
 def words_by_id(vocabulary):
     """Return a writer's words by id."""
     return {number: vocabulary.word(number) for number in np.flatnonzero(vocabulary._entries >= 0).tolist()}

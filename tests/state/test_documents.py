@@ -8,6 +8,7 @@ from itertools import islice
 import msgpack
 import numpy as np
 import pytest
+from state_reference import plain
 
 from added_documents import added_document
 from streamtopic.counts import Weighting, count
@@ -73,19 +74,6 @@ def made(number, seed, task="section"):
             passages.append((draw.randint(0, 4) + sum(words.values()), words))
         labels = {} if k % 3 == 0 else {task: draw.choice(["sport", "né", "politics"])}
         found[f"{task}-{seed}-{k}".encode()] = (tuple(passages), labels)
-    return found
-
-
-def plain(stored, words):
-    """Return {id: (passages, labels)} of what was read, in its order."""
-    batch, found = stored.batch, {}
-    for k, document in enumerate(stored.ids):
-        passages = []
-        for row in np.flatnonzero(batch.owners == k):
-            span = slice(batch.indptr[row], batch.indptr[row + 1])
-            held = dict(zip((words[w] for w in batch.words[span]), batch.counts[span].tolist(), strict=True))
-            passages.append((int(batch.lengths[row]), held))
-        found[document] = (tuple(passages), dict(stored.labels[k]))
     return found
 
 

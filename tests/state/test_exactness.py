@@ -1,48 +1,29 @@
-"""The promise of the state: after any history, the counts are those of the live documents, bit for bit."""
+"""Counts of a partition that is driven without a log; any history of one with a log is in test_store_machine.py."""
 
 from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
-from state_reference import LiveDocuments, as_words, difference, words_by_id
+from state_reference import LiveDocuments, as_words, words_by_id
 
 from added_documents import added_document
 from streamtopic.counts import Weighting
-from streamtopic.errors import TakenOver
 from streamtopic.state import (
-    AlreadyApplied,
     Applied,
     Changes,
     CutGone,
     PartitionWriter,
     Reader,
     RemovedDocument,
-    Stale,
 )
 from streamtopic.state.documents import read_documents
-from streamtopic.state.flush import commit_arguments
 from streamtopic.state.redis_keys import BUCKETS
-from streamtopic.state.scripts import COMMIT_FLUSH
 
 WORDS = ["a", "b", "c", "d", "e", "é", "zz"]
 passages = st.lists(
     st.tuples(st.integers(0, 3), st.dictionaries(st.sampled_from(WORDS), st.integers(1, 3), max_size=5)), max_size=2
 ).map(lambda parts: tuple((extra + sum(words.values()), words) for extra, words in parts))
-step = st.one_of(
-    st.tuples(st.just("add"), st.integers(0, 5), passages),
-    st.tuples(st.just("delete"), st.integers(0, 5)),
-    st.tuples(st.just("flush")),
-    st.tuples(st.just("sum")),
-    st.tuples(st.just("reopen")),
-    st.tuples(st.just("take_over")),
-    st.tuples(st.just("lose_answer")),
-    st.tuples(st.just("save")),
-    st.tuples(st.just("set_back")),
-)
-# Steps behind which nothing waits to be committed.
-COMMITTED = {"flush", "reopen", "take_over", "lose_answer", "set_back"}
 
 
 class Run:
@@ -54,8 +35,6 @@ class Run:
         self.live = LiveDocuments(self.weighting)
         self.offset = 0
         self.pending = {}
-        # Plans of a history that is gone, each with the writer that made it.
-        self.lost = []
         self.open()
         self.saved = self._whole()
 
@@ -88,9 +67,6 @@ class Run:
     def flush(self):
         assert self.state.commit(self.plan()) == Applied()
         self.pending = {}
-        for writer, flush in self.lost:
-            assert isinstance(writer.commit(flush), Stale)
-        self.lost = []
 
     def sum(self):
         self.flush()
@@ -100,36 +76,9 @@ class Run:
         self.flush()
         self.open()
 
-    def take_over(self):
-        """Let another process become the writer between a plan and its commit."""
-        former, flush = self.state, self.plan()
-        self.open()
-        assert former.commit(flush) == Stale("another writer took the partition over")
-        assert former.sum_changes() == Stale("another writer took the partition over")
-        with pytest.raises(TakenOver):
-            former.reload()
-        self.flush()
-
-    def lose_answer(self):
-        """Commit, lose the answer, and commit again."""
-        flush = self.plan()
-        keys, arguments = commit_arguments(flush, self.state.keys, self.state.fence)
-        assert self.connection.script(COMMIT_FLUSH, keys, arguments) == [b"applied"]
-        assert self.state.commit(flush) == AlreadyApplied()
-        self.pending = {}
-
     def save(self):
         self.flush()
         self.saved = self._whole()
-
-    def set_back(self):
-        """Put all keys back to what they were when they were saved last; the log is read again from there."""
-        self.lost.append((self.state, self.plan()))
-        dumps, documents, self.offset, fence = self.saved
-        restore(self.connection, self.state.keys, dumps)
-        self.live.documents, self.pending = dict(documents), {}
-        if fence != self.state.fence:
-            self.open()
 
     def _whole(self):
         """Return all keys, and what the reference knows of them."""
@@ -147,72 +96,6 @@ def restore(connection, keys, saved):
     names = connection.call("KEYS", keys.tag + "*")
     commands = [("DEL", name) for name in names] + [("RESTORE", key, 0, value) for key, value in saved.items()]
     connection.batch(commands, atomic=True)
-
-
-@settings(max_examples=30)
-@given(steps=st.lists(step, max_size=25), cap=st.sampled_from([1, 256]))
-def test_any_history_leaves_exactly_the_counts_of_the_live_documents(connection, new_model, steps, cap):
-    """Adds, replacements, deletes, re-adds, unknown deletes, sums and restarts leave no other trace.
-
-    Nor do writers that are replaced in the middle, answers that are lost, and a Redis that is set back and goes on
-    otherwise. A reader that follows the changes, one that begins now, and one that counts the documents see the same.
-    """
-    model = new_model()
-    run = Run(connection, model, weighting=Weighting(cap))
-    reader = Reader(connection, model, 1)
-    old, old_counts = reader.counts(), run.live.recount()
-    done = Counter()
-    for name, *arguments in steps:
-        getattr(run, name)(*arguments)
-        done[name] += 1
-        if name in COMMITTED:
-            new, new_counts = reader.counts(), run.live.recount()
-            assert as_words(Reader(connection, model, 1).counts()) == new_counts
-            try:
-                assert as_words(new.since(old)) == difference(new_counts, old_counts)
-            except CutGone:
-                assert done["sum"] >= 2 or done["set_back"]
-            old, old_counts = new, new_counts
-    run.flush()
-    counts = reader.counts()
-    assert as_words(counts) == run.live.recount()
-    assert list(counts.words) == sorted(counts.words)
-    pairs = counts.restrict(np.arange(len(counts.words)))
-    for name in ("values", "frequency", "tokens", "heavy"):
-        assert getattr(pairs, name).min(initial=0) >= 0, name
-    for before in (0, run.offset // 2, run.offset):
-        assert as_words(reader.counts(before={0: before})) == run.live.recount(before)
-    stored = run.state.documents(run.live.documents)
-    assert {d: _plain(words_of(run.state, s)) for d, s in stored.items()} == {
-        d: _plain(p) for d, (_, p, _) in run.live.documents.items()
-    }
-
-
-def words_of(state, stored):
-    """Return a stored document's passages with their words: (L, counts)."""
-    found = []
-    for passage in stored.passages:
-        words = map(state.vocabulary.word, passage.words.tolist())
-        found.append((passage.length, dict(zip(words, passage.counts.tolist(), strict=True))))
-    return found
-
-
-def _plain(passages):
-    return [(length, dict(words)) for length, words in passages]
-
-
-@settings(max_examples=20)
-@given(histories=st.lists(st.lists(step, max_size=10), min_size=2, max_size=3))
-def test_counts_of_partitions_add_up(connection, new_model, histories):
-    """The counts of several partitions, each with its own word ids, is the count of all their documents."""
-    model, together = new_model(), LiveDocuments()
-    for partition, steps in enumerate(histories):
-        run = Run(connection, model, partition, len(histories))
-        for name, *arguments in steps:
-            getattr(run, name)(*arguments)
-        run.flush()
-        together.documents.update({(partition, d): entry for d, entry in run.live.documents.items()})
-    assert as_words(Reader(connection, model, len(histories)).counts()) == together.recount()
 
 
 def test_restriction_keeps_order_and_orientation(connection, model):

@@ -346,7 +346,8 @@ class Scheduler:
             # A retraining needs the memory that the false model still takes.
             del made
             return self._retrain(lease, Retrain(reason))
-        step = self._make_version(lease, decision, made, base, checked=checked)
+        forgotten = base.documents - self._left(base, made.counts.positions).documents
+        step = self._make_version(lease, decision, made, base, forgotten=forgotten, checked=checked)
         if step.version is not None and made.fit is not None and not self._sums.is_there():
             self._sums.replace(lease, made.fit, made.counts)
         return step
@@ -398,12 +399,14 @@ class Scheduler:
         made: Made,
         base: Base,
         *,
+        forgotten: int = 0,
         new: NewBase | None = None,
         checked: Checked | None = None,
     ) -> Step:
         """Draw the noise of a model, write its facts beside its payload, and stage the version.
 
         base: the base model that it stands on.
+        forgotten: documents of it that are gone.
         new: the same base model with its numbers, where this is its first version.
         checked: the result of the service's own check, if there was one.
         """
@@ -411,7 +414,7 @@ class Scheduler:
         kind: Kind = "unlearn" if new is None else "retrain"
         start = time.perf_counter()
         plan = self._payload(made, version)
-        envelope = self._envelope(made, plan, kind, base, version)
+        envelope = self._envelope(made, plan, kind, base, version, forgotten)
         obstacle = self._obstacle(decision, envelope)
         if obstacle is not None:
             return Step(obstacle)
@@ -521,7 +524,9 @@ class Scheduler:
             sample = beside.submit(_sample, made)
             return made.draw(sample.result, self._noise_key, self.options.model, version, data)
 
-    def _envelope(self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int) -> Envelope:
+    def _envelope(
+        self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int, forgotten: int
+    ) -> Envelope:
         """Return the facts of a version, without the digest of its bytes."""
         options = self.options
         noise = plan.noise
@@ -534,7 +539,7 @@ class Scheduler:
             parent=self._parent,
             model=options.model,
             created=created,
-            forgotten=base.documents - self._left(base, made.counts.positions).documents,
+            forgotten=forgotten,
         )
         before = self._situation.spent(base.version)
         spent = before.then(noise.scale, noise.slack)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 
 import msgpack
 import numpy as np
@@ -42,8 +42,10 @@ __all__ = ["ChangedDocuments", "DocumentCounts", "Part", "PartitionCut", "WordTa
 
 # Threads that read and decode hashes. The first half of the time is Redis's, the other half runs without Python's lock.
 _THREADS = 4
-# Hashes that are under way at most, so that a reader that is slow with them does not hold all in memory.
+# Answers that are under way at most, so that a reader that is slow with them does not hold all in memory.
 _AHEAD = 2 * _THREADS
+# Documents of one answer, about: a few milliseconds of Redis. Hashes of a small partition are read together.
+_DOCUMENTS = 2_000
 # No sum of pairs may leave 64 bits; a factor of two is for the rounding of the bound.
 _MOST_MASS = float(1 << 62)
 
@@ -111,7 +113,7 @@ class WordTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some documents of one hash.
+    """Some documents of some hashes.
 
     ids: of all records; () if they were not asked for.
     records: as Redis has them.
@@ -197,7 +199,9 @@ class DocumentCounts:
         return changed_documents(self.connection, self.table, [cut.meta.place for cut in old.cuts], self.cuts)
 
     def buckets(self, wanted: Int64, *, ids: bool = False, most: int = BUCKETS) -> Iterator[list[Part]]:
-        """Yield the documents of one hash of ids after the other, those of all partitions together.
+        """Yield the documents of some hashes of ids after the other, those of all partitions together.
+
+        How many hashes are read together depends on the number of documents alone.
 
         wanted: numbers of words, as of `WordTable.positions`; the words of documents are positions in them.
         ids: whether to read the ids of documents.
@@ -206,15 +210,18 @@ class DocumentCounts:
         Raises CutGone, StateCorrupt.
         """
         readers = [self._bucket_reader(cut, wanted, ids=ids) for cut in self.cuts]
-        todo = iter([(read, bucket) for bucket in range(most) for read, _ in readers])
+        documents = sum(cut.meta.documents for cut in self.cuts)
+        together = max(1, BUCKETS * _DOCUMENTS * len(self.cuts) // max(documents, 1))
+        spans = [range(first, min(first + together, most)) for first in range(0, most, together)]
+        todo = iter([(read, span) for span in spans for read, _ in readers])
         with ThreadPoolExecutor(_THREADS) as threads:
-            waiting = deque(threads.submit(read, bucket) for read, bucket in islice(todo, _AHEAD))
-            for bucket in range(most):
+            waiting = deque(threads.submit(read, span) for read, span in islice(todo, _AHEAD))
+            for span in spans:
                 parts = []
                 for _, went in readers:
                     place, part = waiting.popleft().result()
                     waiting += [threads.submit(read, following) for read, following in islice(todo, 1)]
-                    parts += [part, *went(bucket, place, part)]
+                    parts += [part, *went(span, place, part)]
                 yield parts
         for cut in self.cuts:
             # Behind the reading: documents that Redis has lost since these counts were taken would be missing in it.
@@ -222,25 +229,25 @@ class DocumentCounts:
 
     def _bucket_reader(
         self, cut: PartitionCut, wanted: Int64, *, ids: bool
-    ) -> tuple[Callable[[int], tuple[Place, Part]], Callable[[int, Place, Part], list[Part]]]:
+    ) -> tuple[Callable[[range], tuple[Place, Part]], Callable[[range, Place, Part], list[Part]]]:
         """Return two functions for the hashes of a partition.
 
-        The first reads a hash: the moment, and the documents that are there then. The second returns those that went
-        between the cut and that moment, without those that are there.
+        The first reads some hashes: the moment, and the documents that are there then. The second returns those that
+        went between the cut and that moment, without those that are there.
         """
         departed = self._departed.setdefault(cut.partition, _Departed(self.connection, self.table, cut))
         positions = self.table.positions(cut.partition, wanted)
 
-        def read(bucket: int) -> tuple[Place, Part]:
-            keys = [cut.keys.meta, cut.keys.documents(bucket)]
-            version, commit, data, sizes, names = self.connection.script(scripts.READ_BUCKET, keys, [int(ids)])
+        def read(buckets: range) -> tuple[Place, Part]:
+            keys = [cut.keys.meta, *map(cut.keys.documents, buckets)]
+            version, commit, data, sizes, names = self.connection.script(scripts.READ_BUCKETS, keys, [int(ids)])
             records = Records(data, np.cumsum(msgpack.unpackb(sizes), dtype=np.int64))
             documents = msgpack.unpackb(names, raw=True) if ids else ()
             found = decode_batch(records, positions, cut.before)
             return Place(int(version), commit.decode()), Part(documents, records, found)
 
-        def went(bucket: int, place: Place, there: Part) -> list[Part]:
-            documents, gone = departed.of(bucket, place)
+        def went(buckets: range, place: Place, there: Part) -> list[Part]:
+            documents, gone = departed.of(buckets, place)
             if not gone:
                 return []
             records = Records.of(gone)
@@ -377,8 +384,8 @@ class _Departed:
         self._passed = {self._reached}
         self._gone: dict[int, list[tuple[int, bytes, bytes]]] = {}
 
-    def of(self, bucket: int, place: Place) -> tuple[list[bytes], list[bytes]]:
-        """Return ids and records of documents of a hash that went between the cut and a moment. Raises CutGone."""
+    def of(self, buckets: range, place: Place) -> tuple[list[bytes], list[bytes]]:
+        """Return ids and records of documents of some hashes that went between the cut and a moment. Raises CutGone."""
         keys = self._cut.keys
         if place.version > self._reached.version:
             for at, change in followed(self._connection, self._table, self._cut, self._reached, place):
@@ -388,7 +395,6 @@ class _Departed:
             self._reached = place
         if place not in self._passed:
             raise CutGone(f"partition {keys.number} was set back while its documents were read: take new counts")
-        gone = [
-            (document, record) for version, document, record in self._gone.get(bucket, ()) if version <= place.version
-        ]
+        kept = chain.from_iterable(self._gone.get(bucket, ()) for bucket in buckets)
+        gone = [(document, record) for version, document, record in kept if version <= place.version]
         return [document for document, _ in gone], [record for _, record in gone]

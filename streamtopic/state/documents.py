@@ -60,7 +60,7 @@ def document_parts(
     """Yield all documents, part by part: their passages and their labels.
 
     words: distinct words; those of a batch are positions in them.
-    A part holds the documents of one hash of ids, in the order of their ids: parts depend on the documents alone.
+    A part holds the documents of some hashes of ids, in the order of their ids: parts depend on the documents alone.
     Raises as `read_documents`.
     """
     labels = _Labels(frozenset())

@@ -28,7 +28,7 @@ def _text(*names: str) -> str:
 
 # Read by everyone.
 SCAN_HASH = _text("scan_hash")
-READ_BUCKET = _text("read_bucket")
+READ_BUCKETS = _text("read_buckets")
 
 # A partition is written by its one writer.
 CLAIM_PARTITION = _text("lasting_stream", "claim_partition")

@@ -13,8 +13,7 @@ from state_reference import plain
 from added_documents import added_document
 from streamtopic.counts import Weighting, count
 from streamtopic.errors import StateCorrupt
-from streamtopic.state import Applied, Changes, CutGone, PartitionWriter, Reader, RemovedDocument
-from streamtopic.state.document_counts import _AHEAD
+from streamtopic.state import Applied, Changes, CutGone, PartitionWriter, Reader, RemovedDocument, document_counts
 from streamtopic.state.documents import document_parts, read_documents, sample_words
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 
@@ -121,8 +120,9 @@ def parts_of(counts, words):
         yield rows, [dict(one) for one in labels]
 
 
-def test_documents_are_those_of_the_cut_while_ingest_goes_on(connection, model):
+def test_documents_are_those_of_the_cut_while_ingest_goes_on(connection, model, monkeypatch):
     """Between any two hashes documents come, go, come back and go again, and one sum is made."""
+    monkeypatch.setattr(document_counts, "_DOCUMENTS", 0)
     corpus = Corpus(connection, model)
     corpus.change(made(300, 1))
     counts, before = corpus.counts(), list(made(300, 1))
@@ -162,8 +162,9 @@ def test_a_document_whose_people_change_meanwhile_counts_once(connection, model)
         assert found.restrict(np.arange(len(found.words))).digest(found.words) == digest
 
 
-def test_documents_whose_changes_went_meanwhile_are_not_read(connection, model):
+def test_documents_whose_changes_went_meanwhile_are_not_read(connection, model, monkeypatch):
     """After two sums nobody knows what went in between: the reading ends, rather than with some documents less."""
+    monkeypatch.setattr(document_counts, "_DOCUMENTS", 0)
     corpus = Corpus(connection, model)
     corpus.change(made(300, 1))
     counts = corpus.counts()
@@ -200,6 +201,7 @@ def test_documents_that_redis_loses_meanwhile_are_missed(connection, model, lost
 
 def test_a_slow_reader_does_not_hold_all_documents(connection, model, monkeypatch):
     """Hashes are read ahead of whoever takes them, but only some at a time."""
+    monkeypatch.setattr(document_counts, "_DOCUMENTS", 0)
     corpus = Corpus(connection, model, partitions=1)
     corpus.change(made(50, 1))
     counts, script, asked = corpus.counts(), connection.script, []
@@ -210,7 +212,7 @@ def test_a_slow_reader_does_not_hold_all_documents(connection, model, monkeypatc
 
     monkeypatch.setattr(connection, "script", counted)
     for taken, _ in enumerate(document_parts(counts, counts.words), 1):
-        assert len(asked) <= taken + _AHEAD
+        assert len(asked) <= taken + document_counts._AHEAD
     assert len(asked) == BUCKETS
 
 

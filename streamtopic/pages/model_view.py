@@ -120,7 +120,7 @@ def _places(words: Sequence[str], place: Mapping[str, int]) -> tuple[int, ...]:
 def _of_estimator(model: "AnchorTopics", feature_names: Sequence[str] | None) -> ModelView:
     """Return the view of a fitted estimator."""
     # A subscriber shows releases without the learner.
-    from streamtopic.topics.display import WordEvidence, top_words, topic_correlations
+    from streamtopic.topics.display import WordEvidence, correlations_and_words
 
     if not hasattr(model, "fit_"):
         raise UsageError("this is neither a Release nor a fitted AnchorTopics: fit it first")
@@ -135,13 +135,12 @@ def _of_estimator(model: "AnchorTopics", feature_names: Sequence[str] | None) ->
         words = tuple(str(names[k]) for k in columns.tolist())
     frequency = model.counts_.frequency[positions]
     evidence = WordEvidence.of(fit, frequency)
-    order = np.asarray(top_words(fit.A, evidence, _TOP))
+    related, order = correlations_and_words(fit, fit.A, evidence, _TOP)
     rows = []
     for topic, row in enumerate(order):
         # A topic with fewer than ten words must not show words that it does not have.
         used = row[fit.A[row, topic] > 0]
         rows.append(tuple(used.tolist()))
-    related = topic_correlations(fit, fit.A)
     shares = np.asarray(fit.topic_masses)
     return ModelView(words, fit.A, related.R, shares, tuple(rows))
 

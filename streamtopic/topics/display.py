@@ -7,6 +7,7 @@
     arranged          the same for any scores
     npmi, diversity   how good shown words are
     topic_correlations, topic_shares   R of the model, and the shares of topics
+    correlations_and_words   R, shares and the shown words by one pass over Q
 
 Everything here is computed after noise, from the A that is shown and the retained counts. So it reveals nothing beyond
 that A and the counts, which a retraining would have had as well. Words use integers and IEEE operations alone: the same
@@ -34,6 +35,7 @@ __all__ = [
     "arranged",
     "coefficients",
     "coherent",
+    "correlations_and_words",
     "diversity",
     "named",
     "npmi",
@@ -174,6 +176,18 @@ def coefficients(A: Float, evidence: WordEvidence) -> Float:
     A: (n, r), columns on the simplex.
     Cost: one pass over Q, nnz(Q) r, and about 5 n r^2. Operations have a fixed order: equal A and counts, equal bits.
     """
+    met = times_within(evidence.q, _raised_twice(A, evidence), evidence.places)
+    return _solved(A, evidence, met)
+
+
+def _raised_twice(A: Float, evidence: WordEvidence) -> Float:
+    """Return diag(idf)^2 A, (n, r), whose product with Q `_solved` needs."""
+    idf = evidence.idf[:, None]
+    return A * idf * idf
+
+
+def _solved(A: Float, evidence: WordEvidence, product_with_q: Float) -> Float:
+    """Return the coefficients. product_with_q: Q diag(idf)^2 A, (n, r)."""
     idf = evidence.idf[:, None]
     raised = np.ascontiguousarray(A * idf)
     inner = product(np.ascontiguousarray(raised.T), raised)
@@ -184,7 +198,7 @@ def coefficients(A: Float, evidence: WordEvidence) -> Float:
     lower, _ = cholesky(alike)
     half = solve_lower(lower, np.eye(r))
     unmixed = product(np.ascontiguousarray(half.T), half) / lengths[:, None]
-    met = times_within(evidence.q, raised * idf, evidence.places) * idf
+    met = product_with_q * idf
     M = product(met, unmixed)
     N = product(np.ascontiguousarray(product(raised, unmixed).T), M)
     values, vectors = leading_pairs((N + N.T) / 2, r)
@@ -347,7 +361,24 @@ def topic_correlations(fit: TopicFit, A: Float) -> Correlations:
     A: (n', r) over `fit.words`, noised.
     Cost: one pass over Q, nnz(Q) r. Source: the paper, section 3; Arora et al. 2013.
     """
-    half = fit.restricted_product(A)
+    return _correlations(A, fit.restricted_product(A))
+
+
+def correlations_and_words(
+    fit: TopicFit, A: Float, evidence: WordEvidence, top: int = COHERENT
+) -> tuple[Correlations, Positions]:
+    """Return `topic_correlations` and `top_words` by one pass over Q, with the same bits.
+
+    evidence: of the words of `fit`.
+    """
+    r = A.shape[1]
+    both = times_within(fit.q, np.hstack([A, _raised_twice(A, evidence)]), fit.live)
+    scores = _solved(A, evidence, both[:, r:])
+    return _correlations(A, both[:, :r] / fit.total), arranged(scores, evidence, top)
+
+
+def _correlations(A: Float, half: Float) -> Correlations:
+    """Return R and shares. half: Q A for Q whose entries sum to 1, (n', r)."""
     inverse = np.linalg.pinv(A.T @ A, hermitian=True)
     R = inverse @ (A.T @ half) @ inverse
     values, vectors = np.linalg.eigh((R + R.T) / 2)

@@ -117,8 +117,13 @@ class TopicFit:
     @cached_property
     def p(self) -> Float:
         """Word masses over the internal words, (n,), sum 1."""
+        return np.asarray(self.mass / self.total)
+
+    @property
+    def total(self) -> float:
+        """Sum of all entries of Q."""
         # Python's integers, since the sum of masses may leave 64 bits.
-        return np.asarray(self.mass / float(sum(self.mass.tolist())))
+        return float(sum(self.mass.tolist()))
 
     @property
     def C(self) -> Float:
@@ -152,7 +157,7 @@ class TopicFit:
 
     def restricted_product(self, thin: Float) -> Float:
         """Return Q V for the published words, (n', r), for V (n', r). The entries of Q sum to 1."""
-        return np.asarray(times_within(self.q, thin, self.live) / float(sum(self.mass.tolist())))
+        return np.asarray(times_within(self.q, thin, self.live) / self.total)
 
     def held(self, words: Sequence[str]) -> Int64:
         """Return the internal position of each word, -1 for a word that is not among them or has no mass."""

@@ -17,11 +17,13 @@ from streamtopic.topics.display import (
     arranged,
     coefficients,
     coherent,
+    correlations_and_words,
     diversity,
     named,
     npmi,
     ordered,
     top_words,
+    topic_correlations,
 )
 from streamtopic.topics.learner import learn
 from streamtopic.topics.update import update
@@ -255,6 +257,9 @@ def test_unlearned_and_never_seen_show_the_same_words(planted):
     assert carried.documents == source.documents - gone.documents
     assert np.array_equal(*lists)
     assert np.array_equal(lists[0], top_words(cold.A, bare, 20))
+    related, order = correlations_and_words(carried, cold.A, WordEvidence.of(carried, left.frequency[at]), 20)
+    assert np.array_equal(order, lists[0])
+    assert related.R.tobytes() == topic_correlations(carried, cold.A).R.tobytes()
 
 
 def test_the_estimator_shows_what_a_model_of_the_same_counts_does(planted):

@@ -31,6 +31,7 @@ from streamtopic.paper.theorem import BaseFacts, Condition, Examined, TheoremOpt
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.schedule.modeller import Made, MeasureCapacity, NewBase, NotVerified, learn_cold
 from streamtopic.service.schedule.payload import (
+    TOP_WORDS,
     PayloadPlan,
     ReleaseNoise,
     TaskData,
@@ -44,7 +45,7 @@ from streamtopic.service.schedule.payload import (
 from streamtopic.service.schedule.version import kept_fields
 from streamtopic.signed import Payload
 from streamtopic.topics.anchors import changed_anchors
-from streamtopic.topics.display import WordEvidence, topic_shares
+from streamtopic.topics.display import WordEvidence, top_words, topic_shares
 from streamtopic.topics.fit import fingerprint
 
 if TYPE_CHECKING:
@@ -315,7 +316,8 @@ def theorem_payload(
     A = release.A.astype(np.float32)
     heads, unfitted = published_heads(A, left.words, run.base.statistics.anchors, data)
     evidence = WordEvidence.of(left, frequency)
-    best, quality = displayed(A, left.words, evidence, sample)
+    order = top_words(A.astype(np.float64), evidence, TOP_WORDS)
+    best, quality = displayed(order, left.words, sample)
     payload = Payload(
         words=left.words,
         A=A,

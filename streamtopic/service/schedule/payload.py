@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import CountSource, DocumentBatch, WordSets
+from streamtopic.counts.arrays import Positions
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.head_noise import HeadConstants, head_constants, release_task_weights
@@ -34,7 +35,7 @@ from streamtopic.privacy.noise import NoisedMatrix, release_matrix
 from streamtopic.signed import Head, Payload
 from streamtopic.state import DocumentCounts
 from streamtopic.state.documents import read_documents
-from streamtopic.topics.display import COHERENT, WordEvidence, diversity, named, npmi, top_words, topic_correlations
+from streamtopic.topics.display import COHERENT, WordEvidence, correlations_and_words, diversity, named, npmi
 from streamtopic.topics.fit import TopicFit, fingerprint
 from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicHead, TopicMatrix, fit_head, unlearn_head
 from streamtopic.topics.learner import learn
@@ -452,10 +453,10 @@ def make_payload(
     )
     # From here on only the published numbers and the retained documents are used: that is post-processing.
     A = noised.matrix.astype(np.float32)
-    related = topic_correlations(fit, A.astype(np.float64))
-    heads, unfitted = published_heads(A, fit.words, fit.topic_names, data)
     evidence = WordEvidence.of(fit, frequency)
-    best, quality = displayed(A, fit.words, evidence, sample)
+    related, order = correlations_and_words(fit, A.astype(np.float64), evidence, TOP_WORDS)
+    heads, unfitted = published_heads(A, fit.words, fit.topic_names, data)
+    best, quality = displayed(order, fit.words, sample)
     R = related.R.astype(np.float32)
     payload = Payload(
         words=fit.words,
@@ -547,21 +548,16 @@ def frequencies(words: Sequence[str], source: CountSource) -> npt.NDArray[np.int
 
 
 def displayed(
-    A: npt.NDArray[np.float32],
-    words: Sequence[str],
-    evidence: WordEvidence,
-    sample: Sample,
+    order: Positions, words: Sequence[str], sample: Sample
 ) -> tuple[tuple[tuple[str, ...], ...], dict[str, float]]:
-    """Return the top words of each topic, as they are shown, and their quality.
+    """Return the words of each topic as they are shown, and their quality.
 
-    A: (n, r), as published.
+    order: (r, TOP_WORDS) positions in `words`.
     words: (n,), the rows of A.
-    evidence: of these words in the retained documents.
     sample: as in `make_payload`.
 
     Quality is measured on the first ten words of each topic: diversity, and NPMI where there is a sample.
     """
-    order = top_words(A.astype(np.float64), evidence, TOP_WORDS)
     first = order[:, :COHERENT]
     quality = {"diversity": diversity(first)}
     documents = sample()

@@ -25,7 +25,7 @@ from scipy import sparse
 from streamtopic.counts import SymmetricCounts, WordSets
 from streamtopic.counts.arrays import Float, Int64, Positions, entry_rows, places
 from streamtopic.topics.fit import RetainedCounts, TopicFit
-from streamtopic.topics.products import times_within
+from streamtopic.topics.products import dense_rows, times_within
 from streamtopic.topics.reproducible import cholesky, leading_pairs, product, solve_lower
 
 __all__ = [
@@ -128,8 +128,8 @@ class WordEvidence:
         meets. It is multiplied by d / (d + 20), d being the lesser of both document frequencies.
         words: (k,) positions.
         """
-        rows = [self._row(word, words) for word in words.tolist()]
-        together = np.stack(rows).astype(float)
+        here = self.places[words]
+        together = dense_rows(self.q, here)[:, here].astype(float)
         # Python's integers, since the sum of masses may leave 64 bits.
         total = max(float(sum(self.mass.tolist())), 1.0)
         mass = self.mass[words].astype(float)
@@ -149,19 +149,6 @@ class WordEvidence:
         fixed: Int64 = scaled.astype(np.int64)
         np.fill_diagonal(fixed, 0)
         return fixed
-
-    def _row(self, word: int, others: Positions) -> Int64:
-        """Return the pair counts of one word with some others, 0 where q holds no such pair, (k,)."""
-        position = int(self.places[word])
-        columns, values = self.q.row(position)
-        if not len(columns):
-            return np.zeros(len(others), np.int64)
-        wanted = self.places[others]
-        # A word behind the row's last column would be looked up outside the row.
-        at = np.searchsorted(columns, wanted)
-        at = np.minimum(at, len(columns) - 1)
-        found = columns[at] == wanted
-        return np.asarray(np.where(found, values[at], 0))
 
 
 def coefficients(A: Float, evidence: WordEvidence) -> Float:
@@ -226,11 +213,13 @@ def coherent(words: Positions, evidence: WordEvidence, keep: int = COHERENT) -> 
     one is dropped.
     """
     together = evidence.fixed_npmi(words)
+    sums = together.sum(axis=1)
     left = np.arange(len(words))
     while len(left) > keep:
-        sums = together[np.ix_(left, left)].sum(axis=1)
-        least = np.flatnonzero(sums == sums.min())
-        left = np.delete(left, least[-1])
+        # The last of those with the least sum.
+        place = len(left) - 1 - int(np.argmin(sums[left][::-1]))
+        sums -= together[left[place]]
+        left = np.delete(left, place)
     return words[left]
 
 

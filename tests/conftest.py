@@ -72,12 +72,6 @@ def pytest_xdist_make_scheduler(config, log):
     return ByFileOrBroker(config, log) if config.option.dist == "loadfile" else None
 
 
-def pytest_collection_modifyitems(items):
-    """Put files with slow tests first: a worker that gets one last keeps the others waiting."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
-
-
 def _why_skipped(config):
     """Return the reason of each test or file that was skipped, from all workers."""
     reports = config.pluginmanager.get_plugin("terminalreporter").stats.get("skipped", ())

@@ -1,6 +1,5 @@
 """Files that must be whole, private, and there after a power failure."""
 
-import errno
 import os
 from pathlib import Path
 
@@ -38,20 +37,6 @@ def test_a_file_that_failed_leaves_nothing(tmp_path):
     with pytest.raises(ZeroDivisionError):
         _fail_halfway(path)
     assert list(tmp_path.iterdir()) == []
-
-
-def _no_links(self, target):
-    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-
-def test_a_file_system_without_links(tmp_path, monkeypatch):
-    """The file gets its name there as well, and a name that is taken is still refused."""
-    monkeypatch.setattr(Path, "hardlink_to", _no_links)
-    path = tmp_path / "saved"
-    with pytest.raises(FileExistsError):
-        _two_at_once(path)
-    assert path.read_bytes() == b"ended first"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from streamtopic.bench.cases import fit
-from streamtopic.bench.drawn import SavedCounts, drawn, forget_sets, post_lengths
+from streamtopic.bench.drawn import SavedCounts, drawn, forget_sets
 from streamtopic.bench.runner import measure
 from streamtopic.bench.synthetic import counted, planted
 from streamtopic.counts import Weighting, count
@@ -18,25 +17,6 @@ def posts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("posts")
     drawn("posts", folder, 300, 200, 4, 40)
     return folder
-
-
-def test_text_holds_the_words_that_were_counted(posts):
-    """Reading the lines gives the documents of the matrix, but for the names of words."""
-    matrix, text = fit._matrix(posts, 200), fit._text(posts)
-    assert text.shape[0] == 300
-    assert np.array_equal(matrix.sum(axis=1), text.sum(axis=1))
-    for row in (0, 100, 299):
-        assert sorted(matrix[[row]].data.tolist()) == sorted(text[[row]].data.tolist())
-    assert sorted(matrix.sum(axis=0)[matrix.sum(axis=0) > 0]) == sorted(text.sum(axis=0))
-
-
-def test_lengths_have_the_mean_and_the_tail_of_posts():
-    """The mean is the one asked for; half of the posts are far below it, and some are long."""
-    lengths = post_lengths(20_000, 66, 1)
-    assert abs(lengths.mean() / 66 - 1) < 0.05
-    assert 0.5 < np.median(lengths) / 66 < 0.7
-    assert lengths.max() > 15 * 66
-    assert lengths.min() >= 2
 
 
 def test_saved_counts_are_the_counts(tmp_path):

@@ -13,16 +13,6 @@ def test_coverage_is_measured_for_each_size():
     assert all(80 < found[f"covered, {size} documents a slice"] <= 100 for size in over_time.SIZES)
 
 
-def test_a_thousand_slices_are_shown():
-    """All slices of the large case have enough documents, and take a time."""
-    found = {
-        figure.name: figure.value
-        for figure in over_time.CASES["thousand"](slices=1, topics=3, words=200, size=60_000, seed=1)
-    }
-    assert found["slices"] == 1000
-    assert all(value > 0 for value in found.values())
-
-
 def test_the_documents_of_a_service_are_sliced():
     """Every document that was stored is in a slice of the large case."""
     found = {figure.name: figure.value for figure in over_time.CASES["stored"](1, 3, 200, 2000, 1)}

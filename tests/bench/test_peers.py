@@ -2,10 +2,6 @@
 
 import gzip
 import json
-import subprocess
-import sys
-import time
-from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -15,13 +11,11 @@ from streamtopic import bench
 from streamtopic.bench import runner
 from streamtopic.bench.cases import peers
 from streamtopic.bench.figures import Figure
-from streamtopic.bench.peers import cost, models
-from streamtopic.bench.peers.material import halvings, load_material, made_up, samples
-from streamtopic.bench.peers.models import MODELS, OWN, Change
+from streamtopic.bench.peers.material import halvings, load_material
+from streamtopic.bench.peers.models import MODELS, Change
 from streamtopic.bench.peers.score import Lists, accuracy, mean_score
 
 WORDS = (("goal", "match", "team", "coach"), ("vote", "party", "law", "court"))
-OURS_ALONE = partial(peers.CASES["streamtopic"], halves=0, samples=0)
 NEEDS = {"gensim-lda": "gensim", "gensim-lda-tuned": "gensim", "tomotopy-lda": "tomotopy"}
 
 
@@ -35,15 +29,6 @@ def documents(tmp_path_factory):
             words = [*rng.choice(WORDS[k % 2], 12), "today", *(["the"] if k % 10 else [])]
             file.write(json.dumps({"id": str(k), "text": " ".join(words), "label": "ab"[k % 2]}) + "\n")
     return str(path)
-
-
-def test_rules_leave_what_they_say(documents):
-    """Stop words fall to the list, frequent words to a share, and no rule touches the rest."""
-    material = load_material(documents)
-    assert material.counts.sum() == 120 * 13 + 108
-    left = {rule: {material.words[k] for k in material.vocabulary(rule)} for rule in ("all", "stop", "5%")}
-    assert left["all"] == {"the", "today", *WORDS[0], *WORDS[1]}
-    assert left["stop"] == left["5%"] == set()  # every word is in more than a tenth of these documents
 
 
 def test_the_scorer_is_the_definition(documents):
@@ -89,17 +74,6 @@ def test_every_model_finds_two_topics(documents, name):
     assert (Change.REFIT in changes) != name.startswith("streamtopic")
 
 
-def test_our_own_rule_chooses_from_all_words(documents):
-    """With the rule `own` ours drops words by its own threshold; with any other it keeps what it is given."""
-    X = load_material(documents).counts
-    own, given = OWN["streamtopic"](2), MODELS["streamtopic"](2)
-    own.model.set_params(max_df=0.8)  # two words of ten are in nearly all of these documents
-    for model in (own, given):
-        model.fit(X)
-    assert own.topics().any(axis=0).sum() == 8
-    assert given.topics().any(axis=0).all()
-
-
 def test_unseen_halves_are_scored_on_what_was_not_learned(documents):
     """Each halving gives two models, each of one half alone, judged by the other half's documents alone."""
     material = load_material(documents)
@@ -122,52 +96,6 @@ def test_unseen_halves_are_scored_on_what_was_not_learned(documents):
     assert list(peers._unseen(entrant, material, 0)) == []
 
 
-def test_halvings_and_samples_are_the_same_each_run():
-    """Halves part the documents anew each time, samples leave out a tenth; neither is drawn twice."""
-    first, second = list(halvings(21, 3)), list(halvings(21, 3))
-    for (one, other), again in zip(first, second, strict=True):
-        assert np.array_equal(one, again[0])
-        assert np.array_equal(np.sort(np.concatenate([one, other])), np.arange(21))
-    assert len({tuple(one) for one, _ in first}) == 6
-    assert {len(rows) for rows in samples(21, 5)} == {19}
-    assert len({tuple(rows) for rows in samples(21, 5)}) == 5
-
-
-def test_the_evidence_is_that_of_our_own_model(documents):
-    """Pairs, masses and frequencies of some words are those that a model of the same documents holds."""
-    from streamtopic import AnchorTopics
-    from streamtopic.topics.display import WordEvidence
-
-    material = load_material(documents)
-    model = AnchorTopics(2, min_df=1, max_df=0.8).fit(material.counts)
-    columns = np.array([int(word) for word in model.fit_.words])
-    ours, theirs = WordEvidence.of(model.fit_, model.counts_.frequency[columns]), material.evidence(columns)
-    assert len(columns) == 8
-    assert np.array_equal(ours.mass, theirs.mass)
-    assert np.array_equal(ours.frequency, theirs.frequency)
-    assert np.array_equal(ours.fixed_npmi(np.arange(8)), theirs.fixed_npmi(np.arange(8)))
-
-
-def test_accuracy_is_that_of_a_plain_computation(documents):
-    """On documents that topics tell apart poorly: as many steps of plain EM and the same classifier agree to a few."""
-    from sklearn.linear_model import LogisticRegression
-
-    material = load_material(documents)
-    vocabulary = material.vocabulary("all")
-    A = np.random.default_rng(5).dirichlet(np.ones(len(vocabulary)), 3).T + 1e-9
-    H = material.counts[:, vocabulary].toarray()
-    theta = np.full((len(H), 3), 1 / 3)
-    for _ in range(300):
-        theta = (theta * ((H / (theta @ A.T)) @ A) + 0.1) / (H.sum(axis=1, keepdims=True) + 0.3)
-    labels = np.array(material.labels)
-    order = np.random.default_rng(0).permutation(len(labels))
-    train, test = order[:60], order[60:]
-    features = np.log(theta)
-    features = (features - features[train].mean(axis=0)) / features[train].std(axis=0)
-    expected = LogisticRegression(max_iter=500).fit(features[train], labels[train]).score(features[test], labels[test])
-    assert accuracy(A.T - 1e-9, vocabulary, material) == pytest.approx(expected, abs=1.5 / len(test))
-
-
 def test_a_case_reports_cost_and_quality(documents):
     """Figures of our own case: all are there and none is hidden."""
     found = {
@@ -179,33 +107,6 @@ def test_a_case_reports_cost_and_quality(documents):
     assert found["NPMI, spread"].value >= 0
     assert {"learn", "memory", "NPMI", "diversity", "infer", "add", "forget", "forget one document"} <= set(found)
     assert found["forget one document"].unit == "CPU s"
-
-
-def test_what_a_library_cannot_do_costs_a_new_fit(documents):
-    """A model that can neither add nor forget is charged what learning cost, and it says so."""
-    model = MODELS["sklearn-nmf"](2)
-    X = load_material(documents).counts
-    model.fit(X)
-    found = {figure.name: figure for figure in cost.changes(model, X, 3.0)}
-    assert found["forget one document"] == Figure("forget one document", 3.0, "CPU s, refit")
-    assert found["add"] == Figure("add", 4.0, "documents/CPU s, refit")
-
-
-def test_processor_time_counts_children():
-    """What a child process used is counted once it was waited for, and waiting itself costs nothing."""
-    program = "x = 0\nfor k in range(3_000_000): x += k"
-    spent = cost.cpu_seconds(lambda: subprocess.run([sys.executable, "-c", program], check=True))
-    assert spent > 0.02
-    assert cost.cpu_seconds(lambda: time.sleep(0.1)) < 0.1
-
-
-def test_a_library_that_is_not_installed_is_said_and_the_rest_runs(monkeypatch, documents):
-    """The case is a row that names the module and the extra, not a failure of all."""
-    monkeypatch.setattr(models, "find_spec", lambda _: None)
-    (figure,) = peers.CASES["tomotopy-lda"](documents=documents, topics=2, rule="own")
-    assert figure.name == "not measured"
-    assert figure.unit == "tomotopy is not installed: pip install 'streamtopic[bench]'"
-    assert models.missing("sklearn-nmf") is None
 
 
 def result_of(**cases):
@@ -243,14 +144,3 @@ def test_the_table_marks_the_best_and_what_is_left_out():
     drawn = bench.picture(found)
     assert "other" in drawn
     assert "third" not in drawn
-
-
-def test_made_up_posts_stand_in_for_documents():
-    """Posts of planted topics are drawn, the same each time, and a case learns them."""
-    first, second = (made_up(300, 3) for _ in range(2))
-    assert first.counts.shape == (300, 5_000)
-    assert (first.counts != second.counts).nnz == 0
-    assert first.labels is None
-    figures = {f.name: f for f in OURS_ALONE(documents="", posts=300, topics=3, rule="own")}
-    assert figures["documents"].value == 300
-    assert 0 < figures["NPMI"].value <= 1

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from streamtopic.bench.cases import quality
-from streamtopic.bench.peers.material import load_material
-from streamtopic.topics.learner_options import LearnerOptions
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +39,3 @@ def test_every_learner_is_judged_and_shaken(documents, case):
     for kind in ("1 document", "10 documents", "1 %"):
         assert found[f"{kind}: all anchors kept"] in range(3)
         assert 0 <= found[f"{kind}: anchors kept"] <= 1
-
-
-def test_leaving_documents_out_is_never_having_had_them(documents):
-    """What is learned without some documents is what is learned of the others, and so are the anchors."""
-    material = load_material(documents)
-    options = LearnerOptions(n_topics=3)
-    learning = quality._Learning(material, options)
-    gone = np.arange(0, 300, 7)
-    prepared = learning.without(gone)
-    left = material.__class__(material.words, material.counts[np.setdiff1d(np.arange(300), gone)], None)
-    other = quality._Learning(left, options).without(np.array([], np.intp))
-    assert prepared.words == other.words
-    assert np.array_equal(prepared.mass, other.mass)
-    assert learning.anchors(prepared) == learning.anchors(other)
-    assert learning.anchors(prepared) == {*learning.learned(gone)[0].anchors}

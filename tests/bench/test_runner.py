@@ -8,10 +8,8 @@ import pytest
 
 from streamtopic import bench
 from streamtopic.bench import runner
-from streamtopic.bench.cases import peers
 from streamtopic.bench.figures import Figure
 from streamtopic.cli import main
-from streamtopic.errors import UsageError
 
 
 def test_a_run_shares_a_folder_that_goes_with_it(monkeypatch):
@@ -46,18 +44,6 @@ def test_pictures_are_refused_before_anything_is_measured(capsys, tmp_path, monk
         assert shown.count("\n") == 1
 
 
-def test_every_picture_is_drawn_of_what_ran(monkeypatch):
-    """A benchmark that draws can draw one case, as `--case` asks for, or cases that found nothing."""
-    monkeypatch.setattr(runner, "_in_process", lambda _, case, __: runner.CaseResult(case, [], 0))
-    drawn = [name for name in bench.names() if bench.draws(name)]
-    assert "updates" in drawn
-    for name in drawn:
-        module = runner._find(name)
-        one = bench.run(name, [next(iter(module.CASES))])
-        root = ET.fromstring(bench.picture(one))  # noqa: S314  drawn by the line above
-        assert root.tag.endswith("svg")
-
-
 def test_the_picture_is_written_by_the_command(monkeypatch, tmp_path, capsys):
     """`--svg FILE` writes it beside what is printed."""
     monkeypatch.setattr(runner, "_in_process", lambda _, case, __: runner.CaseResult(case, [], 0))
@@ -65,21 +51,3 @@ def test_the_picture_is_written_by_the_command(monkeypatch, tmp_path, capsys):
     assert main(["bench", "updates", "--svg", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["benchmark"] == "updates"
     ET.parse(path)  # noqa: S314  as above
-
-
-def test_an_option_that_a_benchmark_has_not_is_refused():
-    """`--largest` is for updates only."""
-    with pytest.raises(UsageError, match="noise has no option largest"):
-        bench.run("noise", options={"largest": 3})
-
-
-def test_some_cases_can_be_chosen(monkeypatch):
-    """Cases asked for run in the benchmark's order, held against each other where what others need is among them."""
-    monkeypatch.setattr(runner, "_in_process", lambda _, case, __: runner.CaseResult(case, [], 0))
-    monkeypatch.setattr(peers, "ratios", lambda found: [Figure(" ".join(found), 1.0, "x")])
-    both = bench.run("peers", ["sklearn-nmf", "streamtopic"])
-    assert [case.case for case in both.cases] == ["streamtopic", "sklearn-nmf"]
-    assert [figure.name for figure in both.ratios] == ["streamtopic sklearn-nmf"]
-    assert not bench.run("peers", ["sklearn-nmf"]).ratios
-    with pytest.raises(UsageError, match="no case sideways: it has streamtopic"):
-        bench.run("peers", ["streamtopic", "sideways"])

@@ -18,6 +18,7 @@ COSTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kafka_server")  # skipped where no broker can be had; the benchmark starts one of its own
 def test_every_number_of_processes_has_every_cost(monkeypatch):
     """One process and two count all documents, and each cost of both is measured, with the efficiency of two."""
@@ -32,6 +33,7 @@ def test_every_number_of_processes_has_every_cost(monkeypatch):
     assert found["2 processes: efficiency of each"] > 0
 
 
+@pytest.mark.slow
 def test_processes_share_the_documents(kafka_server, redis_server):
     """Two processes count each document once, each its own partition, and their processor time is seen."""
     with feed(kafka_server.servers, redis_server.url, "benchshare", 2) as found:
@@ -46,6 +48,7 @@ def test_processes_share_the_documents(kafka_server, redis_server):
         assert min(held) > 0
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_early_is_an_error(kafka_server, redis_server):
     """Where a process cannot own its partition, the benchmark says that it ended, and measures nothing."""
     with (

@@ -6,13 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from streamtopic.bench import run, twins
+from streamtopic.bench import twins
 from streamtopic.bench.cases import twin
-from streamtopic.cli import main
-from streamtopic.documents.corpus import load_corpus
-from streamtopic.errors import CheckFailed, UsageError
-from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.topics.update import NeedsRetrain, Updated
+from streamtopic.errors import CheckFailed
+from streamtopic.topics.update import Updated
 
 SMALL = {"topics": 3, "draws": 2, "seed": 1}
 
@@ -48,18 +45,6 @@ def test_every_kind_is_measured(learner, documents):
     assert all(math.isfinite(figure.value) for figure in found.values())
 
 
-def test_a_chain_counts_retrains_and_fails_where_a_model_remembers(documents, monkeypatch):
-    """Each refused update is one retrain, by its reason; a model that stays as it was is found out at the end."""
-    made = twins.Twins(load_corpus(documents), LearnerOptions(n_topics=3))
-    monkeypatch.setattr(twins, "update", lambda *_: NeedsRetrain("no reason: at all"))
-    chain = made.chain(4)
-    assert chain.retrains == {"no reason": 4}
-    assert (chain.same_words, chain.difference) == (True, 0.0)
-    monkeypatch.setattr(twins, "update", lambda fit, *_: Updated(fit))
-    with pytest.raises(CheckFailed, match="differs from its twin"):
-        twin._chained(made.chain(4))
-
-
 @pytest.mark.parametrize("broken", ["counts", "update"])
 def test_a_model_that_remembers_fails(broken, documents, monkeypatch):
     """If a document stays in the counts, or the update leaves the model as it was, the benchmark ends with status 1."""
@@ -75,15 +60,3 @@ def test_a_model_that_remembers_fails(broken, documents, monkeypatch):
         monkeypatch.setattr(twins, "count", forgetful)
     with pytest.raises(CheckFailed, match="differs from its twin"):
         twin.CASES["paper"](documents=documents, **SMALL)
-
-
-def test_it_runs_from_the_command_line(documents, capsys):
-    """File, topics and draws are taken from the command line; a file that is not there is refused in one line."""
-    given = ["--documents", documents, "--topics", "3", "--draws", "1"]
-    assert main(["bench", "twin", "--case", "paper", *given, "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)["cases"][0]["figures"]
-    assert {"name": "1 document: documents forgotten", "value": 1, "unit": "documents", "target": ""} in figures
-    assert main(["bench", "twin", "--documents", documents + "x"]) == 2
-    assert "cannot read" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="noise has no option documents"):
-        run("noise", options={"documents": documents})

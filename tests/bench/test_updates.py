@@ -5,13 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from streamtopic.bench import forgetting, runner, synthetic
+from streamtopic.bench import forgetting
 from streamtopic.bench.cases import updates
-from streamtopic.bench.figures import Figure
-from streamtopic.bench.forgetting import Cost, Point, power, tried
+from streamtopic.bench.forgetting import Cost, Point, tried
 from streamtopic.bench.material import Material
-from streamtopic.counts import Weighting, count
-from streamtopic.errors import UsageError
+from streamtopic.counts import Weighting
 from streamtopic.topics.update import NeedsRetrain
 
 SMALL = {"draws": 2, "seed": 3, "largest": 1_200}
@@ -80,26 +78,6 @@ def test_state_is_built_once(folder, monkeypatch):
     assert np.array_equal(second.batch.words, first.batch.words)
 
 
-def test_counts_and_parts_are_those_of_the_documents(folder):
-    """Counts of a size are of the first documents, counted at once; some taken are just those."""
-    material = Material(folder, (400, 1_200), 200, 4, 40, 3)
-    whole = count(material.batch.span(0, 1_200), 200, Weighting(256))
-    assert _same(material.counts(1_200, Weighting(256)).cooccurrence, whole)
-    gone = np.array([3, 77, 399])
-    taken, expected = (count(part, 200, Weighting(256)) for part in (material.taken(gone), material.batch.take(gone)))
-    assert _same(taken, expected)
-
-
-def test_draws_do_not_depend_on_how_much_is_drawn_at_once(monkeypatch):
-    """Spans keep memory small and change nothing."""
-    whole = synthetic.planted(300, 100, 5, 20, 1)
-    monkeypatch.setattr(synthetic, "_TOKENS_AT_ONCE", 137)
-    parts = synthetic.planted(300, 100, 5, 20, 1)
-    for name in ("indptr", "words", "counts", "lengths", "owners"):
-        assert np.array_equal(getattr(whole, name), getattr(parts, name))
-    assert whole.counts.sum() == whole.lengths.sum()
-
-
 def test_refusals_are_counted_with_their_reasons():
     """A refusal costs what it took and a retrain; words are not part of the reason."""
     point = Point(Cost(2.0, 1.0), 7, pairs=[5, 5])
@@ -110,45 +88,3 @@ def test_refusals_are_counted_with_their_reasons():
     assert found["x: retrains needed"] == 2
     assert found["x: a deletion served, retrains included"] >= 2.0
     assert "x: update" not in found
-
-
-def test_powers_are_slopes():
-    """The power of what grows like one; what has no cost has no place."""
-    assert power([(x, 3 * x**1.5) for x in (1.0, 10.0, 100.0)]) == pytest.approx(1.5)
-    assert math.isnan(power([(1.0, 2.0), (2.0, math.nan)]))
-
-
-def test_too_few_documents_and_no_folder_are_refused(tmp_path):
-    """In one line, with the remedy."""
-    with pytest.raises(UsageError, match="take at least 400"):
-        updates.CASES["documents-paper"](**{**SMALL, "largest": 5}, folder=str(tmp_path))
-    with pytest.raises(UsageError, match="leave out --folder"):
-        updates.CASES["documents-paper"](**SMALL, folder=str(tmp_path / "none"))
-
-
-def test_the_picture_shows_what_was_measured(folder):
-    """A curve for updates and one for retrains of each case, its points where the figures are."""
-    found = {"documents-default": {"m = 400: update": 0.1, "m = 1,200: update": 0.2, "m = 1,200: retrain": 1.0}}
-    drawn = updates.picture(found, {**updates.OPTIONS, **SMALL})
-    assert drawn.count("<circle") == 2
-    assert "update, default: 1200, 0.2" in drawn
-    assert runner.names()["updates"].startswith("Forgetting")
-
-
-def test_the_table_has_a_row_for_each_size():
-    """Sizes are rows, reasons and slopes stand below, and nothing that was found is left out."""
-    figures = [
-        Figure("m = 400: update", 0.125, "CPU s"),
-        Figure("m = 400: retrain", 0.5, "CPU s"),
-        Figure("m = 1,200: update", 0.25, "CPU s"),
-        Figure("m = 1,200: needed, anchor words changed", 3, "of 20"),
-        Figure("update, exponent in m", 0.63, "power", "flat: 0"),
-    ]
-    result = runner.Result("updates", "this machine", [runner.CaseResult("redis", figures, 10**7)], [], {})
-    lines = updates.text(result).splitlines()
-    assert [line.split()[:3] for line in lines if line.startswith("m = ")][:2] == [
-        ["m", "=", "400"],
-        ["m", "=", "1,200"],
-    ]
-    for said in ("0.125", "0.5", "0.25", "anchor words changed: 3 of 20", "exponent in m: 0.63 power (flat: 0)"):
-        assert said in "\n".join(lines)

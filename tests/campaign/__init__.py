@@ -8,17 +8,13 @@ ledger_book reads the ledger a second time, by the rules of docs/messages.md
 witness     keeps everything that was ever published
 observer    looks at all of this, and at Redis
 checks      compare the service with the oracle; people_checks: what requests must have done, and what receipts count
-petitions   people who ask for deletions by the service's commands, and hold it to what they were told
 server      a Redis that can be killed, set back, paused and cut short
 accidents   what happens to nodes and slots of a Redis Cluster, step by step
 sharded     a Redis Cluster to which all of that happens
 proxy       a TCP proxy that loses replies and holds commands back
 processes   programs that are killed, stopped and started again
 cluster     one service: Kafka, Redis, two ingests, two schedulers, of which one leads and publishes
-monitor     asks every process for its health and its metrics, all along
-counters    compares what the processes have counted with what the log says
-alarms      replays what was scraped in promtool, with the rules of deploy/alerts.yaml
-drills      does each class of faults alone, for the alerts that it must fire
+monitor     asks every process for its health, all along
 leaks       looks through all logs for ids, words and secrets
 intruder    makes records that nobody should send
 stranger    another producer than ours: compressed, with wrong timestamps, in transactions

@@ -16,12 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from campaign.cluster import Cluster
-from campaign.drills import EVERY_DRILL
-from campaign.erosion import LOSSES
 from campaign.rounds import Options, Report, run
-
-# Health may take 75 s to notice.
-_STALL = 85.0
 
 
 def main() -> int:
@@ -34,9 +29,6 @@ def main() -> int:
             args.faults,
             args.events,
             60.0 * args.minutes,
-            stall=_STALL,
-            drills=tuple(EVERY_DRILL),
-            losses=tuple(LOSSES),
         )
         report = run(target, options, _say)
     if report.findings:
@@ -79,9 +71,6 @@ def _figures(report: Report) -> dict[str, float]:
         "asked what is hidden": report.hidden_asked,
         "answers how a process is": report.health_asked,
         "receipts of requests": report.requests,
-        "requests through the door": report.asked,
-        "requests cancelled": report.cancelled,
-        "alerts checked": report.alerts,
         "events": report.events,
         "versions": report.versions,
         "receipts": report.deletions,

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from streamtopic.state import Reader
 
 __all__ = [
-    "TOTALS",
     "check_counts",
     "check_documents",
     "check_forwards",
@@ -31,7 +30,7 @@ __all__ = [
 ]
 
 _SHOWN = 5
-TOTALS = (
+_TOTALS = (
     "added",
     "replaced",
     "unchanged",
@@ -41,7 +40,6 @@ TOTALS = (
     "deleted_by_refusal",
     "forwarded",
 )
-"""Outcomes of records that the oracle counts."""
 
 
 def check_counts(oracle: Oracle, reader: Reader, *, totals: bool = True) -> list[str]:
@@ -67,9 +65,9 @@ def check_counts(oracle: Oracle, reader: Reader, *, totals: bool = True) -> list
             findings.append(
                 f"partition {partition} says {meta.documents} live documents, the log says {len(book.live)}"
             )
-        have = {name: meta.totals.get(name, 0) for name in TOTALS}
+        have = {name: meta.totals.get(name, 0) for name in _TOTALS}
         if totals:
-            findings += _differences(f"total of partition {partition},", {n: book.totals[n] for n in TOTALS}, have)
+            findings += _differences(f"total of partition {partition},", {n: book.totals[n] for n in _TOTALS}, have)
     return findings
 
 

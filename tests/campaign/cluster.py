@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["BRAKE_SHARE", "HOLD", "LEASE", "MODEL", "PARTITIONS", "SESSION", "Cluster"]
+__all__ = ["LEASE", "MODEL", "PARTITIONS", "SESSION", "Cluster"]
 
 MODEL = "faults"
 _PROGRAM = (sys.executable, "-P", "-m", "streamtopic")
@@ -31,10 +31,6 @@ PARTITIONS = 4
 # Short, so that a process that was stopped is replaced within a round; 6 s is the least that Kafka's brokers allow.
 SESSION = 6.0
 LEASE = 3.0
-HOLD = 5.0
-"""Seconds that a request for deletions waits: long enough for a command that cancels it."""
-BRAKE_SHARE = 0.15
-"""Share of the documents from which on requests for deletions are paused."""
 # Copies of Redis that a fault may set it back to.
 _COPIES = 4
 
@@ -58,9 +54,6 @@ update_after = 0.3
 capacity.share = 0.3
 epsilon_budget = 20
 keep_versions = 1000
-hold_seconds = {hold}
-brake_share = {brake}
-brake_seconds = 60
 """
 
 
@@ -78,7 +71,6 @@ class Cluster:
     """
 
     redis: RedisServer | ShardedRedis
-    partitions = PARTITIONS
 
     def __init__(self, folder: Path, *, sharded: bool = False) -> None:
         self.sharded = sharded
@@ -208,8 +200,6 @@ class Cluster:
             keys=keys,
             session=SESSION,
             lease=LEASE,
-            hold=HOLD,
-            brake=BRAKE_SHARE,
         )
         self.config.write_text(text, "utf-8")
 

@@ -1,13 +1,9 @@
-"""Takes records from the log and keys from Redis, and compares the service with the records left.
-
-Records go by compaction and by retention. A key goes as it does if a master has lost the end of its file.
-"""
+"""Takes records from the log by compaction and by retention, and compares the service with the records left."""
 
 from __future__ import annotations
 
 import time
 from contextlib import closing
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -16,17 +12,15 @@ from kafka import KafkaAdminClient, TopicPartition
 from campaign import checks
 from campaign.oracle import Oracle
 from campaign.tail import TopicTail
-from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.streams import Message, open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from campaign.cluster import Cluster
     from campaign.observer import Observer
-    from streamtopic.state import Meta, Reader
 
-__all__ = ["LOSSES", "Eroder", "compact", "delete_records", "lose_key", "loses", "what_is_left"]
+__all__ = ["Eroder", "compact", "delete_records", "what_is_left"]
 
 # The broker closes segments and compacts them as soon as it can.
 _HASTY = {
@@ -42,23 +36,7 @@ _PAUSE = 1.5
 # Exit status, and words of the message, of an ingest that finds a gap in the log.
 _REFUSED = 1
 _GAP = "left the log before they were counted"
-_LOST = "Redis has lost"
 _REMEDY = "`streamtopic rebuild`"
-
-LOSSES: Mapping[str, Callable[[PartitionKeys, Meta], Sequence[str]]] = MappingProxyType(
-    {
-        "meta": lambda keys, _: [keys.meta],
-        "documents": lambda keys, _: [keys.documents(bucket) for bucket in range(BUCKETS)],
-        "words": lambda keys, _: [keys.words],
-        # Those of the generation before are for readers that follow, which can do without.
-        "changes": lambda keys, meta: [keys.changes[meta.generation % 2]],
-        "statistics": lambda keys, _: [keys.statistics],
-        "forgets": lambda keys, _: [keys.forgets],
-        "subject_secret": lambda keys, _: [keys.subject_secret],
-        "subjects": lambda keys, _: [keys.subjects(bucket) for bucket in range(BUCKETS)],
-    }
-)
-"""Keys of a partition by kind. Redis loses one of a kind, the first one that is there."""
 
 
 def compact(
@@ -118,23 +96,6 @@ def what_is_left(servers: str, topic: str, partitions: int) -> Oracle:
     finally:
         tail.close()
     return oracle
-
-
-def loses(kind: str, meta: Meta) -> bool:
-    """Whether a partition at this position has keys of a kind that it needs."""
-    if kind == "changes":
-        return meta.version > meta.summed
-    return kind != "statistics" or meta.generation > 0
-
-
-def lose_key(reader: Reader, model: str, kind: str) -> int | None:
-    """Delete a key of a kind in a partition that needs it, and return its number; None if no partition does."""
-    for partition, meta in reader.positions().items():
-        if loses(kind, meta):
-            keys = LOSSES[kind](ModelKeys(model).partition(partition), meta)
-            # Ends with the first one that was there.
-            return partition if any(reader.connection.call("DEL", key) for key in keys) else None
-    return None
 
 
 def _records(servers: str, topic: str, partitions: int) -> Sequence[Any]:
@@ -203,27 +164,6 @@ class Eroder:
         for book, known in zip(self._observer.oracle.books, left.books, strict=True):
             book.totals = known.totals
         return findings
-
-    def lose(self, kind: str, events: int) -> list[str]:
-        """Let Redis lose a key of a partition: ingest must refuse to run, and name the remedy, which is applied."""
-        self._feed(events)
-        findings = self._rest()
-        reader, staff = self._observer.reader, self._cluster.staff
-        deadline = time.monotonic() + _DEADLINE
-        partition = None
-        while partition is None:
-            if time.monotonic() > deadline:
-                return [*findings, f"no partition needs a key of the kind {kind} after {_DEADLINE:.0f} s"]
-            # Word statistics are written when nothing else happens, and after them no change is needed.
-            for worker in staff:
-                worker.start()
-            time.sleep(_PAUSE)
-            if any(loses(kind, meta) for meta in reader.positions().values()):
-                for worker in staff:
-                    worker.terminate()
-                partition = lose_key(reader, self._cluster.names.model, kind)
-        self._say(f"  Redis has lost {kind} of partition {partition}")
-        return findings + self._refusal(_LOST, f"partition {partition}") + self.rebuild()
 
     def go_on(self, events: int) -> list[str]:
         """Continue after a rebuild, and after all counted records have left the log."""

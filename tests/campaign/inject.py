@@ -75,7 +75,6 @@ class Injector:
     known: returns ids of documents that may be live.
     findings: problems while a fault was done, such as a process that did not end when it was asked to.
     asked: how often the service was asked whether a transaction hides records.
-    forgotten: how often Redis may have forgotten what it had confirmed; counted before and after each such accident.
     """
 
     def __init__(self, cluster: Cluster, known: Callable[[], Sequence[str]] = lambda: ()) -> None:
@@ -86,7 +85,6 @@ class Injector:
         # How often a server that knows less may have taken the place of another.
         self._replaced = 0
         self.asked = 0
-        self.forgotten = 0
         self.findings: list[str] = []
 
     def do(self, fault: Fault) -> None:
@@ -169,8 +167,11 @@ class Injector:
             self._cluster.redis.limit(0)
 
     def _kill_redis(self, fault: Fault) -> None:
-        with self.lost():
+        with self._redis:
+            # It writes its file before it answers, but not where an earlier write is still on its way to the disk.
+            self._server.kill()
             time.sleep(fault.seconds * 2)
+            self._server.start()
 
     @property
     def _server(self) -> RedisServer:
@@ -187,10 +188,8 @@ class Injector:
             raise TypeError("a fault of a cluster was drawn for one server: draw from EVERY_KIND")
         with self._redis:
             self._replaced += 1
-            self.forgotten += 1
             yield shards
             self._replaced += 1
-            self.forgotten += 1
 
     def _fail_over(self, fault: Fault) -> None:
         with self._shards() as shards:
@@ -215,17 +214,13 @@ class Injector:
     def _set_redis_back(self, fault: Fault) -> None:
         with self._redis:
             copies = self._cluster.copies
-            self.forgotten += 1
             self._cluster.redis.restore(copies[fault.which % len(copies)])
-            self.forgotten += 1
 
     def _redis_loses_its_end(self, fault: Fault) -> None:
         with self._redis:
             # Mostly some bytes, which cut a command in two; seldom many commands.
             self._replaced += 1
-            self.forgotten += 1
             self._cluster.redis.lose(int(200_000 * fault.amount**4), fault.which)
-            self.forgotten += 1
 
     def _kill_kafka(self, fault: Fault) -> None:
         with self._kafka:
@@ -345,23 +340,6 @@ class Injector:
                 return
             finally:
                 log.close()
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Let no fault happen to Redis as long as the block runs."""
-        with self._redis:
-            yield
-
-    @contextlib.contextmanager
-    def lost(self) -> Iterator[None]:
-        """Let Redis be away as long as the block runs."""
-        with self._redis:
-            # It writes its file before it answers, but not where an earlier write is still on its way to the disk.
-            self.forgotten += 1
-            self._server.kill()
-            yield
-            self._server.start()
-            self.forgotten += 1
 
     def copy(self) -> None:
         """Keep a copy of Redis's data in the middle of the faults."""

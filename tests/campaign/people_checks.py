@@ -11,13 +11,13 @@ import hmac
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from campaign.oracle import Deletion, Oracle, Span
     from campaign.reading import Demand
     from campaign.witness import Witness
 
-__all__ = ["LONGEST_HOLD_MS", "check_people", "deletions_of", "open_demands", "said_of"]
+__all__ = ["LONGEST_HOLD_MS", "check_people", "open_demands", "said_of"]
 
 LONGEST_HOLD_MS = 300_000
 """So long a request holds a version back, as docs/messages.md says."""
@@ -31,7 +31,7 @@ def said_of(request: str, salt: bytes) -> str:
     return hmac.new(salt, b"streamtopic request\0" + request.encode(), hashlib.sha256).hexdigest()
 
 
-def deletions_of(oracle: Oracle) -> dict[str, dict[Place, Deletion]]:
+def _deletions(oracle: Oracle) -> dict[str, dict[Place, Deletion]]:
     """Return request id to the deletions under it, by their places."""
     found: dict[str, dict[Place, Deletion]] = {}
     for partition, book in enumerate(oracle.books):
@@ -40,27 +40,21 @@ def deletions_of(oracle: Oracle) -> dict[str, dict[Place, Deletion]]:
     return found
 
 
-def open_demands(oracle: Oracle, witness: Witness, recalled: Collection[str]) -> list[str]:
-    """Return what requests still wait for; [] if all have their receipt, and the log forgets whom they named.
-
-    recalled: ids of requests that somebody has tried to cancel.
-    """
+def open_demands(oracle: Oracle, witness: Witness) -> list[str]:
+    """Return what requests still wait for; [] if all have their receipt, and the log forgets whom they named."""
     found = []
     for demand in oracle.demands.values():
-        if demand.request not in recalled and said_of(demand.request, demand.salt) not in witness.covering:
+        if said_of(demand.request, demand.salt) not in witness.covering:
             found.append(f"request {demand.request} has no receipt")
         elif not demand.erased:
             found.append(f"request {demand.request} has no tombstone, and the log keeps whom it names")
     return found
 
 
-def check_people(oracle: Oracle, witness: Witness, recalled: Collection[str]) -> list[str]:
-    """Check that what requests name is gone, in one version each, and that their receipts count what they deleted.
-
-    recalled: ids of requests that somebody has tried to cancel.
-    """
-    findings = open_demands(oracle, witness, recalled)
-    deletions, spans = deletions_of(oracle), _spans(oracle)
+def check_people(oracle: Oracle, witness: Witness) -> list[str]:
+    """Check that what requests name is gone, in one version each, and that their receipts count what they deleted."""
+    findings = open_demands(oracle, witness)
+    deletions, spans = _deletions(oracle), _spans(oracle)
     known = set()
     for demand in oracle.demands.values():
         name = said_of(demand.request, demand.salt)

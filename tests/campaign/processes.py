@@ -102,11 +102,6 @@ class Worker:
         """Whether it was started, and not ended by this object."""
         return self._process is not None
 
-    @property
-    def pid(self) -> int | None:
-        """Its process id while it runs."""
-        return self._process.pid if self._process else None
-
     def start(self, skew: float = 0.0) -> None:
         """Start it unless it runs. An end of its own is noted first.
 

@@ -6,25 +6,20 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from campaign.alarms import Replay, promtool, silent
 from campaign.cluster import PARTITIONS
-from campaign.counters import Counters
-from campaign.drills import Drills
 from campaign.erosion import Eroder
 from campaign.inject import Injector
 from campaign.leaks import leaks
-from campaign.monitor import SCRAPE_EVERY, Monitor
+from campaign.monitor import Monitor
 from campaign.observer import Observer
 from campaign.people_checks import check_people, open_demands
-from campaign.petitions import Petitioner, check_petitions
 from campaign.plan import EVERY_KIND, SHARDED_KINDS, Fault, draw
 from campaign.stream import EventStream
-from streamtopic.errors import ComponentUnreachable, StateError
+from streamtopic.errors import ComponentUnreachable
 from streamtopic.streams import open_log
 
 if TYPE_CHECKING:
@@ -32,35 +27,14 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from campaign.cluster import Cluster
-    from campaign.monitor import Scrape
     from streamtopic.streams import EventLog, Message
 
-__all__ = ["MAY_FIRE", "Options", "Report", "run"]
+__all__ = ["Options", "Report", "run"]
 
 # Events that are sent together.
 _BATCH = 20
 # Seconds to wait for rest once there is a finding: the rest then tells little.
 _PATIENCE = 20.0
-MAY_FIRE = frozenset(
-    f"Streamtopic{name}"
-    for name in (
-        "Clocks",
-        "Down",
-        # Campaigns delete a large part of their documents within minutes.
-        "ErasureWave",
-        "HiddenRecords",
-        "MisplacedRecords",
-        # Some requests for deletions are large, and wait until somebody has looked at them.
-        "PausedRequests",
-        "RefusedChange",
-        "Refused",
-        "RejectedRecords",
-        "SetBack",
-        "TakenOver",
-        "Unreachable",
-    )
-)
-"""Alerts that faults of a campaign call for; those about other things must stay silent."""
 # The first rest may take this many times as long: on a fresh machine every process compiles the kernels, all at once.
 _WARMING = 4.0
 
@@ -78,12 +52,7 @@ class Options:
     live: about how many documents live at a time.
     rest_seconds: the longest that the service may take to come to rest.
     compact_every: rounds after which the log is compacted; 0 for never.
-    stall: seconds for which Redis answers nobody once at the end; 0 for never. Health says so after a minute.
-    drills: classes of faults that are done alone at the end, for the alerts that each of them fires.
     erode: whether the log loses records at the end, and the state is made anew from the records left.
-    losses: kinds of keys that Redis loses then, one after the other.
-    quiet: whether nothing else runs on the machine. Only then must alerts that no fault calls for stay silent: a
-        process that does not get its turn is late, and rightly says so.
     """
 
     seed: int
@@ -97,11 +66,7 @@ class Options:
     live: int = 400
     rest_seconds: float = 240.0
     compact_every: int = 10
-    stall: float = 0.0
-    drills: Sequence[str] = ()
     erode: bool = True
-    losses: Sequence[str] = ()
-    quiet: bool = True
 
 
 @dataclass(slots=True)
@@ -118,8 +83,6 @@ class Report:
     hidden_asked: how often the service was asked whether a transaction hides records.
     health_asked: how often processes answered how they are.
     requests: those that have their receipt.
-    asked, cancelled: requests for deletions through the door, and those of them that were cancelled.
-    alerts: times of which the alerts were checked; 0 without promtool.
     seconds: that it took.
     findings: [] if the service kept all its promises.
     """
@@ -137,9 +100,6 @@ class Report:
     hidden_asked: int = 0
     health_asked: int = 0
     requests: int = 0
-    asked: int = 0
-    cancelled: int = 0
-    alerts: int = 0
     seconds: float = 0.0
     findings: list[str] = field(default_factory=list)
 
@@ -155,9 +115,7 @@ def run(cluster: Cluster, options: Options, say: Callable[[str], None] = lambda 
     say: called with a line about each round and each fault.
     """
     with Observer(cluster, PARTITIONS) as observer, Monitor(cluster.workers) as monitor:
-        campaign = _Campaign(cluster, options, observer, monitor, say)
-        with closing(campaign.petitioner):
-            return campaign.run()
+        return _Campaign(cluster, options, observer, monitor, say).run()
 
 
 class _Campaign:
@@ -168,20 +126,10 @@ class _Campaign:
         self._options = options
         self._observer = observer
         self._monitor = monitor
-        self._counters = Counters(monitor, observer, PARTITIONS)
-        self._wall = time.time() - time.monotonic()
         self._say = say
         self._rng = Random(options.seed)
         self._stream = EventStream(Random(options.seed), PARTITIONS, options.live)
         self._injector = Injector(cluster, lambda: self._stream.known)
-        self.petitioner = Petitioner(
-            cluster,
-            Random(options.seed + 1),
-            lambda: self._stream.known,
-            lambda: self._stream.people,
-            self._stream.leave,
-            lambda: self._injector.forgotten,
-        )
         self._unconfirmed: list[Message] = []
         self._eroder = Eroder(cluster, observer, self._feed, self._rested, say)
         self._report = Report(options.seed)
@@ -198,7 +146,7 @@ class _Campaign:
             self._round(draw(self._rng, number, options.window, self._kinds))
             if not report.findings and options.compact_every and not (report.rounds - 1) % options.compact_every:
                 self._compact()
-        for act in (self._calm, self._stall, self._drill, self._erode, self._look_back):
+        for act in (self._erode, self._look_back):
             if not report.findings:
                 act()
         report.seconds = time.monotonic() - start
@@ -222,70 +170,19 @@ class _Campaign:
         del self._report.findings[before:]
         return found
 
-    def _calm(self) -> None:
-        """Work without any fault: what the processes say that they did is what they did."""
-        report = self._report
-        self._counters.begin()
-        self.petitioner.work(0.0)
-        self._feed(self._options.round_events)
-        self._conclude(self._options.rest_seconds)
-        report.findings += report.findings or self._counters.differences()
-
-    def _drill(self) -> None:
-        """Do each class of faults alone, and ask which alerts fire."""
-        drills = Drills(self._cluster, self._injector, lambda: self._stream.known, self._rng)
-        for name in self._options.drills:
-            if not self._report.findings:
-                self._say(f"  alone: {name}")
-                replay = drills.do(name)
-                self._conclude(self._options.rest_seconds)
-                self._alerts(replay)
-
-    def _alerts(self, *replays: Replay) -> None:
-        tool = promtool()
-        if tool is None:
-            self._say("  alerts are not checked: promtool, which is part of Prometheus, is missing")
-            return
-        if not self._options.quiet:
-            replays = tuple(replace(replay, may=None) for replay in replays)
-        self._report.findings += silent(replays, self._cluster.folder, tool)
-        self._report.alerts += len(replays)
-
-    def _stall(self) -> None:
-        """Let Redis answer nobody: within 60 to 75 s every process must say that it does not get on."""
-        if not self._options.stall:
-            return
-        begin = time.monotonic()
-        with self._cluster.redis.suspended():
-            time.sleep(self._options.stall)
-            stalled = self._monitor.stalled(begin, time.monotonic())
-        self._say(f"  nobody was answered by Redis for {self._options.stall:.0f} s")
-        self._conclude(self._options.rest_seconds)
-        self._report.findings += stalled
-        shown = {worker.name: self._since(worker.name, begin) for worker in self._cluster.staff}
-        must, may = frozenset({"StreamtopicStalled"}), frozenset({"StreamtopicUnreachable"})
-        self._alerts(Replay("a stall of Redis", shown, SCRAPE_EVERY, self._wall, 1.0, must, may))
-
-    def _since(self, name: str, begin: float) -> Sequence[Scrape]:
-        return [scrape for scrape in self._monitor.scrapes[name] if scrape.time >= begin]
-
     def _look_back(self) -> None:
-        """Look through everything that was logged and shown."""
+        """Look through everything that was logged."""
         logs = [worker.output for worker in self._cluster.workers]
         self._report.findings += leaks(logs, self._cluster.folder / "keys")
-        shown = {worker.name: self._monitor.scrapes[worker.name] for worker in self._cluster.staff}
-        may = (MAY_FIRE | {"StreamtopicStalled"}) if self._options.stall else MAY_FIRE
-        self._alerts(Replay("the whole campaign", shown, SCRAPE_EVERY, self._wall, may=may))
 
     def _erode(self) -> None:
-        """Take records from the log, such as it may lose, then keys from Redis, then records that it must not lose."""
+        """Take records from the log: first such as it may lose, then such as it must not lose."""
         if not self._options.erode:
             return
         # Nearly the last in a campaign, since it cannot be undone.
         self._compact()
         events, steps = self._options.round_events, self._eroder
-        losses = [partial(steps.lose, kind, events) for kind in self._options.losses]
-        for step in (steps.rebuild, *losses, partial(steps.go_on, events), partial(steps.refuse, events)):
+        for step in (steps.rebuild, lambda: steps.go_on(events), lambda: steps.refuse(events)):
             if not self._report.findings:
                 self._report.findings += step()
 
@@ -296,16 +193,14 @@ class _Campaign:
             worker.start()
         self._feed(self._options.live, 0)
         self._conclude(_WARMING * self._options.rest_seconds)
-        self._report.findings += self._report.findings or self._counters.differences()
         self._monitor.warmed()
         self._cluster.copy()
 
     def _round(self, faults: Sequence[Fault]) -> None:
         start = time.monotonic()
-        with ThreadPoolExecutor(len(faults) + 3) as pool:
+        with ThreadPoolExecutor(len(faults) + 2) as pool:
             doing: list[Future[None]] = [pool.submit(self._do, fault, start) for fault in faults]
             doing.append(pool.submit(self._feed, self._options.round_events, self._options.window))
-            doing.append(pool.submit(self.petitioner.work, self._options.window / 2))
             # In the middle of the faults, so that a later fault sets Redis back to a moment of disorder.
             doing.append(pool.submit(self._copy, self._rng.uniform(0, self._options.window)))
             while not all(future.done() for future in doing):
@@ -362,21 +257,7 @@ class _Campaign:
 
     def _unrest(self) -> list[str]:
         """Return the work that the service still has; [] if it has come to rest."""
-        found = self._observer.unrest()
-        found += open_demands(self._observer.oracle, self._observer.witness, self.petitioner.recalled)[:1]
-        try:
-            return found + self.petitioner.unrest()[:1]
-        except (ComponentUnreachable, StateError) as error:
-            return [*found, str(error)]
-
-    def _requests(self) -> list[str]:
-        """Return the findings about requests."""
-        oracle, witness = self._observer.oracle, self._observer.witness
-        findings = check_people(oracle, witness, self.petitioner.recalled)
-        try:
-            return findings + check_petitions(self.petitioner, oracle, witness, self._injector.forgotten)
-        except (ComponentUnreachable, StateError) as error:
-            return [*findings, f"the requests cannot be read: {error}"]
+        return self._observer.unrest() + open_demands(self._observer.oracle, self._observer.witness)[:1]
 
     def _watch(self) -> None:
         """Follow log and published topics. A process that ended by itself is a finding."""
@@ -393,7 +274,6 @@ class _Campaign:
             for worker in self._cluster.staff:
                 worker.start()
             self._ask_again()
-            self.petitioner.tend()
             self._watch()
             unrest = self._unrest()
             calm = 0 if unrest else calm + 1
@@ -406,7 +286,7 @@ class _Campaign:
         self._report.rest.append(time.monotonic() - start)
         self._report.findings += self._injector.findings
         self._report.findings += self._observer.check()
-        self._report.findings += self._requests()
+        self._report.findings += check_people(self._observer.oracle, self._observer.witness)
         # Not before the first model, since that is the way to it.
         self._report.findings += self._monitor.false_alarms() if self._report.rounds > 1 else []
         self._summarise()
@@ -416,7 +296,6 @@ class _Campaign:
         report.deletions = len(witness.receipts)
         report.versions = len(witness.entries)
         report.requests = len(witness.covering)
-        report.asked, report.cancelled = len(self.petitioner.petitions), self.petitioner.cancelled
         report.documents = sum(len(book.live) for book in self._observer.oracle.books)
         report.lost_replies, report.strays = self._cluster.proxy.lost, witness.ledger.strays
         report.hidden_asked = self._injector.asked

@@ -78,12 +78,6 @@ class EventStream:
         # A copy in one step, since faults ask from other threads while the stream makes records.
         return list(self._live)
 
-    @property
-    def people(self) -> list[str]:
-        """People whom documents are about that the stream takes for live."""
-        named = list(self._people.items())
-        return sorted({subject for document, subjects in named if document in self._live for subject in subjects})
-
     def batch(self, size: int) -> list[Message]:
         """Return the next `size` records of the documents topic."""
         return [self._next() for _ in range(size)]
@@ -130,7 +124,7 @@ class EventStream:
         if not self._live:
             return self._new()
         document = self._rng.choice(list(self._live))
-        self.leave([document])
+        self._leave([document])
         return self._delete(document)
 
     def _renamed(self) -> Message:
@@ -162,10 +156,10 @@ class EventStream:
         self._waiting.append(self._sent[-1])
         if self._rng.random() < _HARMED:
             self._waiting.append(self._rng.choice([Message(request, None, partition=0), *_NO_REQUESTS]))
-        self.leave([document for document, about in list(self._people.items()) if subject in about])
+        self._leave([document for document, about in list(self._people.items()) if subject in about])
         document = self._rng.choice([*self._gone[-20:], f"late-{self._requests}"])
         late = self._about(document, {"op": "add", "text": " ".join(self._words(_TOKENS))}, subject)
-        self.leave([document])
+        self._leave([document])
         return late
 
     def _somebody(self) -> str:
@@ -189,10 +183,9 @@ class EventStream:
         message = Message(document.encode(), msgpack.packb({**fields, **named} if about else fields))
         return self._store(document, message)
 
-    def leave(self, documents: Iterable[str]) -> None:
-        """Take these documents for deleted, as where somebody else has asked for it."""
+    def _leave(self, documents: Iterable[str]) -> None:
+        """Take these documents for deleted."""
         for document in documents:
-            # Other threads take documents for deleted as well.
             if self._live.pop(document, None) is not None:
                 self._gone.append(document)
 
@@ -232,7 +225,7 @@ class EventStream:
         self._requests += bool(headers)
         # Refused or deleted, nothing is left under the id.
         if key == document.encode():
-            self.leave([document])
+            self._leave([document])
         return Message(key, value, headers)
 
     def _put(self, document: str) -> Message:

@@ -58,7 +58,6 @@ class Witness:
     covering: how receipts name a request to the receipt of the request, and the number of entries before it.
     places: (partition, offset) of a delete to the number of entries before its receipt.
     rejected: (partition, offset) of records that were reported as refused.
-    reasons: the same with the reported reason.
     findings: releases and receipts that do not verify or must not be there.
     """
 
@@ -73,7 +72,6 @@ class Witness:
     covering: dict[str, tuple[RequestReceipt, int]] = field(default_factory=dict)
     places: dict[tuple[int, int], int] = field(default_factory=dict)
     rejected: set[tuple[int, int]] = field(default_factory=set)
-    reasons: dict[tuple[int, int], str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     _tails: dict[str, TopicTail] = field(default_factory=dict)
     _assembler: Assembler = field(default_factory=Assembler)
@@ -140,9 +138,7 @@ class Witness:
 
     def _rejection(self, record: TailRecord) -> None:
         fields = msgpack.unpackb(record.value or b"")
-        place = fields["partition"], fields["offset"]
-        self.rejected.add(place)
-        self.reasons[place] = str(fields["reason"])
+        self.rejected.add((fields["partition"], fields["offset"]))
 
 
 class Subscriber:

@@ -127,6 +127,7 @@ def test_a_folder_that_is_in_use_is_not_overwritten(program, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+@pytest.mark.slow
 def test_the_demo_runs_through_a_real_broker(program, sample_file):
     """`--kafka` shows the same with a broker of its own, and leaves none behind; it cannot be kept."""
     status, out, err = program(*DEMO, sample_file, "--delete", 5, "--kafka", "--json")

@@ -7,6 +7,8 @@ from servers.redis_cluster import LocalRedisCluster
 from streamtopic.errors import SettingsError
 from streamtopic.state import Connection
 
+pytestmark = pytest.mark.slow
+
 PARTITION, MODEL = "{st:default:0}", "{st:default}"
 READS = {
     "operator": (f"{PARTITION}:meta", f"{MODEL}:settings"),

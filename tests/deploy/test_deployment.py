@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cryptography import x509
 
 from streamtopic import settings as program_settings
 from streamtopic.cli import build_parser, main
@@ -20,7 +19,6 @@ DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 OURS = {name: service for name, service in COMPOSE["services"].items() if service["image"].startswith("streamtopic")}
 SUPPRESSING = yaml.safe_load((DEPLOY / "compose.suppression.yaml").read_text(encoding="utf-8"))
-THEIRS = COMPOSE["services"].keys() - OURS.keys()
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +32,6 @@ def made(tmp_path_factory):
     assert again.returncode == 2
     assert "is there already" in again.stderr
     return folder
-
-
-def test_every_part_of_the_service_runs():
-    """Kafka, Redis, init and the parts; two of those that can share or stand by."""
-    assert set(OURS) == {"init", "ingest", "schedule", "serve", "operator"}
-    assert sorted(THEIRS) == ["kafka", "kafka-tls", "kafka-users", "redis", "redis-tls"]
-    assert {name: service.get("deploy", {}).get("replicas", 1) for name, service in OURS.items()} == {
-        "init": 1, "ingest": 2, "schedule": 2, "serve": 1, "operator": 1,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -95,14 +84,6 @@ def test_redis_keeps_what_it_is_told():
     options = dict(zip(words[1::2], words[2::2], strict=True))
     assert (options["--appendonly"], options["--maxmemory-policy"]) == ("yes", "noeviction")
     assert options["--aclfile"] == "/run/secrets/redis_users"
-
-
-def test_redis_has_no_port_without_tls():
-    """The plain port is off, and its key is where the step before puts it for the user of the server."""
-    words = COMPOSE["services"]["redis"]["command"]
-    options = dict(zip(words[1::2], words[2::2], strict=True))
-    assert (options["--port"], options["--tls-port"], options["--tls-auth-clients"]) == ("0", "6379", "no")
-    assert options["--tls-key-file"] == options["--tls-cert-file"] == COMPOSE["services"]["redis-tls"]["command"][-1]
 
 
 @pytest.mark.parametrize("server", ["kafka", "redis"])
@@ -173,15 +154,6 @@ def test_the_key_of_suppressions_is_made_where_it_is_asked_for(made, tmp_path):
     assert "copy of suppression.key" in done.stdout
 
 
-def test_the_ledger_has_the_name_that_is_asked_for(made, tmp_path):
-    """LEDGER names the model's ledger in its key; without it the key is that of the model."""
-    assert PublicKey.load(made / "signing.pub").name == "streamtopic/news"
-    run = {**os.environ, "STREAMTOPIC": shlex.join([sys.executable, "-m", "streamtopic"]), "LEDGER": "example.org/news"}
-    command = ["sh", str(DEPLOY / "make-secrets.sh"), str(tmp_path / "secrets"), "redis:6379"]
-    subprocess.run(command, env=run, check=True, capture_output=True)
-    assert PublicKey.load(tmp_path / "secrets" / "signing.pub").name == "example.org/news"
-
-
 def test_a_run_that_fails_leaves_no_half_of_the_secrets(tmp_path):
     """The next run makes them all, and does not take the rest of the first one for secrets in use."""
     # Makes a key and then fails, as on a full disk.
@@ -209,17 +181,6 @@ def test_secrets_are_made_where_compose_looks_for_them(made):
     assert all(re.fullmatch(form.format(name), url) for name, url in urls.items())
     listed = (made / "redis-users.acl").read_text()
     assert not any(url.split(":")[2].split("@")[0] in listed for url in urls.values())
-
-
-def test_certificates_are_for_the_hosts_of_compose(made):
-    """Each server's certificate is signed by the authority that clients get, and valid for years under its name."""
-    authority = x509.load_pem_x509_certificate((made / "ca.pem").read_bytes())
-    for server in ("kafka", "redis"):
-        certificate = x509.load_pem_x509_certificate((made / f"{server}.pem").read_bytes())
-        certificate.verify_directly_issued_by(authority)
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        assert server in names.get_values_for_type(x509.DNSName)
-        assert (certificate.not_valid_after_utc - certificate.not_valid_before_utc).days >= 825
 
 
 def test_certificates_are_renewed_and_the_authority_stays(made):

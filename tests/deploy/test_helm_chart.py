@@ -182,19 +182,6 @@ def test_what_must_be_chosen_is_asked_for_by_name(missing):
 
 
 @needs_helm
-def test_a_bare_off_and_a_null_mean_what_they_say(tmp_path, monkeypatch):
-    """In a file of values YAML takes `off` for false; null is a setting that is not given."""
-    values = tmp_path / "values.yaml"
-    values.write_text("settings: {self_check: off, lease: null}\n")
-    status, made, error = helm(files=[values])
-    assert status == 0, error
-    (data,) = [thing["data"] for thing in made if thing["metadata"]["name"] == "news-settings"]
-    monkeypatch.setenv("STREAMTOPIC_SELF_CHECK", data["STREAMTOPIC_SELF_CHECK"])
-    assert Settings().self_check == "off"
-    assert "STREAMTOPIC_LEASE" not in data
-
-
-@needs_helm
 @pytest.mark.parametrize(
     ("value", "place", "fault"),
     [
@@ -233,14 +220,3 @@ def test_the_pages_are_reached_by_a_service():
     assert asked == [{"path": path, "port": service["ports"][0]["targetPort"]} for path in ("/livez", "/readyz")]
     labels = found["Deployment", "news-serve"]["spec"]["template"]["metadata"]["labels"]
     assert service["selector"].items() <= labels.items()
-
-
-@needs_helm
-def test_the_monitor_watches_the_parts(objects):
-    """The ServiceMonitor selects the Service, and the Service the pods with the port of that name."""
-    monitor, service = objects["ServiceMonitor", "news"], objects["Service", "news-metrics"]
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
-    for name in PARTS:
-        labels = objects["Deployment", f"news-{name}"]["spec"]["template"]["metadata"]["labels"]
-        assert service["spec"]["selector"].items() <= labels.items()

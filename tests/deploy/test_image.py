@@ -65,16 +65,6 @@ def test_the_lock_fits_what_the_project_asks_for(name, extras):
         assert all(version in requirement.specifier for version, _, _ in pins[package]), package
 
 
-def test_ci_tests_the_packages_of_the_container():
-    """Both have the same version of each package that the container has, and CI installs by hash."""
-    ours, tested = locked("requirements.lock"), locked("ci.lock")
-    for package, entries in ours.items():
-        assert {version for version, _, _ in entries} == {version for version, _, _ in tested[package]}, package
-    assert "pip install --require-hashes --only-binary=:all: -r deploy/ci.lock" in (ROOT / ".ci" / "run").read_text(
-        "utf-8"
-    )
-
-
 def test_the_container_runs_as_a_user_without_tools():
     """Two stages of one base; the second installs nothing, is not root, and starts the program."""
     names = [name for name, _ in instructions()]

@@ -13,6 +13,8 @@ from streamtopic.streams import KafkaLog
 from streamtopic.streams.opening import open_membership
 from waiting import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 ROLES = ("producer", "ingest", "schedule", "serve", "subscriber", "operator", "stranger")
 TOPICS = ("news.documents", "news.requests", "news.releases", "news.ledger", "news.rejected", "other.documents")
 # What each may do; everything else is tried too, and must be refused.

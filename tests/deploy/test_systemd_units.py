@@ -63,14 +63,6 @@ def test_its_variables_are_settings_and_its_files_credentials():
     assert f"{prefix}_redis_url" == "streamtopic_redis_url"
 
 
-def test_the_key_of_suppressions_is_named_in_a_drop_in_alone():
-    """Without it the unit needs no such key; its file is a credential of the unit."""
-    (entry,) = options("Service", DROP_IN)["Environment"]
-    assert entry == "STREAMTOPIC_SUPPRESSION_KEY=%d/streamtopic_suppression.key"
-    assert "suppression_key" in Settings.model_fields
-    assert not any("SUPPRESSION" in given for given in options("Service")["Environment"])
-
-
 @needs_systemd
 def test_systemd_takes_the_unit_with_the_drop_in(tmp_path):
     """It reads both as one unit and has nothing to say about it."""

@@ -17,6 +17,8 @@ from streamtopic.state import Connection
 from streamtopic.streams import KafkaLog
 from streamtopic.streams.opening import open_membership
 
+pytestmark = pytest.mark.slow
+
 NOBODY = {"sasl_mechanism": None, "sasl_username": None, "sasl_password": None}
 UNKNOWN, EXPIRED = "not signed by an authority known here", "has expired.*renew it"
 ELSEWHERE = "is for another host.*use a name"
@@ -161,18 +163,6 @@ def test_a_fault_between_client_and_redis_is_told(redis_with, stranger, refused)
     refused(_pings(f"redis://{login}"), "use rediss://", ComponentUnreachable)
 
 
-def test_a_redis_without_tls_is_told(refused, tmp_path):
-    """A client with TLS at a port without it learns so."""
-    node = RedisNode(tmp_path / "redis", {"bind": "127.0.0.1"})
-    try:
-        node.start()
-        # Such a server waits for the rest of a command, so the client's patience ends every attempt.
-        act = _pings(f"rediss://me:{PASSWORD}@{node.place}/0", seconds=2)
-        refused(act, "use redis:// if it has no TLS", ComponentUnreachable)
-    finally:
-        node.close()
-
-
 def _seen(**given):
     """Return name to (level, detail) of the doctor's look at certificates."""
     parts = SimpleNamespace(settings=load(given), clock=time.time)
@@ -188,17 +178,6 @@ def test_the_doctor_sees_when_the_certificate_of_redis_ends(redis_with, days, le
     assert place in found["certificate of redis"][1]
     assert found["certificate of redis_url ssl_ca_certs"][0] is Level.OK
     assert PASSWORD not in str(found)
-
-
-def test_the_doctor_sees_when_the_certificate_of_kafka_ends(deployed_kafka):
-    """A broker is asked at its door for clients, and needs no password for that."""
-    options = deployed_kafka.options("ingest")
-    given = {"kafka": options.servers, "kafka_security_protocol": options.security_protocol}
-    found = _seen(**given, kafka_ssl_cafile=options.ssl_cafile)
-    assert {name: level for name, (level, _) in found.items()} == {
-        "certificate of kafka": Level.OK,
-        "certificate of kafka_ssl_cafile": Level.OK,
-    }
 
 
 def test_the_doctor_sees_when_a_certificate_in_a_file_ends(tmp_path):

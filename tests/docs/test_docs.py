@@ -58,41 +58,6 @@ def test_readme_begins_with_the_two_commands():
     assert commands[1] in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-def test_readme_s_first_screen_says_what_it_does_not_guarantee():
-    """Nobody takes unlearning for privacy: the number that was measured stands before the first section."""
-    first, _, _ = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## ")
-    assert "unlearning is not privacy" in first
-    assert "10 of 10 single deletions ranked first among 300 candidates" in " ".join(first.split())
-    assert len(first.splitlines()) <= 40
-
-
-@pytest.mark.parametrize("name", ["README.md", "docs/threat-model.md"])
-def test_figures_of_privacy_are_those_of_the_benchmark(name):
-    """What two versions reveal is quoted as it was measured: the page of benchmarks has each figure."""
-    told = " ".join((ROOT / name).read_text(encoding="utf-8").split())
-    benchmarks = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    section = benchmarks.partition("## `streamtopic bench difference`")[2].partition("\n## ")[0]
-    measured = " ".join(section.split())
-    first, tested, candidates = re.search(
-        r"(\d+) of (\d+) single deletions ranked first among (\d+) candidates", told
-    ).groups()
-    assert f"of {tested} single deletions **{first} ranked first among {candidates}**" in measured
-    words = re.search(r"a median of (\d+ %) of their words was read off", told)[1]
-    assert f"a median of {words} of the words of the deleted document" in measured
-    among = re.search(r"deleted ten at a time, (\d+) % ranked among the first ten", told)[1]
-    assert f"Of 100 documents that were deleted ten at a time, {among} ranked among the first ten" in measured
-
-
-def test_versions_of_python_are_those_of_the_package():
-    """The pages name the versions of Python that the package names."""
-    *package, newest = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    for name in ("README.md", "docs/quickstart.md"):
-        text = (ROOT / name).read_text(encoding="utf-8")
-        assert f"Python {' or '.join(package)} on Linux" in text, name
-        # The wheel with Redis inside stops before it.
-        assert f"Python {newest} also a `redis-server` on" in re.sub(r"\s+", " ", text), name
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page):
     """A reader never meets a missing page."""
@@ -168,10 +133,27 @@ def test_readme_s_client_runs(kafka_server, tmp_path):
     assert names["request"]
 
 
-def test_decision_pages_are_numbered_and_listed():
-    """The list of decisions is complete, and no number is given twice."""
-    folder = ROOT / "docs" / "decisions"
-    pages = sorted(path.name for path in folder.glob("[0-9]*.md"))
-    assert len({name[:4] for name in pages}) == len(pages)
-    listed = (folder / "README.md").read_text(encoding="utf-8")
-    assert all(f"({name})" in listed for name in pages)
+def test_settings_on_the_pages_are_settings(tmp_path):
+    """Each block of TOML on a page is a settings file that the program accepts."""
+    from streamtopic.settings import load
+
+    found = 0
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+            (tmp_path / "page.toml").write_text(block, encoding="utf-8")
+            load(config=tmp_path / "page.toml")
+            found += 1
+    assert found >= 2
+
+
+def test_a_producer_with_a_password_is_made_as_the_page_says(tmp_path, monkeypatch):
+    """The lines of the page on deploying are Python, and the options that they make are accepted."""
+    from streamtopic.streams import KafkaOptions
+
+    page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    names = {"password": "a password"}
+    # Only the last line needs the broker, which it names.
+    exec(compile(block.rpartition("producer = ")[0], "deploy.md", "exec"), names)  # noqa: S102  executing it is the point
+    assert isinstance(names["kafka"], KafkaOptions)
+    assert (names["kafka"].sasl_username, names["kafka"].ssl_cafile) == ("producer", "ca.pem")

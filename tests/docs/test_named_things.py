@@ -76,27 +76,8 @@ def test_each_name_of_the_program_on_a_page_is_one(page):
     assert not {name for name in missing if not is_there(f"{name}.py")}
 
 
-def test_the_list_of_decisions_has_the_titles_of_the_pages():
-    """Who reads the list reads what the page says first."""
-    folder = ROOT / "docs" / "decisions"
-    listed = (folder / "README.md").read_text("utf-8")
-    for page in sorted(folder.glob("[0-9]*.md")):
-        title = page.read_text("utf-8").partition("\n")[0].partition(": ")[2]
-        assert f"({page.name}) {title}" in listed
-
-
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_number_of_a_decision_leads_to_that_decision(page):
     """The number that a reader sees and the page that opens are the same."""
     numbers = re.findall(r"\[(?:decision )?(\d{4})\]\((?:[\w./]*/)?(\d{4})-", page.read_text("utf-8"))
     assert all(shown == opened for shown, opened in numbers)
-
-
-def test_a_decision_that_was_replaced_names_the_later_one():
-    """Who opens an older page is led to the page that takes its place."""
-    pages = {page.name[:4]: page.read_text("utf-8") for page in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
-    said = re.compile(r"takes the place of[^.]*?\[(\d{4})\]", re.IGNORECASE)
-    replaced = [(older, newer) for newer, text in pages.items() for older in said.findall(text)]
-    assert replaced
-    for older, newer in replaced:
-        assert f"[{newer}]" in pages[older].partition("**")[0], f"{older} does not name {newer}"

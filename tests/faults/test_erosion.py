@@ -5,19 +5,15 @@ import subprocess
 import sys
 import time
 import uuid
-from contextlib import closing
 
 import pytest
 
-from campaign import checks, skewed
-from campaign.erosion import LOSSES, compact, delete_records, lose_key, what_is_left
+from campaign import skewed
+from campaign.erosion import compact, delete_records, what_is_left
 from campaign.stream import EventStream
-from streamtopic.errors import StateCorrupt
-from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.state import ModelSettings, Reader
-from streamtopic.state.redis_keys import PartitionKeys
-from streamtopic.state.removal import remove_partition
 from streamtopic.streams import TopicNames, open_log
+
+pytestmark = pytest.mark.slow
 
 PARTITIONS = 2
 
@@ -57,60 +53,6 @@ def test_records_that_were_deleted_are_not_counted(kafka_server, names):
     assert not left.books[0].live
     assert 0 < len(left.books[1].live) < len(whole.books[1].live)
     assert [book.next_offset for book in left.books] == [ends[0], ends[1]]
-
-
-def test_every_kind_of_key_may_be_lost():
-    """Whoever adds a key of a partition has campaigns lose it."""
-    kinds = {name for name, member in vars(PartitionKeys).items() if callable(member) or isinstance(member, property)}
-    no_key = {"of", "bucket", "number"}
-    # There during a rebuild alone, which misses it by itself (test_lost_keys.py).
-    of_rebuilds = {"kept_forgets"}
-    assert {name for name in kinds if not name.startswith("_")} - no_key - of_rebuilds == LOSSES.keys()
-
-
-class Counting:
-    """Ingest of a topic's partitions, one after the other."""
-
-    def __init__(self, connection, log, names):
-        self.connection, self.log, self.names = connection, log, names
-
-    def opened(self, partition):
-        """Take ownership of a partition."""
-        settings = ModelSettings(PARTITIONS, 256)
-        return Ingest.open(
-            self.connection, self.log, self.names, partition, settings=settings, clock=time.time, ahead=False
-        )
-
-    def run(self):
-        """Count everything, with word statistics from the middle of it."""
-        ingests = [self.opened(partition) for partition in range(PARTITIONS)]
-        for ingest in ingests:
-            ingest.step(20)
-            ingest.state.sum_changes()
-        # Each may send deletions to the other one.
-        for ingest in ingests * 3:
-            list(ingest.drain())
-
-
-@pytest.mark.parametrize("kind", LOSSES)
-def test_a_lost_key_stops_ingest_until_the_log_is_counted_again(kafka_server, connection, names, kind):
-    """Ingest names the partition and the remedy, and with that every count is the oracle's again."""
-    log, _ = open_log(kafka_server.servers)
-    with closing(log):
-        counting = Counting(connection, log, names)
-        counting.run()
-        reader = Reader(connection, names.model, PARTITIONS)
-        oracle = what_is_left(kafka_server.servers, names.documents, PARTITIONS)
-        assert checks.check_counts(oracle, reader) == []
-        lost = lose_key(reader, names.model, kind)
-        with pytest.raises(StateCorrupt, match=rf"Redis has lost .*partition {lost}\b.*`streamtopic rebuild`"):
-            counting.opened(lost)
-        for partition in range(PARTITIONS):
-            remove_partition(connection, names.model, partition)
-        counting.run()
-        # One reader has followed until the loss, the other one begins.
-        for each in (reader, Reader(connection, names.model, PARTITIONS)):
-            assert checks.check_counts(oracle, each, totals=False) == []
 
 
 @pytest.mark.parametrize("seconds", [-86_400, 3_600])

@@ -98,11 +98,6 @@ def test_partitions_are_those_of_the_service():
         assert home(key, 7) == partition_of(key, 7)
 
 
-def test_a_stream_is_made_again_from_its_seed():
-    """The same seed makes the same records, another seed others."""
-    assert _stream(5, 300) == _stream(5, 300) != _stream(6, 300)
-
-
 def test_oracle_and_service_understand_the_same_requests():
     """Some are sent twice, some records are no requests, and some are tombstones of others."""
     oracle, stream = Oracle(PARTITIONS), EventStream(random.Random(4), PARTITIONS, live=100)
@@ -168,12 +163,3 @@ def test_what_came_elsewhere_must_take_effect_at_home():
     ]
     oracle.take(at, 2, key, value, (), 22)
     assert check_forwards(oracle) == []
-
-
-def test_offsets_without_a_record_are_passed():
-    """Marks of transactions and what compaction erased leave offsets, at which nothing is to be counted."""
-    oracle = Oracle(1)
-    oracle.take(0, 3, b"doc", b'{"op": "add", "text": "one two"}', ())
-    oracle.reach(0, 6)
-    oracle.reach(0, 5)
-    assert oracle.books[0].next_offset == 6

@@ -10,7 +10,6 @@ import redis
 from campaign.observer import naming_keys
 from campaign.oracle import Oracle
 from campaign.people_checks import LONGEST_HOLD_MS, check_people, open_demands, said_of
-from campaign.petitions import Petition, check_petitions
 from campaign.witness import Witness
 from ledger_maker import key_of, receipt_of
 from streamtopic.documents.corpus import Document
@@ -18,7 +17,6 @@ from streamtopic.service.app import Service
 from streamtopic.service.schedule import decide, situation
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, RequestReceipt
-from streamtopic.state.deletion_requests import DeletionRequest, RequestState
 from streamtopic.streams import TopicNames
 
 SALT = b"0123456789abcdef"
@@ -69,7 +67,7 @@ def told():
 
 def test_a_person_who_was_forgotten_and_came_again_is_no_finding(told):
     """What was added after the end of a request stays, and its receipt counts its two deletions."""
-    assert check_people(*told, ()) == []
+    assert check_people(*told) == []
 
 
 @pytest.mark.parametrize(
@@ -88,14 +86,14 @@ def test_a_wrong_receipt_of_a_request_is_found(told, changes, finding):
     """Each fact of the receipt follows from the log and from the receipts of the documents."""
     oracle, witness = told
     _cover(witness, **changes)
-    assert any(finding in found for found in check_people(oracle, witness, ())), check_people(oracle, witness, ())
+    assert any(finding in found for found in check_people(oracle, witness)), check_people(oracle, witness)
 
 
 def test_a_receipt_of_a_foreign_deletion_is_found(told):
     """A request's receipt counts no deletion that another request made."""
     oracle, witness = told
     oracle.books[0].deletions[4] = replace(oracle.books[0].deletions[4], salt=b"another's salt!!")
-    assert any("its request has deleted 1" in found for found in check_people(oracle, witness, ()))
+    assert any("its request has deleted 1" in found for found in check_people(oracle, witness))
 
 
 def test_a_second_receipt_of_a_request_is_found(told):
@@ -106,14 +104,13 @@ def test_a_second_receipt_of_a_request_is_found(told):
 
 
 def test_a_request_that_goes_on_or_is_named_for_ever_is_found(told):
-    """A request that was recalled needs no receipt; each needs a tombstone, so that the log forgets the person."""
+    """Each request needs a receipt, and a tombstone, so that the log forgets the person."""
     oracle, witness = told
     oracle.take_request(b"why", _request(), 70)
-    assert open_demands(oracle, witness, ()) == ["request why has no tombstone, and the log keeps whom it names"]
+    assert open_demands(oracle, witness) == ["request why has no tombstone, and the log keeps whom it names"]
     oracle.take_request(b"why", None, 80)
     witness.covering.clear()
-    assert open_demands(oracle, witness, ()) == ["request why has no receipt"]
-    assert open_demands(oracle, witness, {"why"}) == []
+    assert open_demands(oracle, witness) == ["request why has no receipt"]
 
 
 def test_a_document_that_was_overlooked_is_found(told):
@@ -123,16 +120,16 @@ def test_a_document_that_was_overlooked_is_found(told):
     oracle.take(0, 6, b"other", _add("bob", "ann"), (), 39)
     found = "b'other' is about ann, whom request why has forgotten, and "
     # Version 2 has it, and was made when it had another name: the document has one life.
-    assert check_people(oracle, witness, ()) == [f"{found}lives", f"{found}version 2 holds it"]
+    assert check_people(oracle, witness) == [f"{found}lives", f"{found}version 2 holds it"]
     oracle.take(0, 7, b"other", _add("bob"), (), 70)
-    assert check_people(oracle, witness, ()) == []
+    assert check_people(oracle, witness) == []
     oracle.take(0, 8, b"other", _add("bob", "ann"), (), 80)
-    assert check_people(oracle, witness, ()) == []
+    assert check_people(oracle, witness) == []
     oracle.take(0, 9, b"third", _add("ann"), (), 39)
     oracle.take(0, 10, b"third", None, (), 90)
-    assert check_people(oracle, witness, ()) == []
+    assert check_people(oracle, witness) == []
     witness.entries[4] = _published({0: 10})
-    assert check_people(oracle, witness, ()) == [f"{found.replace('other', 'third')}version 4 holds it"]
+    assert check_people(oracle, witness) == [f"{found.replace('other', 'third')}version 4 holds it"]
     assert oracle.books[0].totals["unchanged"] == 3
 
 
@@ -147,9 +144,9 @@ def test_a_version_that_parts_a_person_is_found(told, cut, parts):
     oracle, witness = told
     witness.entries |= {1: _published({0: cut}), 2: _published({0: 6})}
     found = ["version 1 parts the documents of request why: it holds (0, 4), and lacks others"] if parts else []
-    assert check_people(oracle, witness, ()) == found
+    assert check_people(oracle, witness) == found
     witness.entries[1] = _published({0: cut}, created=30 + LONGEST_HOLD_MS)
-    assert check_people(oracle, witness, ()) == []
+    assert check_people(oracle, witness) == []
 
 
 def test_a_name_in_redis_is_found(redis_server, connection):
@@ -159,42 +156,6 @@ def test_a_name_in_redis_is_found(redis_server, connection):
     connection.call("SET", "{st:named}:base", "a person")
     with redis.Redis.from_url(redis_server.url, protocol=2) as client:
         assert naming_keys([client], "named") == ["{st:named:1}:docs:1"]
-
-
-DONE, CANCELLED = RequestState.COMPLETED, RequestState.CANCELLED
-TRIED = {"recalled": 0, "tried": True}
-
-
-@pytest.mark.parametrize(
-    ("changes", "state", "forgotten", "finding"),
-    [
-        ({}, DONE, 0, None),
-        # The ledger knows, whatever Redis has forgotten.
-        ({}, None, 0, None),
-        ({"documents": frozenset(["a", "late", "never"])}, DONE, 0, "not all of its deletes"),
-        ({"documents": frozenset(["a"])}, DONE, 0, "does not name"),
-        ({"salt": "fedcba9876543210"}, DONE, 0, "another salt"),
-        ({"salt": "fedcba9876543210"}, DONE, 0, "is completed, and has no receipt"),
-        (TRIED, DONE, 0, "was cancelled, and is completed"),
-        (TRIED, DONE, 2, None),
-        ({"documents": frozenset(), "subject": "ann"}, DONE, 0, None),
-        (TRIED, CANCELLED, 0, "is cancelled, and its deletes are in the log"),
-        (TRIED, CANCELLED, 2, None),
-        ({"name": "other"}, CANCELLED, 0, "nobody has cancelled it"),
-        (TRIED | {"name": "other"}, None, 0, "has no receipt, and is not cancelled"),
-    ],
-)
-def test_a_request_is_held_to_what_was_said(told, changes, state, forgotten, finding):
-    """Completed is everything, cancelled is nothing, and only a Redis that forgot may have another opinion."""
-    oracle, witness = told
-    fields = {"name": "why", "salt": SALT.decode(), "documents": frozenset(["a", "late"]), "subject": ""}
-    petition = Petition(**(fields | {"forgotten": 0} | changes))
-    if state is CANCELLED:
-        witness.covering.clear()
-    ended = {petition.name: DeletionRequest("why", "", state, 1, 0, 0, 0)} if state else {}
-    petitioner = SimpleNamespace(petitions={petition.name: petition}, ended=lambda: ended)
-    found = check_petitions(petitioner, oracle, witness, forgotten)
-    assert any(finding in one for one in found) if finding else found == []
 
 
 CHOSEN = {"topics": 2, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "max_forget_lag": 0.0, "partitions": 2}
@@ -226,5 +187,5 @@ def test_a_service_that_parts_a_person_is_found(tmp_path, monkeypatch, guarded):
         for r in service.log.read(service.names.requests, 0, 0):
             oracle.take_request(r.key, r.value, r.timestamp_ms)
     assert max(witness.entries) == (2 if guarded else 3)
-    found = [finding.partition(":")[0] for finding in check_people(oracle, witness, ()) if "parts" in finding]
+    found = [finding.partition(":")[0] for finding in check_people(oracle, witness) if "parts" in finding]
     assert [finding.partition(" of ")[0] for finding in found] == ([] if guarded else ["version 2 parts the documents"])

@@ -7,6 +7,8 @@ from campaign.sharded import ShardedRedis
 from streamtopic.state import Connection
 from streamtopic.state.redis_keys import ModelKeys
 
+pytestmark = pytest.mark.slow
+
 KEYS = [ModelKeys("m").named("base"), ModelKeys("m").partition(0).meta]
 
 
@@ -35,7 +37,6 @@ def _ports(shards):
     return {client.connection_pool.connection_kwargs["port"] for client in shards.masters}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("accident", ["fail_over", "kill"])
 def test_a_replica_takes_over_and_nothing_is_lost(shards, connection, accident):
     """Another server has the master's place; whoever asks by the old address finds what was written."""
@@ -50,16 +51,6 @@ def test_a_replica_takes_over_and_nothing_is_lost(shards, connection, accident):
     assert connection.call("GET", KEYS[1]) == b"known"
 
 
-@pytest.mark.slow
-def test_a_stall_is_over_whether_or_not_the_master_was_replaced(shards, connection):
-    """A master that stood still for longer than the others wait comes back as a replica."""
-    shards.stall(1, 10.0)
-    assert len(shards.masters) == 3
-    assert connection.call("SET", KEYS[1], "after")
-    assert shards.value(KEYS[1]) == b"after"
-
-
-@pytest.mark.slow
 def test_slots_move_with_their_keys(shards, connection):
     """Another master has the key afterwards, and answers for it."""
     where = {client.connection_pool.connection_kwargs["port"]: client for client in shards.masters}
@@ -70,17 +61,6 @@ def test_slots_move_with_their_keys(shards, connection):
     assert connection.call("GET", KEYS[1]) == b"known"
 
 
-@pytest.mark.slow
-def test_a_slot_that_has_moved_stays_where_it_is(shards, connection):
-    """The old master loses the end of its file, and does not find the keys again that have left it."""
-    source = shards._cluster.master_of(KEYS[1])
-    shards.write_anew()
-    shards.move(1, 0.0)
-    shards.lose_end(source, 1_000)
-    assert "importing" not in str(source.client.execute_command("CLUSTER NODES"))
-
-
-@pytest.mark.slow
 def test_a_cluster_is_set_back_as_a_whole(shards, connection, tmp_path):
     """All of its nodes start again from the same moment."""
     shards.copy(tmp_path / "copy")

@@ -40,6 +40,8 @@ from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import Message, TopicNames, kafka_reader, open_log
 from waiting import until
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = 2
 _numbers = itertools.count()
 

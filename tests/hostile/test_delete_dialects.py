@@ -124,7 +124,7 @@ GARBAGE = st.recursive(
 NAMES = st.text().filter(lambda name: name not in {"op", "request"}) | st.sampled_from(["text", "ts", "payload"])
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(garbage=st.dictionaries(NAMES, GARBAGE, max_size=5), cut=st.integers(0, 300), first=st.booleans())
 def test_no_garbage_hides_a_delete(garbage, cut, first):
     """A map that says `op: delete` is one with anything around it, and as far as it is there if its end is missing."""
@@ -136,7 +136,7 @@ def test_no_garbage_hides_a_delete(garbage, cut, first):
         assert event(whole[: start + cut]) == Delete("d", "r-1")
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.binary(max_size=300) | st.binary(max_size=300).map(lambda tail: b"{" + tail))
 def test_salvage_never_fails(value):
     """Whatever the bytes, the fields before the damage are found or none are."""

@@ -9,13 +9,9 @@ from streamtopic.client import ModelSubscriber
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease, StaleRelease
 from streamtopic.service.app import Service
-from streamtopic.service.publish.ledger_writer import LedgerWriter
-from streamtopic.service.publish.publisher import Publisher, PublisherOptions
 from streamtopic.settings import Settings
-from streamtopic.signed import Alive, KeyRing, proof_message, to_messages, tombstones
-from streamtopic.state import ModelSettings, ModelState
+from streamtopic.signed import Alive, proof_message, to_messages, tombstones
 from streamtopic.streams import FileLog
-from waiting import flipped
 
 TOPIC = "news.releases"
 START = CREATED / 1000
@@ -173,23 +169,6 @@ def test_a_log_that_is_made_again_is_noticed_while_a_subscriber_runs(subscribe, 
     assert subscriber.freshness.stale is None
 
 
-def test_releases_that_are_made_again_are_read_again(subscribe, maker, alive, log, tmp_path):
-    """If the releases alone were set back, versions that come again are given out once."""
-    first = maker.publish(1)
-    maker.publish(2)
-    alive()
-    subscriber = subscribe()
-    assert versions(subscriber) == [1, 2]
-    made_again(log, TOPIC)
-    log.append_many(TOPIC, first.messages)
-    assert versions(subscriber) == []
-    assert "version 2 is the newest" in subscriber.freshness.stale
-    maker.publish(3)
-    alive()
-    assert versions(subscriber) == [3]
-    assert subscriber.freshness.stale is None
-
-
 def test_readers_never_go_back(subscribe, maker, alive, log, tmp_path, caplog):
     """A page of before that comes again changes nothing; a log that was set back is noticed after a restart."""
     first = maker.publish(1)
@@ -280,44 +259,6 @@ def test_a_word_from_the_future_is_no_proof_of_freshness(subscribe, maker, alive
     assert strict.freshness.stale is None
 
 
-def test_a_service_that_has_said_nothing_is_served_unless_an_age_is_asked_for(subscribe, maker):
-    """How fresh a model is stays unknown, and is no reason to stop."""
-    maker.publish(1)
-    subscriber = subscribe()
-    assert versions(subscriber) == [1]
-    assert (subscriber.freshness.alive, subscriber.freshness.age, subscriber.freshness.stale) == (None, None, None)
-    with pytest.raises(StaleRelease, match="has not said yet which version is the newest"):
-        subscribe(max_age=HOUR).poll()
-
-
-def test_a_version_on_its_way_makes_nothing_stale(subscribe, maker, alive, log):
-    """Between the entry of a version and its chunks the version before is the newest that anybody can have."""
-    maker.publish(1)
-    alive()
-    strict = subscribe(max_age=HOUR)
-    assert versions(strict) == [1]
-    data, facts = maker.made(2)
-    (logged,) = maker.append(facts)
-    assert strict.poll() is None
-    log.append_many(TOPIC, maker.made_of(2, data, logged.index).messages)
-    alive()
-    assert versions(strict) == [2]
-
-
-def test_forged_words_say_nothing(subscribe, maker, alive, log):
-    """Pages of another key, damaged, without their checkpoint, or erased are passed over and counted."""
-    maker.publish(1)
-    alive()
-    subscriber = subscribe()
-    assert versions(subscriber) == [1]
-    draft, checkpoint = maker.records([maker.receipt(1)], key_of(number=9))
-    maker.send(draft, checkpoint, flipped(draft, 200), None, b"", b"\x80", b"{}", b'{"draft": 1, "entries": []}')
-    maker.send(checkpoint, *maker.records([maker.receipt(2)])[1:])
-    assert versions(subscriber) == []
-    assert subscriber.freshness.alive.newest == 1
-    assert subscriber._ledger.ledger.strays == 10
-
-
 def test_a_draft_without_its_checkpoint_says_nothing(subscribe, maker, alive):
     """What a service has drafted and not signed does not count, however well it is signed itself."""
     maker.publish(1)
@@ -332,19 +273,6 @@ def test_a_draft_without_its_checkpoint_says_nothing(subscribe, maker, alive):
     assert subscriber.poll() is None
     with pytest.raises(InvalidRelease, match="withdrawn"):
         release.topics(top=1)
-
-
-@pytest.mark.parametrize("stray", [b"x" * 200, None, b'{"checkpoint": "x"}'])
-def test_strays_after_the_last_word_do_not_hide_it(subscribe, maker, alive, stray):
-    """A subscriber that starts reads back until it meets the last word of the service, through all strays after it."""
-    maker.publish(1)
-    for _ in range(30):
-        maker.append(maker.receipt(1))
-    alive()
-    maker.send(*[stray] * 500)
-    strict = subscribe(max_age=HOUR)
-    assert versions(strict) == [1]
-    assert strict.freshness.stale is None
 
 
 def test_unsigned_chunks_take_bounded_memory(subscribe, maker, log, caplog):
@@ -374,73 +302,6 @@ def test_unsigned_chunks_take_bounded_memory(subscribe, maker, log, caplog):
     assert assembler._size == sum(pending.size for pending in assembler._pending.values()) <= 256 << 20
 
 
-class Publishing:
-    """A publisher of model `news`, with a Redis of its own."""
-
-    def __init__(self, redis, log, key, clock):
-        self.connection = redis
-        self.log, self.key, self.clock = log, key, clock
-        self.restart()
-
-    def restart(self):
-        """Begin with an empty Redis."""
-        if keys := self.connection.call("KEYS", "{st:news}:*"):
-            self.connection.call("DEL", *keys)
-        state = ModelState.open(self.connection, "news", ModelSettings(1, 256))
-        writer = LedgerWriter(self.connection, self.log, "news", KeyRing.load(self.key.public, "news"), self.key)
-        options = PublisherOptions(interval_ms=600_000)
-        clock = lambda: self.clock[0]  # noqa: E731
-        self.publisher = Publisher(state, self.log, writer, {}, secret=b"s" * 32, options=options, clock=clock)
-
-    def say(self):
-        """Publish what is due; return what the service says then, and whether it has said it just now."""
-        said = self.publisher.step().entries > 0
-        alive = self.publisher._writer.ledger.alive
-        return alive.newest, set(alive.withdrawn_versions), said
-
-
-@pytest.fixture
-def publishing(log, maker, clock, connection):
-    """A publisher of the model."""
-    return Publishing(connection, log, maker.key, clock)
-
-
-def test_the_service_says_what_is_there(subscribe, maker, publishing, clock):
-    """It does so at its start, after each change, and before half of what is promised has passed again."""
-    assert publishing.say() == (0, set(), True)
-    assert publishing.say() == (0, set(), False)
-    maker.follow()
-    maker.publish(1)
-    assert publishing.say() == (1, set(), True)
-    clock[0] += 299
-    assert publishing.say() == (1, set(), False)
-    clock[0] += 2
-    assert publishing.say() == (1, set(), True)
-    maker.follow()
-    maker.publish(2, withdrawn=(1,), kind="unlearn")
-    assert publishing.say() == (2, {1}, True)
-    assert versions(subscribe(max_age=HOUR)) == [2]
-
-
-def test_neither_a_restored_redis_nor_a_second_publisher_goes_back(maker, publishing, log, clock):
-    """The newest version and what is withdrawn only grow, also after losses of Redis and of the releases."""
-    maker.publish(1)
-    second = maker.publish(2, withdrawn=(1,), kind="unlearn")
-    assert publishing.say() == (2, {1}, True)
-    log.append_many(TOPIC, tombstones(2, len(second.chunks)))
-    log.compact(TOPIC, tombstones_ms=0)
-    old = publishing.publisher
-    publishing.restart()
-    assert publishing.say() == (2, {1}, False)
-    clock[0] += 400
-    assert publishing.say() == (2, {1}, True)
-    # Whoever said that had a clock that ran ahead: it is said again at once, as of now.
-    clock[0] -= 1000
-    assert publishing.say() == (2, {1}, True)
-    assert publishing.say() == (2, {1}, False)
-    assert old.step().entries == 0
-
-
 @pytest.fixture
 def settings(tmp_path):
     """An instance in a folder, each of whose deletions gets a version at once."""
@@ -464,21 +325,3 @@ def test_status_shows_what_the_ledger_says_last(settings):
         stranger.alive(9, made=int(now[0] * 1000))
         shown = service.status()["ledger"]
     assert (shown["alive"]["newest"], shown["alive"]["age"], shown["strays"]) == (2, 90.0, 2)
-
-
-def test_a_topic_of_releases_that_is_gone_is_told_and_made_again(settings):
-    """Subscribers hear that they lack the newest version, and the remedy gives them another one."""
-    with Service(settings) as service:
-        service.add(Document(str(k), TEXTS[k % 2]) for k in range(20))
-        service.settle()
-        service.log.remove(service.names.releases)
-    # Opening an instance creates its topics, as `init` does for a service.
-    with Service(settings) as service:
-        service.settle()
-        subscriber = service.subscriber()
-        assert versions(subscriber) == []
-        assert "`streamtopic unlearn --retrain`" in subscriber.freshness.stale
-        service.scheduler.step("retrain")
-        service.settle()
-        assert versions(subscriber) == [2]
-        assert subscriber.freshness.stale is None

@@ -139,6 +139,7 @@ def _digest(connection, model):
     return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
 
 
+@pytest.mark.slow
 def test_no_content_stops_ingest(names, kafka_server, connection):
     """Not keys, values, headers or times; a second reading, a recount and the log agree, and retrying is harmless."""
     log, _ = open_log(kafka_server.servers)

@@ -9,24 +9,18 @@ import pytest
 from ledger_maker import CREATED, SALT, LedgerMaker, key_of
 from streamtopic.cli import main
 from streamtopic.client import ModelSubscriber, Receipts, verify_receipt
-from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease, UnknownKey
-from streamtopic.service.app import Service
-from streamtopic.settings import load
 from streamtopic.signed import (
-    Alive,
     Erased,
     KeyList,
     Keys,
     PublicKey,
     Revoked,
     SigningKey,
-    Withdraw,
 )
 from streamtopic.streams import FileLog, KafkaLog, KafkaOptions
 from waiting import PATIENCE
 
-TOPIC = "news.releases"
 OLD, NEW, OTHER = (key_of(number=number) for number in range(1, 4))
 ROOT, STRANGER = (SigningKey.from_seed(bytes([number]) * 32, "test/root") for number in (8, 9))
 FIRST = KeyList("test/news", 1, 1, OLD.public)
@@ -76,50 +70,6 @@ def revoke(maker, first):
     maker.list_keys(SECOND.without(revoked))
 
 
-def test_subscribers_follow_a_rotation(subscribe, maker, log):
-    """What the old key signed stays valid, what the new one signs is taken at once, also by those who come later."""
-    maker.list_keys(FIRST)
-    maker.publish(1)
-    subscriber = subscribe()
-    assert versions(subscriber) == [1]
-    maker.list_keys(SECOND, key=NEW)
-    maker.key = NEW
-    maker.publish(2)
-    assert versions(subscriber) == [2]
-    log.compact(TOPIC)
-    assert versions(subscribe()) == [1, 2]
-    assert subscriber.refused == 0
-
-
-def test_a_list_may_come_after_what_it_is_for(subscribe, maker):
-    """Versions from before the first list, and of a key that it names only now, are taken once it is known."""
-    maker.publish(1)
-    maker.key = NEW
-    subscriber = subscribe()
-    assert versions(subscriber) == []
-    assert subscriber.refused == 1
-    maker.list_keys(SECOND)
-    maker.publish(2)
-    assert versions(subscriber) == [1, 2]
-
-
-def test_a_list_reaches_a_subscriber_that_starts_after_it(subscribe, maker, tmp_path):
-    """Every page carries it: no one has to read a long ledger for it, and a restart remembers it."""
-    maker.list_keys(SECOND)
-    maker.key = NEW
-    for page in range(60):
-        maker.append(maker.receipt(page))
-    maker.alive(0)
-    maker.publish(1)
-    with subscribe(progress=tmp_path / "progress") as subscriber:
-        assert versions(subscriber) == [1]
-        assert subscriber._ledger.ledger.start > 1
-    maker.publish(2)
-    with subscribe(progress=tmp_path / "progress") as restarted:
-        assert restarted._keys.sequence == 2
-        assert versions(restarted) == [2]
-
-
 def test_a_revoked_key_counts_for_what_is_from_before(subscribe, maker):
     """Of a stolen key the entries count up to the one that the list names; what was given out from them is refused."""
     maker.list_keys(SECOND)
@@ -149,37 +99,6 @@ def _digest(maker, made):
     return json.loads(maker.lines[made.index])["release"]
 
 
-def test_a_proof_of_a_stolen_key_is_taken_once_it_is_made_again(subscribe, maker):
-    """A subscriber that met a version with such a proof takes it as soon as the service proves it again."""
-    maker.list_keys(SECOND)
-    made = maker.publish(1)
-    revoke(maker, None)
-    subscriber = subscribe()
-    assert versions(subscriber) == []
-    assert subscriber.refused == 1
-    maker.prove(made)
-    assert versions(subscriber) == [1]
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_revoked_key_states_nothing(subscribe, maker, when):
-    """Who stole a key withdraws nothing with it: neither afterwards, nor before in entries that are void."""
-    maker.list_keys(SECOND)
-    made = maker.publish(1)
-    lies = [Withdraw((1,), CREATED), Alive(CREATED, 0, 7, (1, 1))]
-    stolen = maker.ledger.size
-    if when == "before":
-        maker.append(*lies)
-    revoke(maker, stolen)
-    if when == "after":
-        maker.fork(key=OLD).append(*lies)
-    maker.prove(made)
-    subscriber = subscribe()
-    assert versions(subscriber) == [1]
-    assert subscriber.freshness.alive is None
-    assert subscriber.withdrawn == frozenset()
-
-
 def test_lists_are_the_roots_and_never_go_back(subscribe, maker):
     """A list of another key, of the signing key itself, of another model or of an older number changes nothing."""
     made = maker.publish(1)
@@ -199,22 +118,6 @@ def test_lists_are_the_roots_and_never_go_back(subscribe, maker):
     assert subscriber._keys.sequence == 3
     # The two forged ones, and the first one with its first proof.
     assert subscriber.refused == 3
-
-
-def test_a_single_key_works_without_a_list(log):
-    """Whoever knows one signing key needs no list, and is told what to give when another key signs."""
-    maker = LedgerMaker(log, key=OLD)
-    made = maker.publish(1)
-    subscriber = ModelSubscriber(log, model="news", public_key=OLD.public, idle_seconds=0)
-    assert versions(subscriber) == [1]
-    LedgerMaker(log, key=NEW).publish(2)
-    assert versions(subscriber) == []
-    assert subscriber.refused == 1
-    maker.append(maker.receipt(1))
-    assert verify_receipt(maker.proof(1), OLD.public) == maker.receipt(1)
-    with pytest.raises(UnknownKey, match="root key"):
-        verify_receipt(maker.proof(1), NEW.public)
-    assert made.index == 0
 
 
 def test_receipts_follow_the_list_too(maker, receipts, log):
@@ -239,29 +142,6 @@ def test_receipts_follow_the_list_too(maker, receipts, log):
         assert verify_receipt(reader.proof(maker.receipt(2)), reader._keys, document="d-2", salt=SALT)
     with pytest.raises(UnknownKey, match="revoked"):
         verify_receipt(proof, receipts._keys)
-
-
-def test_a_receipt_whose_key_is_listed_later_is_read_then(maker, receipts):
-    """A reader passes a page of an unknown key over, and comes back to it with the list that names the key."""
-    maker.append(maker.receipt(1))
-    assert receipts.get("news/0/1") is None
-    assert receipts.skipped == 2
-    maker.list_keys(FIRST)
-    assert receipts.get("news/0/1") == maker.receipt(1)
-    assert verify_receipt(receipts.proof(maker.receipt(1)), receipts._keys) == maker.receipt(1)
-    assert receipts.skipped == 0
-
-
-def test_a_new_key_signs_from_its_list_on(subscribe, maker, receipts):
-    """A page of the next key before its list does not count, also for those who read it afterwards."""
-    maker.list_keys(FIRST)
-    maker.append(maker.receipt(1))
-    maker.send(*maker.records([maker.receipt(2)], NEW)[:1])
-    assert receipts.get("news/0/1") == maker.receipt(1)
-    maker.list_keys(SECOND, key=NEW)
-    maker.append(maker.receipt(3), key=NEW)
-    assert receipts.get("news/0/3") == maker.receipt(3)
-    assert receipts.get("news/0/2") is None
 
 
 def test_keys_change_while_a_subscriber_waits_at_a_broker(kafka_server, redis_server, tmp_path, capsys, monkeypatch):
@@ -327,38 +207,3 @@ def test_keys_change_while_a_subscriber_waits_at_a_broker(kafka_server, redis_se
         thread.join(PATIENCE)
         assert found == [1, 2, 3]
         assert subscriber._ledger.ledger.strays >= 2
-
-
-def test_an_instance_goes_on_with_its_new_key(tmp_path, capsys):
-    """After a rotation the service knows what it signed before: versions go on, no deletion gets a second receipt."""
-    root = tmp_path / "offline" / "root.key"
-    chosen = {"dir": tmp_path / "instance", "topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 0}
-
-    def settled(deleted):
-        with Service(load(chosen)) as service:
-            service.delete(deleted)
-            service.settle()
-            subscriber = service.subscriber(include_withdrawn=True)
-            found = versions(subscriber), len({receipt.id for receipt in service.receipts()}), len(service.receipts())
-            assert subscriber.freshness.alive.newest == found[0][-1]
-            assert subscriber.freshness.stale is None
-            return *found, service.signing_key.public.key_id
-
-    subjects = ["apple banana cherry damson elder", "iron copper silver gold tin"]
-    words = [subject.split() for subject in subjects]
-    with Service(load(chosen)) as service:
-        documents = [(n, " ".join(words[n % 2][(n // 2 + k) % 5] for k in range(4))) for n in range(60)]
-        service.add([Document(f"d{n}", text, {}) for n, text in documents])
-        service.settle()
-    assert settled(["d1"])[:3] == ([1, 2], 1, 1)
-    assert main(["keys", "new", "--root", "--to", str(root.parent)]) == 0
-    for action in ("publish", "rotate"):
-        assert main(["keys", action, "--root-key", str(root), "--dir", str(chosen["dir"]), "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert listed["sequence"] == 2
-    assert settled(["d3"]) == ([1, 2, 3], 2, 2, listed["current"])
-    assert main(["keys", "revoke", listed["previous"][0], "--root-key", str(root), "--dir", str(chosen["dir"])]) == 0
-    # The service makes no new proof of versions that are withdrawn, so those of the stolen key are gone.
-    assert settled(["d5"])[:3] == ([3, 4], 3, 3)
-    assert main(["keys", "revoke", listed["current"], "--root-key", str(root), "--dir", str(chosen["dir"])]) == 2
-    assert "must be rotated first" in capsys.readouterr().err

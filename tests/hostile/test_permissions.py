@@ -79,6 +79,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
         assert stat.S_IMODE(outside.stat().st_mode) == 0o644
 
 
+@pytest.mark.slow
 def test_the_data_of_a_local_kafka_is_closed(tmp_path):
     """Its log of documents, its settings and its own log; and one from before, which others could read."""
     folder = tmp_path / "kafka"

@@ -105,7 +105,7 @@ trees = st.recursive(
 
 
 @EVERY
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     tree=st.dictionaries(st.sampled_from(NAMES), trees), cut=st.integers(0, 400), frame=st.booleans(), data=st.data()
 )

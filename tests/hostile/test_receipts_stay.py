@@ -13,7 +13,7 @@ from streamtopic.service.instance import provision
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.settings import Settings
 from streamtopic.signed import KeyRing
-from streamtopic.streams import FileLog, Message, TopicNames, open_log
+from streamtopic.streams import Message, TopicNames, open_log
 from waiting import until
 
 HASTY = {
@@ -106,22 +106,6 @@ def test_receipts_are_not_published_where_they_could_be_lost(log, connection, ka
             assert (have["cleanup.policy"], have["retention.ms"], have["retention.bytes"]) == ("delete", "-1", "-1")
     model.issue(*range(3))
     assert model.issued() == [0, 1, 2]
-
-
-def test_a_log_in_files_keeps_receipts_too(connection, tmp_path):
-    """A topic that is compacted gets no receipt; `init` changes it, and then nothing is lost."""
-    with FileLog(tmp_path) as log:
-        model = Model(connection, log)
-        settings = model.names.settings()
-        log.create(model.names.ledger, 1, {"cleanup.policy": "compact"})
-        log.create(model.names.releases, 1, settings[model.names.releases])
-        with pytest.raises(StateMismatch):
-            model.issue(1, 2, 3)
-        provision(log, model.names, 1, {model.names.ledger: settings[model.names.ledger]})
-        model.issue(1, 2, 3)
-        model.soil(model.names.ledger)
-        assert log.compact(model.names.ledger, tombstones_ms=0) == 0
-        assert model.issued() == [1, 2, 3]
 
 
 def _await_compaction(log, topic, values):

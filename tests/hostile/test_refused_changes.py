@@ -2,32 +2,24 @@
 
 import itertools
 import logging
-import time
-from collections import Counter
 from dataclasses import replace
 
 import msgpack
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ingest import World, add, recount
 
 from streamtopic.counts import Weighting
-from streamtopic.documents.corpus import Document
-from streamtopic.documents.events import HEARTBEAT_KEY, LIMITS, encode_add, encode_delete, encode_heartbeat
+from streamtopic.documents.events import HEARTBEAT_KEY, LIMITS, encode_add, encode_delete
 from streamtopic.errors import StateMismatch
-from streamtopic.service.app import Service, silent
+from streamtopic.service.app import silent
 from streamtopic.service.ingest.missed_deletes import remove_missed
-from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.rejections import rejections
-from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.service.verify.recount import documents_in_log
-from streamtopic.settings import Settings
-from streamtopic.state import ForgetKind, ModelSettings, ModelState, PartitionWriter, Reader
+from streamtopic.state import ForgetKind, ModelSettings, ModelState, PartitionWriter
 from streamtopic.state.removal import remove_partition
-from streamtopic.streams import Message, TopicNames, open_log
-from waiting import until
+from streamtopic.streams import Message
 
 REFUSED = [
     b'{"op": "burn"}',
@@ -167,82 +159,6 @@ def test_counts_follow_from_what_compaction_leaves(connection, tmp_path, events,
     world.ingests = [world.ingest()]
     world.drain()
     assert world.digest() == expected
-
-
-def test_verify_and_rebuild_agree_with_the_counts_of_a_compacted_log(tmp_path, redis_server):
-    """Add, a refused change, compaction: `verify` finds nothing and `rebuild` counts the same."""
-    texts = [Document(f"d{n}", f"apple pear plum{n % 3} fig", {}) for n in range(30)]
-    plain = {
-        "topics": 2,
-        "min_df": 1,
-        "max_df": 1.0,
-        "redis_url": redis_server.url,
-        "model": f"refused{time.time_ns()}",
-    }
-    with Service(Settings(dir=tmp_path, **plain)) as service:
-        service.add(texts)
-        service.settle()
-        service.log.append_many(service.names.documents, [refused(f"d{n}", headers=REQUEST) for n in range(5)])
-        service.settle()
-        service.log.compact(service.names.documents)
-        assert service.status()["documents"] == 25
-        assert service.status()["outcomes"]["deleted_by_refusal"] == 5
-        assert found_in(service)["counts"]
-        assert rebuild(service, silent).documents == 25
-        assert found_in(service)["counts"]
-
-
-def found_in(service):
-    """What `verify` finds, by name."""
-    return {one.name: one.passed for one in service.verify()}
-
-
-def test_kafka_s_compaction_leaves_the_same_counts(kafka_server, connection):
-    """Once with the real broker: a second ingest that only reads what is left counts what the first one counted."""
-    hasty = {
-        "cleanup.policy": "compact", "max.compaction.lag.ms": "1", "min.cleanable.dirty.ratio": "0.001",
-        "delete.retention.ms": "86400000", "segment.ms": "200",
-    }  # fmt: skip
-    names, fixed = TopicNames("refusedkafka"), ModelSettings(1, 256)
-    log, _ = open_log(kafka_server.servers)
-    values = itertools.cycle([*REFUSED, b"", None])
-    digests = []
-    with log:
-        log.create(names.documents, 1, hasty)
-        log.create(names.rejected, 1)
-        first = Ingest.open(connection, log, names, 0, settings=fixed, clock=time.time)
-        log.append_many(names.documents, [encode_add(f"d{n}", counts={"x": 2, f"w{n}": 1}) for n in range(40)])
-        list(first.drain())
-        log.append_many(names.documents, [Message(b"d%d" % n, next(values)) for n in range(20)])
-        list(first.drain())
-        _await_compacted(log, names.documents)
-        list(first.drain())
-        digests.append(_digest(connection, names.model))
-        remove_partition(connection, names.model, 0)
-        second = Ingest.open(connection, log, names, 0, settings=fixed, clock=time.time)
-        list(second.drain())
-        digests.append(_digest(connection, names.model))
-    assert dict(second.state.meta.totals)["added"] == second.state.meta.documents == 20
-    assert digests[0] == digests[1]
-
-
-def _digest(connection, model):
-    counts = Reader(connection, model, 1).counts()
-    return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
-
-
-def _await_compacted(log, topic):
-    """Wait until each of the first 20 documents has one record; new records close the files that the broker cleans."""
-
-    def compacted():
-        log.append_many(topic, [encode_heartbeat(0)])
-        held, offset = Counter(), log.begin(topic, 0)
-        while page := log.read(topic, 0, offset):
-            held.update(record.key for record in page)
-            offset = page[-1].next_offset
-        return all(held[b"d%d" % n] == 1 for n in range(20))
-
-    until(compacted, "compaction by the broker", 0.5)
 
 
 def test_limits_are_fixed_when_a_model_is_made(connection, tmp_path, monkeypatch):

@@ -168,18 +168,6 @@ def test_a_document_that_a_change_took_away_is_noted(state, kind):
     assert (state.meta.removed, state.meta.removals) == (state.meta.next_offset, 1)
 
 
-def test_another_writer_goes_on_from_the_generation_that_it_finds(state):
-    """A writer that was killed between two generations has left its marks in Redis; its successor needs one more."""
-    flush(state, add=[(b"a", ["one"]), (b"b", ["two"])])
-    flush(state, remove=[b"a"])
-    state.sum_changes()
-    other = opened_again(state)
-    assert (other.meta.trimmed, other.meta.holds_removed) == (0, True)
-    assert other.keep_summed(0.0)
-    assert held(other) == live(other)
-    assert not other.meta.holds_removed
-
-
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), flushes=st.integers(1, 12))
 def test_any_history_that_was_cleared_names_live_words_alone(connection, seed, flushes):

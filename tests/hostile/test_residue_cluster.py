@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
@@ -19,6 +21,7 @@ def holding(cluster):
     return {node.port for node in found}
 
 
+@pytest.mark.slow
 def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
     """A rare word of documents in four partitions is in the files of masters, and in none once the ledger says so."""
     with LocalRedisCluster(replicas=0, options={"rdbcompression": "no"}) as cluster:

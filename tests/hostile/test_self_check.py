@@ -135,16 +135,6 @@ def test_a_check_is_evidence(opened):
     assert evidence["record"]["self_check"]["passed"] is True
 
 
-def test_without_checks_nothing_is_learned_twice(opened, monkeypatch):
-    """`off` costs nothing, and says so."""
-    monkeypatch.setattr("streamtopic.service.schedule.scheduler.check_update", None)
-    instance = opened(self_check="off")
-    (version,) = forget(instance, 1)
-    assert version["kind"] == "unlearn"
-    status = instance.status()["self_check"]
-    assert (status["interval"], status["passed"], status["unchecked"]) == (None, None, 1)
-
-
 def test_a_check_is_due_by_time_or_after_one_that_did_not_pass():
     """The rule, by hand: none, each, the first, one an interval later, and again after a failure or an open one."""
     passed = {"passed": True, "at": 5000}

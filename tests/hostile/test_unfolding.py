@@ -119,6 +119,7 @@ def test_what_is_cut_still_says_what_it_deletes(folded):
     assert peak < 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_of_millions_of_headers_a_few_are_read(folded, codec):
     """Two records of 4 MB that are empty headers take little memory; each says what it is, and has one too many."""

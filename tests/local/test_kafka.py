@@ -15,6 +15,8 @@ from streamtopic.local import LocalKafka, kafka_broker
 from streamtopic.local.kafka_broker import broker_jars, find_java
 from waiting import until
 
+pytestmark = pytest.mark.slow
+
 HOLD = """
 import sys, time
 from pathlib import Path

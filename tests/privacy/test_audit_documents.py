@@ -6,21 +6,17 @@ import numpy as np
 import pytest
 
 from streamtopic.audit.chosen_documents import (
-    MOST_SETS,
     crafted_documents,
     crafted_sets,
     exact_differences,
     forget,
     hardest,
 )
-from streamtopic.bench.chains import described
 from streamtopic.bench.synthetic import counted, planted
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, count
-from streamtopic.counts.compact import pack
 from streamtopic.topics.display import topic_correlations
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.topics.products import times
 from streamtopic.topics.update import Updated, update
 
 WORDS = 300
@@ -66,73 +62,6 @@ def test_crafted_documents_are_documents():
     assert {counts.words[k] for k in set.intersection(*parts)} == {*fit.anchors}
 
 
-def with_documents(counts, documents, given):
-    """Learn counts with some documents."""
-    part = count(DocumentBatch.build(documents), len(counts.words), given.weighting)
-    return learn(Counts(counts.words, counts.cooccurrence + part), given)
-
-
-def test_words_enter_as_documents_are_forgotten():
-    """A set puts frequent words above the threshold, so that they come back when it goes; nothing of it is left."""
-    counts, given = corpus(), LearnerOptions(n_topics=4, max_df=0.25)
-    retrained = learn(counts, given)
-    documents = crafted_sets(counts, retrained)["words that enter as they are forgotten"]
-    assert len({*retrained.words} - {*with_documents(counts, documents, given).words}) >= 2
-    tried = forget(counts, retrained, documents, "entering", options=given)
-    assert tried.different == ()
-    assert tried.gap <= 1e-12
-    assert "words that enter as they are forgotten" not in crafted_sets(counts, learn(counts, options()))
-
-
-def test_memberships_tip_as_documents_are_forgotten():
-    """A set moves words between super-anchors, which move back when it goes; nothing of it is left then."""
-    counts = corpus()
-    retrained = learn(counts, options())
-    sets = crafted_sets(counts, retrained)
-    assert len(sets) <= MOST_SETS
-    documents = sets["words that lean to another topic"]
-    held = described(with_documents(counts, documents, options()))
-    assert held.words == retrained.words
-    assert held.sets != described(retrained).sets
-    tried = forget(counts, retrained, documents, "tipping", options=options())
-    assert tried.different == ()
-    assert tried.gap <= 1e-12
-
-
-def test_a_word_that_repeats_itself_comes_back_as_documents_are_forgotten():
-    """Twelve documents that one word fills take it out of the vocabulary; nothing of that is left in the end."""
-    given = LearnerOptions(n_topics=4, max_df=1.0)
-    counts = counted(planted(1_500, 1_200, 4, 60, seed=3), 1_200, given.weighting)
-    retrained = learn(counts, given)
-    documents = crafted_sets(counts, retrained)["a word that repeats itself until they are forgotten"]
-    assert len(documents) == 12
-    held = with_documents(counts, documents, given)
-    (left,) = {*retrained.words} - {*held.words}
-    (passage,) = documents[0]
-    place = list(counts.words).index(left)
-    assert passage.words[np.argmax(passage.counts)] == place
-    assert counts.cooccurrence.heavy[place] == 0
-    assert left in with_documents(counts, documents[:9], given).words
-    tried = forget(counts, retrained, documents, "filled", options=given)
-    assert tried.different == ()
-    assert tried.gap <= 1e-12
-
-
-def test_a_text_of_several_passages_is_forgotten_as_one_document():
-    """Its passages share one document's mass, and words of all of them are counted once; nothing of it is left."""
-    counts, given = corpus(), options()
-    retrained = learn(counts, given)
-    text = crafted_documents(counts, retrained)["a text of several passages"]
-    held = with_documents(counts, [text], given)
-    assert held.documents == counts.documents + 1
-    assert sum(passage.length for passage in text) > 8_192
-    added = sum(held.mass.tolist()) - sum(retrained.mass.tolist())
-    assert abs(added / 2**30 - 256) < 1
-    tried = forget(counts, retrained, [text], "text", options=given)
-    assert tried.different == ()
-    assert tried.gap <= 1e-12
-
-
 def scattered(counts, words=12):
     """A document of words of all subjects, most of which no other document holds together."""
     ids = np.linspace(0, len(counts.words) - 1, words).astype(np.int32)
@@ -152,28 +81,6 @@ def test_forgotten_pairs_leave_no_trace_in_last_bits():
     first, second = (topic_correlations(fit, retrained.A) for fit in (unlearned, retrained))
     assert first.R.tobytes() == second.R.tobytes()
     assert first.shares.tobytes() == second.shares.tobytes()
-
-
-def test_a_stored_zero_is_no_term_of_a_sum():
-    """A product with Q is the same bits whether forgotten pairs are stored as 0 or not stored at all."""
-    counts = corpus()
-    fit = learn(counts, options())
-    thin = np.random.default_rng(0).uniform(size=(fit.q.n, 4))
-    expected = times(fit.q, thin)
-    generator = np.random.default_rng(1)
-    indptr, columns, values = [0], [], []
-    for row in range(fit.q.n):
-        held = slice(fit.q.indptr[row], fit.q.indptr[row + 1])
-        pairs = dict.fromkeys(generator.integers(0, fit.q.n, 40).tolist(), 0)
-        pairs |= dict(zip(fit.q.columns[held].tolist(), fit.q.values[held].tolist(), strict=True))
-        columns += sorted(pairs)
-        values += [pairs[column] for column in sorted(pairs)]
-        indptr.append(len(columns))
-    padded = type(fit.q)(
-        fit.q.n, pack(fit.q.n, np.array(indptr, np.int64), np.array(columns, np.int32), np.array(values, np.int64))
-    )
-    assert padded.entries > fit.q.entries
-    assert times(padded, thin).tobytes() == expected.tobytes()
 
 
 def test_what_was_not_subtracted_is_named():
@@ -197,3 +104,21 @@ def test_a_residue_in_the_counts_is_caught(monkeypatch):
     held = learn(Counts(counts.words, counts.cooccurrence + part), options())
     monkeypatch.setattr("streamtopic.audit.chosen_documents._without", lambda *_: (held, ""))
     assert forget(counts, retrained, [document], "kept", options=options()).different
+
+
+def with_documents(counts, documents, given):
+    """Learn counts with some documents."""
+    part = count(DocumentBatch.build(documents), len(counts.words), given.weighting)
+    return learn(Counts(counts.words, counts.cooccurrence + part), given)
+
+
+def test_words_enter_as_documents_are_forgotten():
+    """A set puts frequent words above the threshold, so that they come back when it goes; nothing of it is left."""
+    counts, given = corpus(), LearnerOptions(n_topics=4, max_df=0.25)
+    retrained = learn(counts, given)
+    documents = crafted_sets(counts, retrained)["words that enter as they are forgotten"]
+    assert len({*retrained.words} - {*with_documents(counts, documents, given).words}) >= 2
+    tried = forget(counts, retrained, documents, "entering", options=given)
+    assert tried.different == ()
+    assert tried.gap <= 1e-12
+    assert "words that enter as they are forgotten" not in crafted_sets(counts, learn(counts, options()))

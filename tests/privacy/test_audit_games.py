@@ -63,20 +63,6 @@ def test_every_fault_is_found(epsilon):
     assert {name: one.bound > epsilon for name, one in found.items()} == dict.fromkeys(found, True)
 
 
-def test_low_bits_are_what_gives_naive_addition_away():
-    """Among the distinguishers it is the low bits that find it, and they stay silent on real noise."""
-    naive = next(game for game in broken(small_games(), GUARANTEE) if "naive" in game.name)
-    assert playing(naive, 1_000).distinguisher == "low bits"
-    assert playing(small_games()[1], 1_000).distinguisher != "low bits"
-
-
-def test_a_game_can_be_repeated():
-    """The same generator gives the same finding, another one other draws."""
-    game = small_games()[2]
-    assert playing(game) == playing(game)
-    assert playing(game) != playing(game, seed=4)
-
-
 def smaller(values, plan, seed):
     """Noise of a third of its size."""
     return values + (add_noise(values, plan, seed) - values) / 3

@@ -14,7 +14,6 @@ from streamtopic.paper.capacity_formulas import (
     estimate_constants,
     fit_constants,
     general_head_terms,
-    most_deletions,
     precondition,
     theorem_sensitivity,
     theorem_sigma,
@@ -69,15 +68,6 @@ def test_used_and_left_agree(limit, forgotten):
         assert capacity.used(forgotten) == (math.inf if forgotten else 0)
 
 
-def test_a_capacity_implies_its_constant():
-    """A measured capacity names the c for which the formula gives it."""
-    formula = base_capacity(1, 10**6, 5_000, 20, 1, 1e-6)
-    capacity = Capacity(40, "calibrated", formula)
-    assert base_capacity(capacity.constant, 10**6, 5_000, 20, 1, 1e-6) == pytest.approx(40)
-    with pytest.raises(UsageError):
-        Capacity.fixed(-1)
-
-
 def test_constants_are_read_off_the_model():
     """z, separability and conditioning are those of the arrays."""
     A = np.array([[0.5, 0.0], [0.0, 0.25], [0.5, 0.75]])
@@ -89,12 +79,6 @@ def test_constants_are_read_off_the_model():
     assert theorem_sigma(sensitivity, 0.5, 1e-6) == pytest.approx(2 * 5.298803 * sensitivity)
     with pytest.raises(UsageError, match="below 1"):
         theorem_sigma(sensitivity, 1.0, 1e-6)
-
-
-def test_an_anchor_keeps_a_document():
-    """No more deletions than leave the rarest anchor one document."""
-    assert most_deletions(np.array([7, 3, 9])) == 2
-    assert most_deletions(np.array([0, 3])) == 0
 
 
 @pytest.mark.parametrize("learner", ["default", "paper"])
@@ -131,3 +115,12 @@ def test_the_head_for_general_q_takes_the_least_term():
     assert min(terms, key=terms.get) == "arq/sqrt(nr)"
     twice = general_head_terms(1.0, 10**8, 10_000, 20, constants, 0.1)
     assert twice["arq/sqrt(nr)"] == pytest.approx(2 * terms["arq/sqrt(nr)"])
+
+
+def test_a_capacity_implies_its_constant():
+    """A measured capacity names the c for which the formula gives it."""
+    formula = base_capacity(1, 10**6, 5_000, 20, 1, 1e-6)
+    capacity = Capacity(40, "calibrated", formula)
+    assert base_capacity(capacity.constant, 10**6, 5_000, 20, 1, 1e-6) == pytest.approx(40)
+    with pytest.raises(UsageError):
+        Capacity.fixed(-1)

@@ -12,9 +12,7 @@ from scipy.sparse import csr_array
 
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.paper.capacity_formulas import (
-    base_capacity,
     head_capacity_terms,
-    task_mass,
 )
 from streamtopic.privacy import NoiseKey, gaussian_scale
 from streamtopic.privacy.accounting import Composition
@@ -27,8 +25,6 @@ from streamtopic.topics.heads import (
     fit_head,
     gradient,
     hessian,
-    newton_step,
-    unlearn_head,
 )
 
 SEED = NoiseKey(bytes(range(32))).seed("news", 1, "digest", "sport")
@@ -64,18 +60,6 @@ def head_capacity(c, m, n, r, epsilon, delta, q):
 def hessian_lipschitz(constants):
     """L_2: how much the second derivative moves with ||w||, mean ||phi||^3 / (6 sqrt 3)."""
     return constants.mean_phi_cubed / (6 * math.sqrt(3))
-
-
-def newton_step_error(constants, distance, tau):
-    """The paper's bound on ||w - w*|| for one class after its single Newton step.
-
-    distance: how far the optimum moved. tau: how far from optimal w^S was, as loss. Source: the lemma on the
-    approximation error of the Newton step, and its version for inexact minimisers.
-    """
-    curvature = hessian_lipschitz(constants) / constants.ridge
-    if tau == 0:
-        return curvature * distance**2 / 2
-    return curvature * (2 * tau / constants.ridge + distance**2)
 
 
 @given(st.integers(0, 500), st.sampled_from([1e-4, 1e-3, 1e-2]), st.sampled_from([1e-6, 1e-4]), st.floats(0, 1e-4))
@@ -129,7 +113,7 @@ def test_constants_bound_what_they_name(seed, ridge):
 @pytest.mark.parametrize("topics", [1, 2, R])
 def test_the_sensitivity_holds_what_floating_point_adds(topics):
     """Without an error of A or of w, runs differ by the rounding of A^T x and of A w, held against rationals."""
-    for seed in range(20):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
         model, data = made(seed)
         task = HeadTask(ridge=1e-4, topics=ANCHORS[:topics], tolerance=1e-30)
@@ -245,34 +229,6 @@ def test_what_is_out_of_reach_is_refused():
     head_constants(model, data, loose, 1e-9).check_reach(loose)
 
 
-def test_sensitivity_is_the_sum_of_its_terms():
-    """The three terms by hand, and tau adds 2 sqrt(2 tau / lambda) times what a weight's error costs."""
-    model, data = made(7)
-    exact, loose = HeadTask(ridge=0.01, tolerance=1e-5), HeadTask(ridge=0.01, tolerance=1e-5, tau=1e-6)
-    c = head_constants(model, data, exact, 1e-6)
-    L = c.mean_x * math.sqrt(3) + c.weights * c.mean_x_phi / 4
-    by_hand = c.spectral * 1e-5 + 1e-6 * (c.weights + 1e-5) + (c.spectral + 1e-6) * L * 1e-6 / 0.01
-    assert head_sensitivity(c, exact) == pytest.approx(2 * by_hand)
-    more = head_sensitivity(c, loose) - head_sensitivity(c, exact)
-    assert more == pytest.approx(2 * math.sqrt(2e-6 / 0.01) * (c.spectral + 1e-6))
-
-
-@pytest.mark.parametrize("tau", [0.0, 1e-7])
-def test_one_newton_step_is_as_close_as_the_lemma_says(tau):
-    """The paper's single step from w^S lands within its bound of the new optimum, for every class together."""
-    rng = np.random.default_rng(2)
-    model, data = made(11)
-    task = HeadTask(ridge=0.01, tolerance=1e-9)
-    head = fit_head(model, data, HeadTask(ridge=0.01, tolerance=1e-9, tau=tau))
-    after = nudged(model, 0.05, rng)
-    constants = head_constants(after, data, task, 0.0)
-    start = fit_head(model, data, task)
-    best = unlearn_head(start, after, data, task)
-    moved = np.linalg.norm(start.w - best.w)
-    bound = newton_step_error(constants, float(moved), tau)
-    assert 0 < np.linalg.norm(newton_step(head, after, data, task) - best.w) <= bound * math.sqrt(3)
-
-
 @given(
     st.integers(10, 10**8), st.integers(100, 10**5), st.floats(0.1, 5), st.floats(1e-9, 1e-3),
     st.lists(st.floats(0.01, 1), min_size=3, max_size=30),
@@ -292,22 +248,6 @@ def test_a_task_on_common_topics_bears_more(m, n, epsilon, delta, weights):
     assert some.formula >= every.formula >= every.every_topic * (1 - 1e-12)
     if some.binds == "noise":
         assert some.gain == pytest.approx(some.ratio)
-
-
-def test_with_equal_topics_the_head_bears_what_the_base_bears():
-    """At q = 1/(a r) and a = 1 theorem 3 is theorem 1."""
-    terms = head_capacity_terms(1.0, 10**8, 5_000, 1.0, 1e-6, np.full(20, 1 / 20))
-    assert terms.formula == pytest.approx(base_capacity(1, 10**8, 5_000, 20, 1, 1e-6))
-    assert terms.binds == "noise"
-    assert terms.gain == pytest.approx(1)
-    assert head_capacity_terms(1.0, 10**8, 10, 1.0, 1e-6, np.full(2, 0.5)).binds == "utility"
-    with pytest.raises(UsageError, match="no share"):
-        head_capacity_terms(1.0, 100, 10, 1.0, 1e-6, np.array([1.0, 0.0]))
-    with pytest.raises(UsageError, match="topics"):
-        task_mass(np.array([0.5, 0.5]), [2])
-    for epsilon, delta in ((0.0, 1e-6), (1.0, 0.0), (1.0, 1.0), (-1.0, 0.5)):
-        with pytest.raises(UsageError):
-            head_capacity_terms(1.0, 100, 10, epsilon, delta, np.full(2, 0.5))
 
 
 def test_bad_input_is_named():

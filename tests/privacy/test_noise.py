@@ -12,7 +12,7 @@ from scipy.stats import chisquare, kstest, norm
 
 from streamtopic.errors import UsageError
 from streamtopic.privacy import NoiseKey, add_noise, gaussian_scale, plan_noise, project_columns, release_matrix
-from streamtopic.privacy.keystream import NoiseSeed, box_muller, draw_normals, exact_normal, standard_normals
+from streamtopic.privacy.keystream import box_muller, draw_normals, exact_normal, standard_normals
 
 KEY = NoiseKey(bytes(range(32)))
 SEED = KEY.seed("news", 1, "digest")
@@ -77,13 +77,6 @@ def test_a_draw_lies_within_its_error_bound():
     assert drawn.errors.mean() < 100 * 2.0**-53
 
 
-@pytest.mark.parametrize("k", [0, 3, 4, 5, 8])
-def test_an_exact_draw_is_the_draw_with_more_digits(k):
-    """The float lies within its bound of the exact draw, for both of a pair and for an odd count."""
-    drawn = draw_normals(SEED, 9)
-    assert abs(float(exact_normal(SEED, 9, k) - Decimal(float(drawn.values[k])))) < drawn.errors[k]
-
-
 @pytest.mark.parametrize("turn", [-(2**63), -(2**62) - 1, -1, 0, 12345678901234567, 2**62, 2**63 - 1])
 @pytest.mark.parametrize("uniform", [0, 1, 2**40, 2**63, 2**64 - 1])
 def test_the_digits_are_those_of_an_independent_library(uniform, turn):
@@ -133,13 +126,6 @@ def test_doubt_does_not_change_what_floats_are_sure_of(monkeypatch):
     assert add_noise(A, plan, SEED).tobytes() == expected.tobytes()
 
 
-@given(st.integers(0, 9))
-@settings(max_examples=10)
-def test_an_odd_count_is_a_prefix(count):
-    """Any number of draws can be had, 0 too."""
-    assert standard_normals(NoiseSeed(bytes(32)), count).shape == (count,)
-
-
 def test_sigma_is_the_calibrated_one():
     """Noise on A has sigma = s(eps, delta) * 2 * tolerance, measured and stated, whatever A is and however large."""
     A = simplex(2_000, 20)
@@ -174,15 +160,6 @@ def test_noise_on_the_grid_has_the_rounded_normal_distribution(purpose):
     variance = sigma**2 + 1 / 12
     assert np.mean(steps**2) == pytest.approx(variance, rel=4 * np.sqrt(2 / len(steps)))
     assert abs(np.mean(steps)) < 4 * sigma / np.sqrt(len(steps))
-
-
-def test_noise_of_versions_and_purposes_is_independent():
-    """Noise of two versions, or of two matrices of a version, correlates neither in size nor in sign nor in square."""
-    plan, zeros = plan_noise(2e-7, 1.0, 1e-6), np.zeros(40_000)
-    seeds = [KEY.seed("news", v, "digest", p) for v, p in ((1, "A"), (2, "A"), (1, "R"), (1, "heads"))]
-    noise = np.array([add_noise(zeros, plan, seed) for seed in seeds])
-    for kind in (noise, np.sign(noise), noise**2):
-        assert np.abs(np.corrcoef(kind) - np.eye(len(seeds))).max() < 5 / 200
 
 
 def test_noised_numbers_lie_on_the_grid():
@@ -229,15 +206,6 @@ def test_low_bits_give_a_naive_sum_away_and_ours_not():
     assert [int(granular(numbers, value).sum()) for numbers in ours] == [0, 0]
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_no_number_is_never_released(bad):
-    """A matrix with a number that is not finite is refused before noise."""
-    A = simplex(20, 3)
-    A[3, 1] = bad
-    with pytest.raises(UsageError, match="not finite"):
-        release_matrix(A, seed=SEED, **GUARANTEE)
-
-
 @pytest.mark.parametrize("sensitivity", [0.0, -1.0, np.nan, np.inf])
 def test_a_senseless_sensitivity_is_refused(sensitivity):
     """Noise is calibrated to a length above 0 only, and a key is no short word."""
@@ -267,7 +235,10 @@ def test_projection_is_the_nearest_point_of_the_simplex(values):
         assert np.all(shift[~on] <= shift[on].mean() + 1e-12)
 
 
-def test_projection_leaves_the_simplex_alone():
-    """A column that is on the simplex comes back as it was, to rounding."""
-    A = simplex(500, 9)
-    assert np.abs(project_columns(A) - A).max() < 1e-15
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_never_released(bad):
+    """A matrix with a number that is not finite is refused before noise."""
+    A = simplex(20, 3)
+    A[3, 1] = bad
+    with pytest.raises(UsageError, match="not finite"):
+        release_matrix(A, seed=SEED, **GUARANTEE)

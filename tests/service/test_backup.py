@@ -17,6 +17,8 @@ from streamtopic.settings import load
 from streamtopic.state.removal import leader
 from waiting import until
 
+pytestmark = pytest.mark.slow
+
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
 

@@ -55,6 +55,7 @@ print(cache_folder())
     assert after == "None"
 
 
+@pytest.mark.slow
 def test_remembered_answers_change_no_machine_code(tmp_path):
     """A kernel is the same to the instruction whether numba remembers how operators work on types or not."""
     program = """
@@ -118,6 +119,7 @@ def _write_documents(path):
     path.write_text("\n".join(lines), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_first_demo_finds_all_kernels_compiled(tmp_path):
     """A demo calls no kernel, and none with other types, than those that both parts have called before it."""
     documents = tmp_path / "documents.jsonl"

@@ -108,6 +108,7 @@ def newest(subscriber, documents):
     return until(look, f"a version of {documents} documents")
 
 
+@pytest.mark.slow
 def test_the_parts_work_together_and_leave_when_told(cluster):
     """Two ingests share the partitions, one of two schedulers leads, a delete ends in a version and a receipt."""
     parts = [cluster.start(part) for part in ("ingest", "ingest", "schedule", "schedule")]
@@ -136,6 +137,7 @@ def test_the_parts_work_together_and_leave_when_told(cluster):
     assert [process.wait(timeout=PATIENCE) for process in parts] == [0] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 def test_a_standby_takes_over_from_a_killed_leader(cluster):
     """After kill -9 of the leader, a deletion still ends in a version; after that of an ingest, records are counted."""
@@ -156,6 +158,7 @@ def test_a_standby_takes_over_from_a_killed_leader(cluster):
     until(lambda: any(e["event"] == "staged" for e in events(schedulers[1])), "the standby's version")
 
 
+@pytest.mark.slow
 def test_one_process_does_the_work_of_all(cluster):
     """`run` begins on an empty Redis, counts, learns, forgets and publishes, and leaves when told."""
     process = cluster.start("run")

@@ -37,6 +37,8 @@ from streamtopic.state import Forget, ForgetKind, Forgets, ModelSettings, ModelS
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import FileLog, Message, TopicNames
 
+pytestmark = pytest.mark.slow
+
 _numbers = itertools.count()
 
 

@@ -17,6 +17,8 @@ from streamtopic.state import Applied, Connection, ModelSettings, ModelState
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState
 from streamtopic.state.redis_keys import ModelKeys
 
+pytestmark = pytest.mark.slow
+
 
 def _valkey():
     """Return the path of a server of Valkey: that of the wheel, else the one on PATH; None without any."""

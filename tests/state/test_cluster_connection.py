@@ -251,6 +251,7 @@ def test_loading_is_waited_for(tmp_path, monkeypatch):
         node.client.close()
 
 
+@pytest.mark.slow
 def test_sentinels_name_the_primary_of_the_moment(sentinels):
     """After a failover in order, the same connection writes to the new primary, and a cut connection is made again."""
     with Connection(sentinels.url) as connection:

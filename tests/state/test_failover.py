@@ -18,6 +18,8 @@ from streamtopic.state import Applied, Connection
 from streamtopic.state.redis_keys import ModelKeys
 from waiting import PATIENCE, until
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["rose", "tulip", "soil", "seed", "oven", "flour", "butter", "knead", "anchor", "vessel", "tide", "crew"]
 
 
@@ -258,7 +260,6 @@ def test_a_master_that_others_have_given_up_confirms_nothing_for_long(cluster):
         wait_until(lambda: _refuses(connection, keys.meta))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 4])
 def test_any_run_of_accidents_leaves_what_the_log_says(cluster, seed, tmp_path):
     """Failovers in order, killed masters, forgetful replicas and moving slots, with documents coming and going."""

@@ -17,6 +17,8 @@ from servers.redis_cluster import LocalRedisCluster, LocalSentinel
 from streamtopic.errors import ComponentUnreachable, SettingsError
 from streamtopic.state import Connection
 
+pytestmark = pytest.mark.slow
+
 
 def _certificate(subject, issuer, issuer_key, host=None):
     """Return a key and its certificate; without a host, of an authority that signs itself."""

@@ -218,6 +218,7 @@ def test_a_log_that_was_cut_is_reported(log, topic):
         assert len(other.read(topic, 0, 8)) == 2
 
 
+@pytest.mark.slow
 def test_a_restart_of_the_broker_is_waited_out(tmp_path):
     """Appends, reads, waits and lookups begun while the broker is down end well once it is back; nothing is doubled."""
     with LocalKafka(tmp_path) as server, KafkaLog(KafkaOptions(server.servers)) as log:
@@ -305,6 +306,7 @@ class AnyBytes(str):
         return b"n\xffme"
 
 
+@pytest.mark.slow
 def test_a_user_who_is_refused_is_told_so(tmp_path):
     """The right password works for every part; a wrong one is a matter of settings, not of a broker that is away."""
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_me="right";'

@@ -158,6 +158,7 @@ def whole_after_a_pause(servers, topic, sizes, repair):
     return taken[first] == sizes[first.partition]
 
 
+@pytest.mark.slow
 def test_a_partition_that_was_paused_goes_on_when_it_is_resumed(kafka_server):
     """kafka-python keeps its records for ever, if another one was read to its end; `let_go` can go when this fails."""
     with KafkaLog(KafkaOptions(kafka_server.servers)) as log:

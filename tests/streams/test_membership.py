@@ -17,6 +17,8 @@ from streamtopic.streams import FileLog, KafkaLog, KafkaOptions, kafka_membershi
 from streamtopic.streams.kafka_membership import KafkaMembership
 from streamtopic.streams.opening import AllPartitions, open_membership
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = itertools.count()
 # A machine that stops for a moment puts no member out of its group.
 SESSION_MS = 60_000

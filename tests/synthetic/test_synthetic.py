@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import streamtopic
 from streamtopic.counts import Weighting, count
 from streamtopic.errors import UsageError
 from streamtopic.synthetic import SyntheticTopics
@@ -91,15 +90,6 @@ def test_counts_are_those_of_the_documents(cap, monkeypatch):
     assert found.cooccurrence.digest(planted.words) == count(documents, 50, weighting).digest(planted.words)
 
 
-def test_a_seed_fixes_everything():
-    """The same seeds give the same model and documents; other seeds others."""
-    one, same, other = (SyntheticTopics.planted(50, 3, seed=seed) for seed in (1, 1, 2))
-    assert np.array_equal(one.A, same.A)
-    assert not np.array_equal(one.A, other.A)
-    drawn = [one.documents(40, 20, seed=seed).words.tobytes() for seed in (1, 1, 2)]
-    assert drawn[0] == drawn[1] != drawn[2]
-
-
 def test_recovery_matches_topics_and_finds_what_is_missing():
     """The planted model in any order of topics has no error; a word left out costs its mass."""
     planted = SyntheticTopics.planted(30, 4, imbalance=2)
@@ -142,9 +132,3 @@ def test_documents_that_cannot_be_drawn_are_refused(m, length):
     """No documents, no tokens or more tokens than a passage holds end in one clear line."""
     with pytest.raises(UsageError, match="cannot be drawn"):
         SyntheticTopics.planted().documents(m, length)
-
-
-def test_it_is_part_of_the_public_package():
-    """`from streamtopic import SyntheticTopics` works, and the name is listed."""
-    assert streamtopic.SyntheticTopics is SyntheticTopics
-    assert "SyntheticTopics" in dir(streamtopic)

@@ -47,20 +47,6 @@ def test_it_is_the_model_of_the_two_parts():
     assert one.get_feature_names_out().tolist() == ["texttopics0", "texttopics1"]
 
 
-def test_texts_come_and_go():
-    """After adding and forgetting, the model is that of the texts that are left, and says which of them it forgot."""
-    fitted = model().partial_fit(TEXTS[:100])
-    fitted.partial_fit(text for text in TEXTS[100:])
-    fitted.partial_fit(["tram rail car road"] * 3).unlearn(["tram rail car road"])
-    fitted.unlearn(iter(TEXTS[:5]))
-    never = model().fit([*TEXTS[5:], "tram rail car road", "tram rail car road"])
-    assert fitted.n_documents_ == never.n_documents_ == 177
-    assert fitted.topics() == never.topics()
-    places, others = fitted.word_places()[0], never.word_places()[0]
-    assert fitted.feature_names_in_[places].tolist() == never.feature_names_in_[others].tolist()
-    assert np.abs(fitted.components_[:, places] - never.components_[:, others]).max() <= 1e-12
-
-
 def test_a_change_that_is_refused_leaves_model_and_words_as_they_were():
     """Texts that are not there, or no texts at all, name the trouble; no word of refused texts stays."""
     fitted = model().fit(TEXTS)
@@ -76,17 +62,6 @@ def test_a_change_that_is_refused_leaves_model_and_words_as_they_were():
     assert fitted.vectoriser_.words_ == words
     assert np.array_equal(fitted.components_, before)
     assert fitted.partial_fit(["words of nobody"]).unlearn(["words of nobody"]).n_documents_ == len(TEXTS)
-
-
-def test_a_refused_fit_of_more_texts_adds_no_words():
-    """Where the learner cannot make a model of all texts, the words of the new ones are forgotten with them."""
-    fitted = model(max_df=0.6).fit(TEXTS)
-    words = fitted.vectoriser_.words_
-    fitted.set_params(max_df=1e-6)
-    with pytest.raises(ValueError, match="add documents or ask fewer topics"):
-        fitted.partial_fit(["tram rail"] * 3)
-    assert fitted.vectoriser_.words_ == words
-    assert fitted.n_documents_ == len(TEXTS)
 
 
 def test_a_saved_model_goes_on_with_the_same_bits(tmp_path):
@@ -112,15 +87,6 @@ def test_it_is_an_estimator_in_pipelines_and_folds():
     labels = ["car", "pet"] * (len(TEXTS) // 2)
     pipeline = make_pipeline(model(), LogisticRegression())
     assert cross_val_score(pipeline, TEXTS, labels, cv=3, error_score="raise").min() == 1.0
-
-
-def test_topics_over_time_take_texts():
-    """Slices are those of AnchorTopics for the counts of the same texts."""
-    fitted = model().fit(TEXTS)
-    days = [f"2026-0{1 + k % 2}-11" for k in range(len(TEXTS))]
-    found = fitted.topics_over(TEXTS, times=days)
-    assert found.times == ("2026-01", "2026-02")
-    assert found.shares.max() > 0.9
 
 
 def columns():
@@ -178,3 +144,12 @@ def test_other_values_are_refused_by_name(wrong, said):
     """Each error names the row and the type, and says what to give."""
     with pytest.raises(ValueError, match=said):
         model().fit(wrong)
+
+
+def test_topics_over_time_take_texts():
+    """Slices are those of AnchorTopics for the counts of the same texts."""
+    fitted = model().fit(TEXTS)
+    days = [f"2026-0{1 + k % 2}-11" for k in range(len(TEXTS))]
+    found = fitted.topics_over(TEXTS, times=days)
+    assert found.times == ("2026-01", "2026-02")
+    assert found.shares.max() > 0.9

@@ -108,15 +108,6 @@ def test_one_newton_step_lands_on_the_optimum_wherever_it_starts(seed, far):
         assert (((rows - elsewhere @ X) ** 2).sum(axis=1) >= loss).all()
 
 
-def test_the_learner_it_compares_with_is_a_retraining(corpus, fit):
-    """A^F from the remaining counts is, to 1e-12, the model learned on the documents that remain."""
-    retrained = learn(corpus.counts(range(40, M)), options())
-    found = retrain_rows(remaining(fit, corpus.counts(range(40))))
-    assert retrained.anchors == fit.anchors
-    assert found.words == retrained.words
-    assert np.abs(found.A - retrained.A).max() < 1e-12
-
-
 def test_the_reference_run_of_the_definition_gives_the_same_model(corpus, fit):
     """U(S_f, A(S)) and U(empty set, A(S - S_f)) are equal to rounding: the step forgets where it started."""
     unlearned = unlearn_base(remaining(fit, corpus.counts(range(40))))
@@ -159,63 +150,6 @@ def test_words_are_those_that_a_retraining_chooses():
         assert tuple(left.names[k] for k in chosen_again(left)) == retrained.anchors
         seen.add(left.changed > 0)
     assert True in seen
-
-
-def test_the_learned_model_stays_as_it_was(corpus, fit):
-    """Unlearning is a function: the fit that it starts from keeps every bit, so it can be asked again."""
-    arrays = [fit.q.values, fit.C, fit.mixtures.product, fit.mass]
-    before = [array.tobytes() for array in arrays]
-    first, second = (unlearn_base(remaining(fit, corpus.counts(range(25)))) for _ in range(2))
-    assert [array.tobytes() for array in arrays] == before
-    assert first.A.tobytes() == second.A.tobytes()
-
-
-@pytest.mark.parametrize("forgotten", [1, 10, 100])
-def test_the_projected_step_keeps_its_distance_from_a_retraining(corpus, fit, forgotten):
-    """||Abar - A^F|| is that of an empty forget set, however few or many documents go: no noise can shrink with m_U."""
-
-    def distance(forget):
-        left = remaining(fit, forget)
-        return np.linalg.norm(unlearn_base(left).A - retrain_rows(left).A)
-
-    nothing = distance(None)
-    assert nothing > 1e-3
-    assert nothing / 2 < distance(corpus.counts(range(forgotten))) < 2 * nothing
-
-
-def test_words_that_nobody_holds_any_more_leave(corpus):
-    """A word whose last document is forgotten is not in the unlearned model; the others are as retrained."""
-    small = Corpus(m=300, seed=3)
-    source = small.counts(range(300))
-    rarest = int(np.argmin(source.frequency))
-    documents = small.documents
-    holders = {
-        int(documents.owners[k])
-        for k in range(300)
-        if rarest in documents.words[documents.indptr[k] : documents.indptr[k + 1]]
-    }
-    fit = learn(source, options())
-    assert 0 < len(holders) < 60
-    assert fit.names[rarest] not in fit.anchors
-    found = unlearn_base(remaining(fit, small.counts(sorted(holders))))
-    assert small.planted.words[rarest] not in found.words
-    assert np.isfinite(found.A).all()
-    assert found.A.sum(axis=0) == pytest.approx(np.ones(R))
-
-
-def test_words_outside_the_vocabulary_are_no_matter(corpus):
-    """A forget set may name words that the model does not know; what it knows is taken out."""
-    kept = np.setdiff1d(np.arange(N), corpus.planted.anchors[:1])
-    names = [corpus.planted.words[k] for k in kept]
-
-    def known(which):
-        return Counts(names, corpus.counts(which).restrict(kept))
-
-    fit, retrained = (learn(known(range(start, M)), options()) for start in (0, 30))
-    found = retrain_rows(remaining(fit, corpus.counts(range(30))))
-    assert found.words == retrained.words == tuple(names)
-    assert retrained.anchors == fit.anchors
-    assert np.abs(found.A - retrained.A).max() < 1e-12
 
 
 def test_what_was_not_learned_cannot_be_forgotten(corpus, fit):
@@ -289,12 +223,3 @@ def errors(m, seed):
     left = remaining(learn(whole, options()), gone)
     recoveries = [planted.recovery(model.words, model.A, model.R) for model in (unlearn_base(left), retrain_rows(left))]
     return [error for recovery in recoveries for error in (recovery.A, recovery.R)]
-
-
-def test_the_unlearned_model_approaches_the_truth():
-    """With more documents Abar, Rbar, A^F and R^F come nearer to A* and R*, at about the rate m^-1/2."""
-    sizes = [1_000, 8_000, 64_000]
-    found = np.array([np.median([errors(m, seed) for seed in range(5)], axis=0) for m in sizes])
-    assert (np.diff(found, axis=0) < 0).all()
-    rates = np.polyfit(np.log(sizes), np.log(found), 1)[0]
-    assert np.abs(rates + 0.5).max() < 0.2

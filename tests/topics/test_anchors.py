@@ -1,11 +1,5 @@
 """Anchor search of the published learner: what it chooses, that its bits are the same everywhere, and its replay."""
 
-import os
-import platform
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -182,53 +176,6 @@ def test_nothing_is_decided_by_unreliable_arithmetic(monkeypatch, rows):
         replay_rows(np.ones(2), np.ones((2, 1)), np.ones((1, 1)), np.array([0]), terms=1, error=np.zeros(2), live=2)
 
 
-# What the same counts give on this machine; tests compare its last line between processes.
-PROGRAM = """
-import sys
-sys.path.insert(0, {folder!r})
-from test_anchors import digest
-print(digest())
-"""
-
-
-def digest():
-    """Return what the search finds for several counts, with all bits of its Cholesky factor."""
-    found = []
-    for seed in range(12):
-        Q = hard(seed, 40) if seed < 8 else drawn(seed, 700, 90)
-        counts = matrix(Q), np.arange(len(Q)), Q.sum(axis=1), 8 if seed < 8 else 30
-        try:
-            rows = farthest_rows(*counts)
-        except CannotLearn as error:
-            found.append(str(error))
-        else:
-            found.append(f"{rows.tolist()} {factor(*counts).hex()}")
-    return "; ".join(found)
-
-
-@pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="the kernels named here are of x86")
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"OPENBLAS_CORETYPE": "Nehalem", "OPENBLAS_NUM_THREADS": "1", "ONE_CORE": "1"},
-        {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
-    ],
-    ids=lambda environment: "-".join(environment.values()),
-)
-def test_the_same_bits_by_any_kernel_and_number_of_threads(environment):
-    """Rows and distances do not depend on BLAS, on threads, or on which instructions the compiler may use."""
-    before = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n" if "ONE_CORE" in environment else ""
-    program = before + PROGRAM.format(folder=str(Path(__file__).parent))
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == digest()
-
-
 def replayed(Q, r, chosen, error=0.0, seed=0):
     """Replay on the products that an update would have, each wrong by as much as its stated error."""
     q, mass, candidates = matrix(Q), Q.sum(axis=1), np.arange(len(Q))
@@ -278,7 +225,7 @@ def searched(Q, r):
         return None
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     seed=st.integers(0, 10**6),
     r=st.integers(1, 5),
@@ -305,22 +252,6 @@ def test_replay_never_confirms_what_the_search_does_not_choose(seed, r, error, o
         if found is not None:
             assert right is not None
             assert found.tolist() == right.tolist()
-
-
-def test_replay_confirms_most_of_what_it_can():
-    """On small corpora without ties most anchors that no swap brought in are proven, and exact ties never are."""
-    proven, possible = 0, 0
-    for seed in range(200):
-        Q = drawn(seed, 14)
-        right, M = searched(Q, 3), Q / Q.sum(axis=1)[:, None]
-        if right is not None and sorted(greedy(M, 3)) == right.tolist():
-            possible += 1
-            proven += replayed(Q, 3, right) is not None
-            doubled = np.kron(np.eye(2, dtype=np.int64), Q)
-            twice = searched(doubled, 3)
-            assert twice is None or replayed(doubled, 3, twice) is None
-    assert possible >= 50
-    assert proven >= 0.95 * possible
 
 
 def test_without_bounds_the_replay_would_be_wrong(monkeypatch):

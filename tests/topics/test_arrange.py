@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 from scipy.cluster import hierarchy
-from scipy.spatial.distance import jensenshannon
 
 from streamtopic.errors import UsageError
 from streamtopic.topics.arrange import TopicTree, merge_topics, pyldavis_data, search_topics
@@ -53,15 +52,6 @@ def test_the_first_merge_loses_least(model):
     assert first[2] == pytest.approx(losses[pair])
 
 
-def test_the_last_height_is_all_information(model):
-    """All merges together lose the mutual information of words and topics."""
-    A, shares = model
-    joint = A * shares
-    independent = joint.sum(axis=1, keepdims=True) * shares
-    wanted = (joint * np.log2(np.where(joint > 0, joint / independent, 1.0))).sum()
-    assert TopicTree.of(A, shares).linkage[-1, 2] == pytest.approx(wanted)
-
-
 def test_split_is_the_inverse_of_the_last_merge(model):
     """Splitting the group that was merged last gives the arrangement of one group more."""
     tree = TopicTree.of(*model)
@@ -73,15 +63,6 @@ def test_split_is_the_inverse_of_the_last_merge(model):
         tree.split(tree.groups(R), 0)
     with pytest.raises(UsageError, match="ask from 1 to 7"):
         tree.groups(R + 1)
-
-
-def test_a_tree_may_be_a_chain():
-    """Topics that join a large one, each in its turn, make a tree as deep as there are topics."""
-    topics = 3_000
-    merges = np.arange(topics - 1)
-    before = np.where(merges > 0, topics + merges - 1, 0)
-    tree = TopicTree(np.column_stack([before, merges + 1, merges, merges + 2]).astype(float))
-    assert np.array_equal(tree.members(2 * topics - 2), np.arange(topics))
 
 
 def test_merging_keeps_the_words_of_the_corpus(model):
@@ -157,19 +138,6 @@ def test_a_topic_without_a_share_is_drawn(model):
     data = pyldavis_data(A, shares / shares.sum(), WORDS, 10_000, terms=8)
     for numbers in (data["mdsDat"]["x"], data["mdsDat"]["y"], data["tinfo"]["logprob"], data["tinfo"]["loglift"]):
         assert np.isfinite(numbers).all()
-
-
-def test_distances_on_the_map(model):
-    """With three topics the map is exact: distances are the Jensen-Shannon distances of the topics."""
-    A, shares = model
-    A, shares = A[:, :3], shares[:3] / shares[:3].sum()
-    data = pyldavis_data(A, shares, WORDS, 1000)
-    order = np.array(data["topic.order"]) - 1
-    places = np.array([data["mdsDat"]["x"], data["mdsDat"]["y"]]).T
-    for i in range(3):
-        for j in range(i):
-            wanted = jensenshannon(A[:, order[i]], A[:, order[j]], base=2)
-            assert np.linalg.norm(places[i] - places[j]) == pytest.approx(wanted)
 
 
 def test_one_topic_has_no_map():

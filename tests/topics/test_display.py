@@ -83,20 +83,6 @@ def test_coefficients_are_the_definition(seed):
     assert ordered(A, evidence(Q, frequency, documents)).tolist() == np.argsort(-found.T, kind="stable").tolist()
 
 
-def test_a_word_that_others_explain_comes_later():
-    """Two words with the same probability, frequency and mass: that whose row another topic makes is the worse one."""
-    # Words 0 to 3 are one subject and 4 to 7 the other. Word 8 is used with the first, word 9 with the second.
-    Q = np.full((10, 10), 1)
-    Q[:4, :4] = Q[4:8, 4:8] = 1_000
-    Q[8, :4] = Q[:4, 8] = Q[9, 4:8] = Q[4:8, 9] = 800
-    A = np.zeros((10, 2))
-    A[:4, 0] = A[4:8, 1] = 0.2
-    A[8:, 0] = A[8:, 1] = 0.1
-    found = ordered(A, evidence(Q, [50] * 10, 500)).tolist()
-    assert found[0].index(8) < found[0].index(9)
-    assert found[1].index(9) < found[1].index(8)
-
-
 def test_dead_words_and_threads_leave_no_bit_in_coefficients(monkeypatch):
     """Words without an entry between the others, and any number of threads: equal bits, so equal words everywhere."""
     A, Q, frequency, documents = of_topics(3, n=700)
@@ -109,22 +95,6 @@ def test_dead_words_and_threads_leave_no_bit_in_coefficients(monkeypatch):
         monkeypatch.setattr("streamtopic.topics.products.workers", lambda threads=threads: threads)
         known = WordEvidence.over(q, places, frequency, documents)
         assert coefficients(A, known).tobytes() == expected.tobytes()
-
-
-def test_a_word_repeated_in_few_documents_comes_later():
-    """Of two words with as many documents, that with more of Q's mass is the less certain; one of all is not at all."""
-    known = evidence(np.diag([900, 100, 100]), [10, 10, 100], 100)
-    assert known.weight == pytest.approx(np.sqrt([10 / 900, 10 / 100, 1]) * [math.log(10), math.log(10), 0])
-
-
-def test_an_incoherent_word_among_twenty_is_dropped():
-    """The word that never meets the others goes first; of the rest, which all tie, the last ones go."""
-    Q = together(24)
-    Q[7] = Q[:, 7] = 0
-    Q[7, 7] = 23_000
-    shown = arranged(falling(24), evidence(Q, [100] * 24, 1_000), 24)[0].tolist()
-    assert shown[:10] == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10]
-    assert shown[10:] == [7, *range(11, 24)]
 
 
 def test_only_the_first_twenty_can_be_among_the_ten():
@@ -205,15 +175,6 @@ def test_small_corpora_have_words_to_show():
     few = np.zeros((30, 1))
     few[[3, 25]] = [[0.4], [0.6]]
     assert set(top_words(few, evidence(together(30), [5] * 30, 50), 2)[0].tolist()) == {3, 25}
-
-
-def test_words_without_probability_are_not_chosen_for_their_company():
-    """A topic of twelve words has its ten among the twelve, though others would go together better."""
-    Q = together(30) * 50
-    Q[:12, :12] = together(12, 1)
-    A = np.zeros((30, 1))
-    A[:12, 0] = 1 / 12
-    assert set(top_words(A, evidence(Q, [5] * 30, 50))[0].tolist()) <= set(range(12))
 
 
 def test_words_that_are_there_by_noise_are_not_chosen_for_their_company():

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, csr_matrix
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from streamtopic import AnchorTopics
@@ -180,17 +178,6 @@ def _held(pickled):
     return np.concatenate([block.counts for block in blocks]).tolist()
 
 
-def test_words_that_tie_are_shown_in_one_order(matrix):
-    """Last bits, which differ from one path to another, do not decide which of two equally likely words is first."""
-    twins = np.hstack([matrix[:, :20], matrix[:, :3]])
-    fitted = AnchorTopics(**SMALL).fit(twins)
-    shown = fitted.topics(top=23)
-    for less in (0, 20):
-        moved = copy.deepcopy(fitted)
-        moved.components_[:, less : less + 3] *= 1 - 2.0**-50
-        assert moved.topics(top=23) == shown
-
-
 def test_last_bits_decide_nothing_that_is_shown():
     """Trees, searches, maps and slices of two models that differ by rounding are equal, as a model's and its twin's."""
     rng = np.random.default_rng(0)
@@ -245,11 +232,21 @@ def test_a_parameter_that_is_not_possible_is_named(matrix, parameter, values):
             AnchorTopics(**{**SMALL, parameter: value}).fit(matrix)
 
 
-def test_a_parameter_that_was_changed_since_the_fit_is_checked_again(matrix):
-    """A prior that is not possible is refused by `transform`, not answered with proportions that are not numbers."""
-    fitted = model().fit(matrix)
-    with pytest.raises(ValueError, match="alpha is nan"):
-        fitted.set_params(alpha=np.nan).transform(matrix[:2])
+def test_a_heap_is_said():
+    """Where one of five topics holds most of the words `fit` warns, with its share; with equal topics it does not."""
+    rng = np.random.default_rng(3)
+    for shares, heap in (([0.8, 0.05, 0.05, 0.05, 0.05], True), ([0.2] * 5, False)):
+        subjects = rng.choice(5, 600, p=shares)
+        X = np.zeros((600, 50), int)
+        for row, subject in zip(X, subjects, strict=True):
+            row[10 * subject : 10 * subject + 10] = rng.multinomial(12, np.full(10, 0.1))
+        model = AnchorTopics(5, min_df=1, max_df=1.0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(X)
+        said = [str(warning.message) for warning in caught]
+        assert bool(said) == heap
+        assert all(f"holds {model.topic_shares_.max():.0%} of all words" in text for text in said)
 
 
 def test_names_and_numbers_of_shown_words_are_checked(matrix):
@@ -273,40 +270,3 @@ def test_amounts_at_the_end_of_floats_keep_their_documents(matrix):
     theta = fitted.transform(X)
     assert np.allclose(theta.sum(axis=1), 1)
     assert np.allclose(theta, fitted.transform(smaller), rtol=1e-12)
-
-
-def test_a_heap_is_said():
-    """Where one of five topics holds most of the words `fit` warns, with its share; with equal topics it does not."""
-    rng = np.random.default_rng(3)
-    for shares, heap in (([0.8, 0.05, 0.05, 0.05, 0.05], True), ([0.2] * 5, False)):
-        subjects = rng.choice(5, 600, p=shares)
-        X = np.zeros((600, 50), int)
-        for row, subject in zip(X, subjects, strict=True):
-            row[10 * subject : 10 * subject + 10] = rng.multinomial(12, np.full(10, 0.1))
-        model = AnchorTopics(5, min_df=1, max_df=1.0)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            model.fit(X)
-        said = [str(warning.message) for warning in caught]
-        assert bool(said) == heap
-        assert all(f"holds {model.topic_shares_.max():.0%} of all words" in text for text in said)
-
-
-def test_documents_without_known_words_get_equal_shares(matrix):
-    """A row of zeros, or of unknown words only, is no error and no NaN."""
-    fitted = model().fit(matrix)
-    assert np.allclose(fitted.transform(np.zeros((2, matrix.shape[1]))), 1 / 4)
-
-
-def test_pipeline_names_and_pickle(matrix):
-    """Works behind CountVectorizer, names its outputs, survives pickling and goes on unlearning."""
-    texts = [" ".join(f"w{k}" for k in np.repeat(np.arange(matrix.shape[1]), row)) for row in matrix]
-    pipeline = make_pipeline(CountVectorizer(), model())
-    theta = pipeline.fit_transform(texts)
-    assert theta.shape == (len(texts), 4)
-    assert list(pipeline.get_feature_names_out()) == [f"anchortopics{k}" for k in range(4)]
-    fitted = model().fit(matrix)
-    copied = pickle.loads(pickle.dumps(fitted))  # noqa: S301  made two words earlier
-    copied.unlearn(matrix[:2])
-    assert np.abs(copied.components_ - model().fit(matrix[2:]).components_).max() <= 1e-12
-    assert [len(topic) for topic in fitted.topics(top=5)] == [5] * 4

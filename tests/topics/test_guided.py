@@ -1,9 +1,5 @@
 """Guided topics: seed words stand for a topic, beside anchors that are found."""
 
-import gzip
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -17,7 +13,6 @@ from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 pytestmark = pytest.mark.filterwarnings("ignore:guided topic .* has ended")
 
 TOPICS, WORDS, DOCUMENTS = 5, 60, 900
-POSTS = Path(__file__).parents[3] / "shared" / "data" / "20newsgroups.jsonl.gz"
 SEEDS = {"first": [0, 1, 2], "second": [12, 13]}
 
 
@@ -76,16 +71,6 @@ def test_guided_topics_are_those_of_their_seeds(planted):
     assert sorted(best.tolist()) == [0, 1, 2, 3, 4]
     assert model.certificate_ <= 1e-9
     assert model.guided_notes_ == ()
-
-
-def test_all_topics_may_be_guided(planted):
-    """Without a topic to find, the model is a function of the seeds and the counts."""
-    seeds = {f"t{k}": [12 * k, 12 * k + 1] for k in range(TOPICS)}
-    model = guided(seeds=seeds).fit(planted)
-    assert model.components_.argmax(axis=1).tolist() == [row.argmax() for row in model.components_]
-    assert (model.components_.argmax(axis=1) // 12).tolist() == list(range(TOPICS))
-    gone = planted[:5]
-    same_model(model.unlearn(gone), guided(seeds=seeds).fit(planted[5:]))
 
 
 @pytest.mark.parametrize("gone", [1, 30, 600])
@@ -198,19 +183,11 @@ def test_the_published_learner_has_no_guides(planted):
         guided(learner="paper").fit(planted)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not POSTS.exists(), reason=f"corpora: needs {POSTS.name}")
-def test_posts_are_guided_and_forgotten():
-    """On real posts a guided topic ranks its seeds first, and forgetting posts is never having seen them."""
-    with gzip.open(POSTS, "rt", encoding="utf-8") as lines:
-        texts = [json.loads(line)["text"] for line in lines]
-    counts = TextCounts()
-    X = counts.fit_transform(texts)
-    seeds = {"cars": ["car", "engine"], "space": ["orbit", "nasa", "launch"]}
-    model = AnchorTopics(20, guided=seeds).fit(X)
-    shown = dict(zip(model.topic_names_, model.topics(counts.words_, top=20), strict=True))
-    for name, words in seeds.items():
-        assert {*words} <= {*shown[name]}
-    model.unlearn(X[:20])
-    assert model.retrain_reason_ is None
-    same_model(model, AnchorTopics(20, guided=seeds).fit(X[20:]))
+def test_all_topics_may_be_guided(planted):
+    """Without a topic to find, the model is a function of the seeds and the counts."""
+    seeds = {f"t{k}": [12 * k, 12 * k + 1] for k in range(TOPICS)}
+    model = guided(seeds=seeds).fit(planted)
+    assert model.components_.argmax(axis=1).tolist() == [row.argmax() for row in model.components_]
+    assert (model.components_.argmax(axis=1) // 12).tolist() == list(range(TOPICS))
+    gone = planted[:5]
+    same_model(model.unlearn(gone), guided(seeds=seeds).fit(planted[5:]))

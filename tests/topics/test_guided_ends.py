@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 
 from streamtopic import AnchorTopics
-from streamtopic.bench.chain_corpora import KINDS
-from streamtopic.topics.learner import learn
-from streamtopic.topics.update import Updated, update
 
 # Fits that end a topic on purpose are said.
 pytestmark = pytest.mark.filterwarnings("ignore:guided topic .* has ended")
@@ -122,32 +119,3 @@ def _refused(change, documents):
     except ValueError as error:
         return str(error)
     return ""
-
-
-def test_the_chains_meet_topics_that_end_for_want_of_a_word():
-    """The kinds with guides hold corpora in which an update ends a topic of which no word has a share."""
-    pools = (KINDS["guided topics of few documents"](np.random.default_rng(seed)) for seed in range(120))
-    assert any(_ends_by_an_update(pool, np.ones(pool.size, bool)) for pool in pools)
-
-
-def _ends_by_an_update(pool, inside):
-    """Whether a deletion of one unit ends a guided topic of which no word has a share."""
-    from streamtopic.counts import Counts
-    from streamtopic.errors import CannotLearn
-
-    before = Counts(pool.names, pool.counts(inside))
-    for unit in range(pool.size):
-        left = inside.copy()
-        left[unit] = False
-        after = Counts(pool.names, pool.counts(left))
-        delta = Counts(pool.names, after.cooccurrence - before.cooccurrence)
-        try:
-            fit = learn(before, pool.options)
-        except CannotLearn:
-            return False
-        names = {topic.name for topic in fit.guided}
-        outcome = update(fit, after, delta)
-        if isinstance(outcome, Updated) and names - {topic.name for topic in outcome.fit.guided}:
-            notes = " ".join(outcome.fit.notes)
-            return NO_WORD in notes
-    return False

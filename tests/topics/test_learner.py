@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streamtopic import TextTopics
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
 from streamtopic.errors import CannotLearn, UsageError
-from streamtopic.topics.learner import choose_words, learn, reachable_words, thresholds
+from streamtopic.topics.learner import choose_words, learn, reachable_words
 from streamtopic.topics.learner_options import LearnerOptions
 
 LEARNERS = ["default", "paper"]
@@ -60,29 +60,6 @@ def test_columns_are_distributions_with_a_small_certificate(planted, learner):
     assert list(fit.anchors) == sorted(fit.anchors)
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_same_counts_same_bits(planted, learner):
-    """Learning is a deterministic function of the counts, whatever the order of documents."""
-    options = planted.options(learner)
-    order = np.random.default_rng(5).permutation(len(planted.documents))
-    one, other = learn(planted.counts(options), options), learn(planted.counts(options, order), options)
-    assert one.words == other.words
-    assert np.array_equal(one.A, other.A)
-
-
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_duplicated_corpus_has_the_same_topics(planted, learner):
-    """Every document twice changes thresholds at most, not the topics."""
-    options = planted.options(learner, min_df=1, anchor_min_df=0.0)
-    whole = range(len(planted.documents))
-    one = learn(planted.counts(options), options)
-    twice = learn(planted.counts(options, [*whole, *whole]), options)
-    shared = [k for k, word in enumerate(twice.words) if word in set(one.words)]
-    assert twice.anchors == one.anchors
-    assert len(shared) == len(one.words)
-    assert np.abs(twice.A[shared] - one.A).max() < 1e-9
-
-
 def counts_of(texts):
     """Count texts whose words stand between spaces."""
     words = sorted({word for text in texts for word in text.split()})
@@ -126,13 +103,6 @@ def test_words_without_partner_are_left_out():
     fit = learn(source, LearnerOptions(n_topics=2, min_df=4, max_df=1.0))
     assert "lonely" not in fit.words
     assert np.isfinite(fit.A).all()
-
-
-def test_thresholds_move_rarely():
-    """Over a thousand sizes the thresholds take few values, so that one deletion almost never moves them."""
-    options = LearnerOptions(n_topics=2)
-    seen = {thresholds(m, options) for m in range(10_000, 11_000)}
-    assert len(seen) <= 3
 
 
 def chosen(frequency, documents, options):

@@ -162,12 +162,3 @@ def test_a_change_that_is_refused_leaves_everything_as_it_was():
             refused()
         assert vars(fitted) == before
     assert fitted.unlearn(X[:2]).retrain_reason_ is None
-
-
-def test_attributes_appear_with_the_first_model():
-    """Before a fit there is no attribute of a model, and none is set by hand."""
-    unfitted = model()
-    for name in ("components_", "n_features_in_", "fit_", "retrain_reason_", "certificate_"):
-        assert not hasattr(unfitted, name)
-        with pytest.raises(AttributeError):
-            setattr(unfitted, name, 1)

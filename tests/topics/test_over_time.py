@@ -92,18 +92,6 @@ def test_documents_can_be_taken_out_of_a_slice_exactly(model):
     assert rest.counts.dtype == np.int64
 
 
-def test_parts_of_the_documents_make_the_slices_of_the_whole():
-    """Documents that are read part by part have the slices that they have together."""
-    times = ["b", "a", "", "c", "b", "a"]
-    classes = ["x", "x", "x", "", "y", "x"]
-    whole = SliceKeys.made(times, classes)
-    parts = [SliceKeys.made(times[:2], classes[:2]), SliceKeys.made(times[2:], classes[2:])]
-    joined, places = SliceKeys.joined(parts)
-    assert joined.pairs == whole.pairs == [("a", "x"), ("b", "x"), ("b", "y")]
-    assert joined.of.tolist() == whole.of.tolist() == [1, 0, -1, -1, 2, 0]
-    assert [here.tolist() for here in places] == [[0, 1], [0, 2]]
-
-
 def test_slices_below_the_floor_are_left_out(model):
     """A slice of 19 documents is not shown, and the number of such slices and documents is."""
     A, base = model
@@ -138,16 +126,6 @@ def test_periods_are_those_of_the_calendar(unit, names):
         assert periods(read_days(span), "week") == [f"{one.year}-W{one.week:02d}" for one in iso]
 
 
-def test_times_are_read_as_numpy_reads_them_and_as_producers_send_them():
-    """Texts, datetimes and milliseconds name the same day; a missing time stays missing."""
-    stamp = int(datetime(1987, 2, 26, 15, 1, tzinfo=UTC).timestamp() * 1000)
-    wanted = read_days(["1987-02-26"]).tolist()
-    assert read_days([stamp]).tolist() == wanted
-    assert read_days([datetime(1987, 2, 26, 23, 59)]).tolist() == wanted  # noqa: DTZ001  times without a zone are UTC
-    assert periods(read_days(np.array(["1987-02-26", "NaT"], "datetime64[s]")), "month") == ["1987-02", ""]
-    assert periods(read_days([date(1987, 2, 26), None]), "year") == ["1987", ""]
-
-
 EASTERN = timezone(timedelta(hours=-5))
 STAMP = 541_350_060_000
 
@@ -175,12 +153,6 @@ def test_each_form_of_a_time_names_its_day_in_utc(value):
         times = np.array([value, gap, date(1900, 1, 1)], dtype=object)
         assert read_days(times).tolist() == [wanted, missing, -25_567]
     assert read_days([value]).tolist() == [wanted]
-
-
-def test_a_column_of_milliseconds_with_missing_ones_is_read():
-    """Frames keep whole numbers with gaps as floats."""
-    assert read_days(np.array([STAMP, np.nan])).tolist() == [6_265, np.iinfo(np.int64).min]
-    assert periods(read_days(["1987", "1987-02"]), "month") == ["1987-01", "1987-02"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.compact import pack
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.products import BLOCK, product_roundings, times
-from streamtopic.topics.update_rows import ThinShift, dearer_than_whole, product_shift
 
 N = 3 * BLOCK + 40
 R = 5
@@ -48,50 +47,3 @@ def test_some_rows_are_the_bits_of_all_rows(thin):
     _, q = symmetric(2, 0.3, 1000)
     rows = np.array([3, BLOCK, N - 1])
     assert times(q, thin, rows).tobytes() == times(q, thin)[rows].tobytes()
-
-
-def test_words_without_entries_leave_no_trace(thin):
-    """Words whose entries are gone shift the others' places, not the bits of their products."""
-    _, q = symmetric(7, 0.3, 1000)
-    n = N + 300
-    places = np.sort(np.random.default_rng(8).choice(n, N, replace=False))
-    wide = np.zeros((n, R))
-    wide[places] = thin
-    spread = q.spread(places.astype(np.int64), n)
-    assert times(spread, wide, live=places)[places].tobytes() == times(q, thin).tobytes()
-    assert times(spread, wide)[places].tobytes() != times(q, thin).tobytes()
-
-
-def test_a_shift_is_the_difference_of_products(thin):
-    """W + shift is the product after the change, within the bound that an update adds up."""
-    whole, _ = symmetric(3, 0.3, 1000)
-    change = np.zeros((N, N), np.int64)
-    change[5, 7] = change[7, 5] = 3
-    change[9, 9] = 4
-    after = whole + change
-    rows, columns = np.nonzero(after)
-    indptr = np.searchsorted(rows, np.arange(N + 1)).astype(np.int64)
-    now = SymmetricCounts(N, pack(N, indptr, columns.astype(np.int32), after[rows, columns]))
-    rows, columns = np.nonzero(change)
-    indptr = np.searchsorted(rows, np.arange(N + 1)).astype(np.int64)
-    delta = SymmetricCounts(N, pack(N, indptr, columns.astype(np.int32), change[rows, columns]))
-    moved = np.zeros((2, R))
-    moved[0, 1], moved[1, 4] = 0.5, 2.0
-    step = ThinShift(np.array([7, 300]), moved)
-    dV = np.zeros((N, R))
-    dV[[7, 300]] += moved
-    shift, sizes = product_shift(now, delta, thin, step)
-    expected = after @ (thin + dV) - whole @ thin
-    scale = np.abs(after @ (thin + dV)).max(axis=1, keepdims=True)
-    assert (np.abs(shift - expected) <= 1e-12 * scale).all()
-    assert (np.abs(shift) <= sizes[:, None] * (1 + 1e-12)).all()
-
-
-def test_a_large_change_is_taken_from_counts():
-    """Where most rows of V move, the whole product is cheaper; where few do, it is not."""
-    _, q = symmetric(5, 0.3, 10)
-    _, nothing = symmetric(6, 0.0, 2)
-    few = ThinShift(np.array([1, 2]), np.ones((2, R)))
-    all_rows = ThinShift(np.arange(N), np.ones((N, R)))
-    assert not dearer_than_whole(q, nothing, few)
-    assert dearer_than_whole(q, nothing, all_rows)

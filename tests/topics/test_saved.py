@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from streamtopic import AnchorTopics, TextCounts
+from streamtopic import AnchorTopics
 from streamtopic.errors import UsageError
 
 pytest.importorskip("safetensors", reason="safetensors comes with the package")
@@ -46,19 +46,6 @@ def test_a_saved_model_goes_on_with_the_same_bits(tmp_path, options):
             getattr(one, change)(X[5:9])
         assert again.retrain_reason_ == model.retrain_reason_
         same_bits(model, again)
-
-
-def test_texts_and_names_are_kept(tmp_path):
-    """A model of texts knows its words again, and forgets texts by the vectoriser that it was fitted with."""
-    texts = ["car engine wheel road", "engine car brake wheel", "cat dog fur paw", "dog cat tail paw"] * 20
-    counts = TextCounts()
-    rows = counts.fit_transform(texts)
-    model = AnchorTopics(2, max_df=1.0).fit(rows)
-    model.save(tmp_path / "m")
-    again = AnchorTopics.load(tmp_path / "m")
-    assert again.topics() == model.topics()
-    assert again.search("car")[0] == model.search("car")[0]
-    same_bits(model.unlearn(rows[:4]), again.unlearn(rows[:4]))
 
 
 def test_a_file_holds_no_document_that_went(tmp_path):

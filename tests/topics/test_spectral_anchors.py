@@ -1,12 +1,5 @@
 """The default learner's decisions: exact where they say so, a function of the live words, the same bits everywhere."""
 
-import hashlib
-import os
-import platform
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -217,40 +210,3 @@ def _mixture(E, anchors, k):
 
     heavy = 1e4 * np.abs(E).max()
     return nnls(np.vstack([E[anchors].T, np.full(len(anchors), heavy)]), np.append(E[k], heavy))[0]
-
-
-def test_equal_rows_go_to_the_first_word():
-    """Of words with the same row the first is the anchor, and the others join its set."""
-    E = np.array([[1.0, 0.5], [2.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    found = choose_anchors(E)
-    assert found.tolist() == [1, 3]
-    assert super_anchors(E, found).tolist() == [-1, 0, 0, 1, 1]
-
-
-def digest():
-    """Return a digest of coordinates, anchors and sets of corpora, some with mirrored words."""
-    made = hashlib.sha256()
-    for seed in range(8):
-        Q, names = corpus(seed, n=200, documents=600)
-        if seed % 2:
-            Q = Q + Q[::-1, ::-1]
-        E, found, group = decided(Q, np.arange(len(Q)), names, 4)
-        made.update(E.tobytes() + found.tobytes() + group.tobytes())
-    return made.hexdigest()
-
-
-PROGRAM = "import sys; sys.path.insert(0, {folder!r})\nfrom test_spectral_anchors import digest\nprint(digest())"
-
-
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="kernels are chosen by x86 names")
-def test_the_same_bits_by_another_kernel_and_number_of_threads():
-    """Coordinates, anchors and sets do not depend on BLAS or on threads, mirrored words included."""
-    environment = {"OPENBLAS_CORETYPE": "Nehalem", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(folder=str(Path(__file__).parent))],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == digest()

@@ -4,8 +4,6 @@ import copy
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from streamtopic.counts import Cooccurrence, Counts
 from streamtopic.topics.display import topic_correlations
@@ -51,27 +49,6 @@ def test_twin_for_small_forget_sets(planted, learner):
         same_model(outcome.fit, twin)
 
 
-@settings(max_examples=12)
-@given(seed=st.integers(0, 10_000), steps=st.integers(2, 5))
-def test_twin_after_several_changes(planted, seed, steps):
-    """Deletions and additions one after the other end in the twin's model, without one retrain."""
-    options = planted.options()
-    rng = np.random.default_rng(seed)
-    inside = set(range(500))
-    counts = planted.counts(options, sorted(inside))
-    fit = learn(counts, options)
-    for _ in range(steps):
-        out = set(rng.choice(sorted(inside), 3, replace=False).tolist())
-        into = set(rng.choice(sorted(set(range(600)) - inside), 2, replace=False).tolist())
-        change = planted.counts(options, sorted(into)).cooccurrence - planted.counts(options, sorted(out)).cooccurrence
-        inside = inside - out | into
-        counts = Counts(counts.words, counts.cooccurrence + change)
-        outcome = update(fit, counts, Counts(counts.words, change))
-        assert isinstance(outcome, Updated), outcome
-        fit = outcome.fit
-        same_model(fit, learn(planted.counts(options, sorted(inside)), options))
-
-
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_without_all_about_an_anchor_another_word_takes_its_place(planted, learner):
     """Without the documents of an anchor word others are anchors: the update names the new ones and is the twin."""
@@ -100,30 +77,6 @@ def test_forgotten_words_leave_the_vocabulary(make_planted):
     assert isinstance(outcome, Updated), outcome
     assert planted.words[rare] not in outcome.fit.words
     assert now.frequency[rare] == 0
-
-
-def test_words_that_always_meet_tie_the_same_way_on_every_path(make_planted):
-    """Words with equal counts are equally far out; the first one wins cold and warm."""
-    planted = make_planted(n=80)
-    options = planted.options()
-    # Every anchor word gets an inseparable twin, later in the alphabet.
-    doubled = []
-    for document in planted.documents:
-        passage = document[0]
-        held = [w for w in passage.words.tolist() if w < planted.r]
-        extra = {80 + w: int(passage.counts[passage.words.tolist().index(w)]) for w in held}
-        words = np.concatenate([passage.words, np.array(sorted(extra), np.int32)]).astype(np.int32)
-        counts = np.concatenate([passage.counts, np.array([extra[k] for k in sorted(extra)], np.int32)]).astype(
-            np.int32
-        )
-        doubled.append([type(passage)(int(counts.sum()), words, counts)])
-    planted.documents = doubled
-    planted.words = planted.words + [f"zz{k}" for k in range(planted.r)]
-    fit = learn(planted.counts(options), options)
-    assert not any(anchor.startswith("zz") for anchor in fit.anchors)
-    outcome, now = forget(planted, options, [1, 2, 3], fit)
-    assert isinstance(outcome, Updated), outcome
-    same_model(outcome.fit, learn(now, options))
 
 
 def test_digest_and_correlations_follow_the_counts_only(planted):

@@ -9,10 +9,9 @@ from streamtopic.topics import update as update_module
 from streamtopic.topics import update_rows
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.learner import learn
-from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.products import product_roundings, times
 from streamtopic.topics.update import Updated, update
-from streamtopic.topics.update_rows import SparseRows, ThinShift, add_times_sparse, outer_change, product_shift
+from streamtopic.topics.update_rows import SparseRows, add_times_sparse, outer_change
 
 N = 90
 WEIGHTING = Weighting(256)
@@ -68,36 +67,6 @@ def test_the_change_is_its_outer_products(corpus):
     assert np.array_equal(np.triu(change), corpus.change.upper.toarray())
 
 
-def test_reach_is_the_product_with_the_passages(corpus):
-    """Y = Q D^2 X^T, and what sets of words get of dQ is what their summed rows say, but for self-pairs."""
-    X = corpus.outer.X.toarray()
-    expected = dense(corpus.q) @ np.diag(corpus.squares) @ X.T
-    assert np.allclose(corpus.outer.reach, expected, rtol=1e-13, atol=0)
-    group = corpus.rng.integers(-1, 4, N)
-    sets = (group[None, :] == np.arange(4)[:, None]).astype(np.int64)
-    explained = corpus.outer.explained(corpus.outer.sums(group, 4))
-    change = corpus.change.upper.toarray()
-    change = change + np.triu(change, 1).T
-    assert np.array_equal(explained - sets @ np.diag(corpus.outer.E), sets @ change)
-
-
-def test_products_follow_from_outer_products(corpus):
-    """The shift of a product is the one from pairs, and its sizes cover it."""
-    V = corpus.rng.random((N, 6))
-    shift = np.zeros_like(V)
-    sizes = corpus.outer.add_times(V, shift)
-    exact = (dense(corpus.q) - dense(corpus.before)) @ V
-    assert np.allclose(shift, exact, rtol=0, atol=1e-12 * np.abs(exact).max())
-    assert (np.abs(shift).max(axis=1) <= sizes * (1 + 1e-12)).all()
-    sums = corpus.rng.integers(-3, 4, (corpus.outer.passages.passages, 6))
-    step = ThinShift(np.zeros(0, np.intp), np.zeros((0, 6)), corpus.outer, sums)
-    shift, sizes = product_shift(corpus.q, corpus.delta, V, step)
-    moved = np.diag(corpus.squares) @ corpus.outer.X.toarray().T @ sums
-    exact = exact + dense(corpus.q) @ moved
-    assert np.allclose(shift, exact, rtol=0, atol=1e-12 * np.abs(exact).max())
-    assert (np.abs(shift).max(axis=1) <= sizes * (1 + 1e-12)).all()
-
-
 def test_sparse_products_are_products():
     """Q S is what dense arithmetic gives, for rows of few and of many entries, and sizes cover its terms."""
     corpus = Corpus(8)
@@ -109,14 +78,6 @@ def test_sparse_products_are_products():
     whole = dense(corpus.q)
     assert np.allclose(out - 1, whole @ S, rtol=0, atol=1e-12 * (whole @ np.abs(S)).max())
     assert (sizes * (1 + 1e-12) >= (whole @ np.abs(S)).max(axis=1)).all()
-
-
-def test_many_passages_are_taken_as_pairs():
-    """Where all of Q costs less than the rows of so many passages, nothing is made of them."""
-    corpus = Corpus(9)
-    many = SignedPassages.of(batch(corpus.rng, 500), WEIGHTING)
-    assert outer_change(corpus.q, corpus.squares, many, 10, None) is None
-    assert outer_change(corpus.q, corpus.squares, SignedPassages.of(batch(corpus.rng, 0), WEIGHTING), 10, None) is None
 
 
 class World:
@@ -207,23 +168,6 @@ def test_the_error_of_carried_products_is_bounded(make_planted, used, learner, t
         carried += bool(part.error.any()) and bool(apart.any())
     assert carried >= 3
     assert (used.count(0) >= 3) == told
-
-
-def test_an_anchor_that_loses_all_is_no_matter_for_outer_products(make_planted):
-    """A change that takes a candidate's every pair is followed exactly."""
-    planted = make_planted(documents=400, n=120, r=4)
-    options = LearnerOptions(n_topics=4, max_df=1.0, min_df=2, anchor_min_df=0.0)
-    world = World(planted, options, 400)
-    fit = learn(world.counts, options)
-    frequency = planted.counts(options).frequency
-    word = int(np.argmin(np.where(frequency > 0, frequency, 10**9)))
-    gone = [k for k, document in enumerate(planted.documents) if word in document[0].words]
-    outcome = update(fit, *world.change(gone))
-    twin = learn(world.counts, options)
-    assert planted.words[word] not in twin.words
-    assert isinstance(outcome, Updated), outcome
-    assert np.abs(outcome.fit.A - twin.A).max() <= 1e-12
-    assert outcome.fit.words == twin.words
 
 
 def test_estimators_forget_by_passages(used):

@@ -81,23 +81,6 @@ def honest():
     return numbers(documents)
 
 
-def test_the_others_hold_each_word_in_fifty_documents(honest):
-    """The corpus of these tests is what they say: all words kept, and six are nearly a fifth heavy."""
-    assert honest.frequency.tolist() == [HELD] * WORDS
-    assert honest.heavy.tolist() == [9] * NEARLY + [0] * (WORDS - NEARLY)
-    assert len(kept(honest)) == WORDS
-
-
-@pytest.mark.parametrize(
-    "words",
-    [[0], [700], [0, 1], range(10), range(700, 710), range(WORDS)],
-    ids=lambda words: f"{len(words)} from {words[0]}",
-)
-def test_no_document_of_8192_tokens_removes_a_word(honest, words):
-    """One document of one word, of ten that are a tenth each, or of all words takes none out that fifty others hold."""
-    assert kept(added(honest, numbers([document(words, MAX_LENGTH)]))) == {*range(WORDS)}
-
-
 def test_no_text_of_a_million_bytes_removes_a_word(honest):
     """A text of nothing but one word is as many passages, and still one document that the word fills."""
     parts = passages("ax " * 333_333)
@@ -123,7 +106,7 @@ def anything(draw):
 
 
 @given(one=anything())
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_no_single_document_removes_a_word_that_fifty_others_hold(honest, one):
     """Whatever a document within the limits holds, every word of the others is kept, and so it is when it has gone."""
     part = numbers([one])
@@ -143,7 +126,7 @@ def fewest(k, h):
     occurrences=st.integers(0, 10_000),
     data=st.data(),
 )
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_word_goes_by_no_fewer_documents_than_proven(k, share, occurrences, data):
     """Below max(10 - h, (k - 5 h) / 4) added documents no word goes; at it one does that they repeat enough."""
     h = int(share * k)
@@ -204,18 +187,10 @@ def test_what_is_added_and_deleted_leaves_no_trace(honest, order, gone):
     assert kept(now) == kept(expected)
 
 
-def test_thirteen_documents_remove_what_fifty_hold(honest):
-    """The limit is reached: a quarter as many documents as hold a word, and one fewer does not do."""
-    parts = [document([700], MAX_LENGTH)] * fewest(HELD, 0)
-    assert len(parts) == 13
-    assert 700 not in kept(added(honest, numbers(parts)))
-    assert 700 in kept(added(honest, numbers(parts[:-1])))
-
-
 def steps(name, options):
     """Return where a threshold changes as one document comes, and by what factor."""
     found = {}
-    for m in range(50, 60_000):
+    for m in range(50, 12_000):
         before, after = (getattr(thresholds(documents, options), name) for documents in (m, m + 1))
         if before != after:
             found[m] = after / before
@@ -226,31 +201,5 @@ def steps(name, options):
 def test_one_document_tips_a_threshold_by_a_root_of_two(name):
     """Whatever it holds, a document tips a threshold at few sizes of a corpus, always up and by sqrt 2 at most."""
     found = steps(name, OPTIONS)
-    assert 1 <= len(found) <= 22
+    assert 1 <= len(found) <= 18
     assert all(1 < factor <= math.sqrt(2) * (1 + 1e-12) for factor in found.values())
-
-
-def test_any_document_takes_out_what_lies_on_a_step():
-    """Where the least frequency steps up with m, words of as many documents as before leave, whoever comes."""
-    m = max(steps("least", OPTIONS))
-    least, raised = (thresholds(held, OPTIONS).least for held in (m, m + 1))
-    frequency = np.arange(1, 3_000)
-    words = {held: kept(source(frequency, frequency, 0 * frequency, held)) for held in (m, m + 1)}
-    gone = {int(frequency[k]) for k in words[m] - words[m + 1]}
-    assert gone == {*range(math.ceil(least), math.ceil(raised))}
-
-
-def test_a_word_over_the_most_documents_leaves_with_one_more():
-    """A word in as many documents as a word may be is taken out by one more, alone, and comes back when it goes."""
-    most = math.floor(thresholds(10_000, OPTIONS).most)
-    at, over = ([most - 1, held, *[60] * 1_500] for held in (most, most + 1))
-    assert {0, 1} <= kept(source(at, at, [0] * 1_502, 10_000))
-    assert kept(source(at, at, [0] * 1_502, 10_000)) - kept(source(over, over, [0] * 1_502, 10_001)) == {1}
-
-
-def test_one_word_too_many_raises_the_least_frequency_for_all():
-    """At the ceiling a document that brings one word in takes out all that the next step of sqrt 2 leaves behind."""
-    options = LearnerOptions(n_topics=2, max_words=1_200)
-    before, after = ([5] * 200 + [60] * 1_000 + [held] for held in (4, 5))
-    assert len(kept(source(before, before, [0] * 1_201, 1_000), options)) == 1_200
-    assert kept(source(after, after, [0] * 1_201, 1_001), options) == {*range(200, 1_200)}

@@ -4,7 +4,7 @@
 # MODEL: whose keys the users may touch (default: the model of streamtopic.example.toml). REDIS_VERSION=6: for Redis 6.2.
 # LEDGER: name of the model's ledger, such as example.org/news (default: streamtopic/MODEL); it must end in the model's.
 # CA_FILE: where processes find the authority's certificate (default: /ca.pem). KAFKA_HOSTS: names of Kafka in its
-# certificate (default: kafka). Before the certificates end, after 825 days: `streamtopic keys tls` with the same --server.
+# certificate (default: kafka). Before the certificates end, after 825 days: certificate.sh with the same names (it needs openssl).
 # SUPPRESSION=1: make suppression.key too, for models where what was forgotten is refused when it is sent again.
 # STREAMTOPIC: how to run the program, for instance "docker run --rm -u $(id -u) -v $PWD:/here -w /here streamtopic:local".
 set -eu
@@ -28,8 +28,9 @@ mkdir -p "$folder"
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
 ${STREAMTOPIC:-streamtopic} keys new --to "$folder" --name "${LEDGER:-streamtopic/$model}" >/dev/null
-${STREAMTOPIC:-streamtopic} keys tls --to "$folder" --server "kafka=${KAFKA_HOSTS:-kafka},localhost,127.0.0.1" \
-  --server "redis=${redis%:*},localhost,127.0.0.1" >/dev/null
+# shellcheck disable=SC2046  # each name is an argument
+sh "$here/certificate.sh" "$folder" kafka $(echo "${KAFKA_HOSTS:-kafka}" | tr , ' ') localhost 127.0.0.1
+sh "$here/certificate.sh" "$folder" redis "${redis%:*}" localhost 127.0.0.1
 
 if [ "${SUPPRESSION:-0}" = 1 ]; then
   ${STREAMTOPIC:-streamtopic} keys suppression --to "$folder" >/dev/null

@@ -147,9 +147,8 @@ def metrics_page() -> str:
         "Written by `python docs/monitoring.py` from the catalogue in `streamtopic/monitoring/metrics.py`.",
         "[Operations](operations.md#watching) says how to switch metrics on, and what to do about each alert.",
         "",
-        "A gauge is absent while its value is not known. Counters begin at 0 with each process. No label holds a",
-        "document's id or a word: `partition` is a number, and every other label has one of the values below. Anything",
-        "else would be shown as `other`.",
+        "A gauge is absent while its value is not known, and a counter begins with each process. No label holds a",
+        "document's id or a word: `partition` is a number, and every other value is a code of the program.",
         "",
         f"There are {len(catalogue.CATALOGUE)} families. `deploy/alerts.yaml` has {len(ALERTS)} alert rules over them,",
         "and `deploy/dashboard.json` is a dashboard for Grafana.",
@@ -157,14 +156,8 @@ def metrics_page() -> str:
     for room, families in ROOMS.items():
         lines += ["", f"## {room}", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
         for family in families:
-            unit = f" In {family.unit}." if family.unit else ""
             labels = ", ".join(f"`{name}`" for name in family.labels)
-            lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help}{unit} |")
-    lines += ["", "## Values of labels", "", "| metric | label | values |", "|---|---|---|"]
-    for family in catalogue.CATALOGUE:
-        for name, values in family.labels.items():
-            if isinstance(values, tuple):
-                lines.append(f"| `{family.name}` | `{name}` | {', '.join(f'`{value}`' for value in values)} |")
+            lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help} |")
     lines += ["", "## Alerts", "", "| alert | severity | fires after | meaning |", "|---|---|---|---|"]
     for alert in ALERTS:
         link = f"[{alert.name}](operations.md#{alert.name.lower()})"
@@ -226,7 +219,7 @@ def alert_rules() -> str:
 
 def _queries(family: Family) -> list[tuple[str, str]]:
     """Return the queries of a family's panel, each with the legend of its lines."""
-    labels = tuple(family.labels)
+    labels = family.labels
     legend = " ".join(f"{{{{{name}}}}}" for name in labels) or "{{instance}}"
     by = ", ".join(labels)
     if family.kind == "counter":
@@ -237,7 +230,7 @@ def _queries(family: Family) -> list[tuple[str, str]]:
         rate = f"sum by ({grouped}) (rate({family.name}_bucket[$__rate_interval]))"
         return [(f"histogram_quantile({share}, {rate})", f"{share:.0%} {legend if labels else ''}".strip())
                 for share in (0.5, 0.95)]  # fmt: skip
-    if family.unit == "seconds since 1970":
+    if family.name.endswith("_timestamp_seconds"):
         return [(f"time() - {family.name}", f"age {legend}")]
     return [(family.name, legend)]
 
@@ -245,9 +238,8 @@ def _queries(family: Family) -> list[tuple[str, str]]:
 def _unit(family: Family) -> str:
     if family.kind == "counter":
         return "cps"
-    if family.unit.startswith("seconds"):
-        return "s"
-    return {"bytes": "bytes"}.get(family.unit, "percentunit" if family.name.endswith("_ratio") else "short")
+    units = {"seconds": "s", "bytes": "bytes", "ratio": "percentunit"}
+    return units.get(family.name.rpartition("_")[2], "short")
 
 
 def dashboard() -> str:

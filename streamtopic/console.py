@@ -7,9 +7,7 @@ control characters of others. tests/hostile/test_terminal.py searches for output
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-import textwrap
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
@@ -39,10 +37,6 @@ __all__ = [
     "table",
     "warn",
 ]
-
-
-# A last column that has less of a screen than this is not folded: a word a line is harder to read.
-_NARROWEST = 30
 
 
 class Update(Protocol):
@@ -152,27 +146,18 @@ def printable(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Lay out rows under a head; columns of numbers are aligned to the right.
-
-    At a terminal, text of the last column goes on below itself where a row is wider than the screen.
-    """
+    """Lay out rows under a head; columns of numbers are aligned to the right."""
     # Escaped before widths are taken, since an escaped character is wider.
     cells = [_printable_row(row) for row in rows]
     columns = zip(head, *cells, strict=True)
     widths = [max(map(len, column)) for column in columns]
     right = [_all_numbers(rows, k) for k in range(len(head))]
-    before = sum(widths[:-1]) + 2 * len(widths[:-1])
-    if not right[-1]:
-        widths[-1] = _fitting(widths[-1], before)
 
     def line(row: Sequence[str]) -> str:
         parts = []
         for cell, width, to_the_right in zip(row, widths, right, strict=True):
             parts.append(cell.rjust(width) if to_the_right else cell.ljust(width))
-        last = parts.pop().rstrip()
-        first, *others = textwrap.wrap(last, widths[-1]) if len(last) > widths[-1] else [last]
-        below = [" " * before + other for other in others]
-        return "\n".join(["  ".join([*parts, first]).rstrip(), *below])
+        return "  ".join(parts).rstrip()
 
     ruler = ["-" * width for width in widths]
     return "\n".join([line(head), line(ruler), *map(line, cells)])
@@ -182,17 +167,6 @@ def aligned(fields: Mapping[str, object]) -> list[str]:
     """Return a line for each field: its name, and its value in a column of its own."""
     width = max(map(len, fields))
     return [f"{name.replace('_', ' '):{width}}  {value}" for name, value in fields.items()]
-
-
-def _fitting(width: int, before: int) -> int:
-    """Return the width of a last column, which fits on the screen if there is one that is not too narrow for it.
-
-    before: columns of the screen to the left of it.
-    """
-    if not sys.stdout.isatty():
-        return width
-    left = shutil.get_terminal_size().columns - before
-    return min(width, left) if left >= _NARROWEST else width
 
 
 def _printable_row(row: Sequence[object]) -> list[str]:

@@ -1,9 +1,8 @@
 """Settings of the program: flags over `STREAMTOPIC_*` variables over a TOML file over the defaults.
 
-Settings           every setting: its name, default, range and description; downstream tasks are tables, `[tasks.NAME]`
-load               the only way in; an error is one line with the setting, the source of its value and the remedy
-refuse_conflicts   finds settings that are right one by one and wrong together
-write              settings as a TOML file
+Settings   every setting: its name, default, range and description; downstream tasks are tables, `[tasks.NAME]`
+load       the only way in; an error is one line with the setting, the source of its value and the remedy
+write      settings as a TOML file
 """
 
 from __future__ import annotations
@@ -11,24 +10,34 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 
 from streamtopic.errors import SettingsError
 from streamtopic.words.text import tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pydantic_core import ErrorDetails
 
@@ -42,7 +51,6 @@ __all__ = [
     "TaskSettings",
     "Tasks",
     "load",
-    "refuse_conflicts",
     "write",
 ]
 
@@ -68,11 +76,14 @@ MAX_LABEL = 256
 MAX_SEEDS = 64
 
 
-class TaskSettings(BaseModel):
-    """One downstream task. Documents with a label of the task's name have a class, and a head learns to predict it."""
+class _Table(BaseModel):
+    """A table of settings. Inputs are hidden in errors because a value in the wrong place may be a password."""
 
-    # Inputs are hidden in errors because a value in the wrong place may be a password.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class TaskSettings(_Table):
+    """One downstream task. Documents with a label of the task's name have a class, and a head learns to predict it."""
 
     topics: tuple[str, ...] = Field(
         (), description="Anchor words of the topics that the head rests on; empty: all topics."
@@ -148,10 +159,8 @@ def _listed(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-class InputSettings(BaseModel):
+class InputSettings(_Table):
     """How records of the documents topic make documents, where other programs write them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     format: Literal["streamtopic", "json", "debezium", "cloudevents"] = Field(
         "streamtopic", description="Format of the records; `streamtopic` is the service's own."
@@ -166,10 +175,8 @@ class InputSettings(BaseModel):
     subject: FieldPath | None = Field(None, description="Path of the person that a document is about.")
 
 
-class CapacitySettings(BaseModel):
+class CapacitySettings(_Table):
     """How many deletions a base model bears."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     rule: Literal["share", "fixed", "theorem", "calibrated"] = Field(
         "share",
@@ -181,10 +188,8 @@ class CapacitySettings(BaseModel):
     constant: float = Field(1.0, gt=0, allow_inf_nan=False, description="Under `theorem`: c of the formula.")
 
 
-class TheoremSettings(BaseModel):
+class TheoremSettings(_Table):
     """The constants of the paper's proof. Those that are not set are estimated from the base model."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     constant: float = Field(
         1.0, gt=0, allow_inf_nan=False, description="c of the sensitivity; the paper does not give it."
@@ -270,7 +275,7 @@ class Settings(BaseSettings):
     metrics_address: str | None = Field(
         None,
         pattern=r"^(\[[0-9A-Fa-f:.]+\]:|[A-Za-z0-9._-]+:)?[0-9]{1,5}$",
-        description="Where a process of the service answers `/metrics`, `/livez`, `/readyz` and `/status`, as "
+        description="Where a process of the service answers `/metrics`, `/livez` and `/readyz`, as "
         "`[HOST:]PORT`; without a host only this machine can ask. Unset: nowhere.",
     )
     serve_token: SecretStr | None = Field(
@@ -441,17 +446,33 @@ class Settings(BaseSettings):
         description="Whether versions and receipts wait until as many witnesses have signed as `witnesses` asks for.",
     )
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the signature is pydantic's
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources, the strongest first: flags, variables, files of secrets, the TOML file."""
-        return init_settings, env_settings, file_secret_settings, TomlConfigSettingsSource(settings_cls)
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        """Raise SettingsError for settings that are right one by one and wrong together."""
+        if self.publish == "tasks" and not self.tasks:
+            raise SettingsError(
+                "setting `publish` is tasks, but `tasks` is empty: add a task, `[tasks.NAME]`, or publish topics"
+            )
+        if self.guided and self.learner != "default":
+            raise SettingsError(
+                "setting `guided`: the learner of the paper has no guided topics: set `learner` to default"
+            )
+        named = len(self.guided)
+        if named >= self.topics:
+            raise SettingsError(
+                f"setting `guided` names {named} topics, and `topics` is {self.topics}: raise `topics` to {named + 1} "
+                "or more, so that some are found"
+            )
+        if self.guarantee == "theorem":
+            _refuse_unproved(self)
+        if self.require_witnesses and self.witnesses is None:
+            raise SettingsError("setting `require_witnesses` needs `witnesses`: name the file of the witnesses")
+        if self.input.format == "streamtopic" and self.input != NO_INPUT:
+            raise SettingsError(
+                "setting `input` maps fields, but its `format` is streamtopic, whose fields are fixed: set "
+                "`input.format`"
+            )
+        return self
 
     @property
     def consumer_group(self) -> str:
@@ -482,34 +503,33 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
         own = Path(directory).expanduser() / FILE_NAME
         # A folder without a file is fine, while a file that somebody names must exist.
         config = own if own.is_file() else None
-    file_values = _read(config) if config is not None else {}
-    _refuse_unknown(file_values, str(config))
-    _refuse_unknown(given, "--set")
+    in_file = _read(config) if config is not None else {}
+    for name in _PATHS:
+        if config is not None and isinstance(in_file.get(name), str):
+            in_file[name] = config.parent / Path(in_file[name]).expanduser()
 
     secrets = os.environ.get(SECRETS)
     if secrets and not Path(secrets).is_dir():
         raise SettingsError(f"variable {SECRETS} names {secrets}, which is not a folder: correct or remove it")
 
-    # pydantic-settings takes the names of its files from the class alone.
     class Loaded(Settings):
-        model_config = SettingsConfigDict(toml_file=config, secrets_dir=secrets or None)
+        model_config = SettingsConfigDict(secrets_dir=secrets or None)
+
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], *_: PydanticBaseSettingsSource, **sources: PydanticBaseSettingsSource
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            """Return the sources, the strongest first: flags, variables, files of secrets, the TOML file."""
+            stronger = (sources[f"{kind}_settings"] for kind in ("init", "env", "file_secret"))
+            return *stronger, InitSettingsSource(settings_cls, in_file)
 
     try:
         settings = Loaded(**given)
     except ValidationError as error:
         first = error.errors()[0]
         raise SettingsError(_explain(first, given, config)) from None
-    values = {name: getattr(settings, name) for name in Settings.model_fields}
-    for name in _PATHS:
-        variable = PREFIX + name.upper()
-        stronger = name in given or os.environ.get(variable)
-        from_file = name in file_values and not stronger
-        if from_file and config is not None and values[name] is not None:
-            values[name] = config.parent / values[name]
     # A plain Settings, so that two loads of the same values are equal; the values are validated already.
-    found = Settings.model_construct(**values)
-    refuse_conflicts(found)
-    return found
+    return Settings.model_construct(**{name: getattr(settings, name) for name in Settings.model_fields})
 
 
 def _nested(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -530,49 +550,28 @@ def _nested(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def write(settings: Settings, path: Path) -> None:
     """Write the settings that differ from the defaults as TOML, without `dir` and secrets."""
-    lines = ["# Written by streamtopic; see docs/settings.md for every setting."]
-    for name, field in Settings.model_fields.items():
-        value = getattr(settings, name)
-        plain = name != "dir" and not isinstance(value, SecretStr | BaseModel | dict)
-        if plain and value != field.default:
-            lines.append(f"{name} = {_toml(value)}")
-    # Tables end a TOML file: a key after them would belong to the last one.
-    if settings.guided:
-        seeds = _pairs(settings.guided)
-        lines += ["", "[guided]", *seeds]
-    for task, fields in settings.tasks.items():
-        title = f"tasks.{_toml(task)}"
-        lines += _table(title, fields)
-    for name in ("capacity", "theorem", "input"):
-        if getattr(settings, name) != Settings.model_fields[name].default:
-            lines += _table(name, getattr(settings, name))
+    hidden = {name for name in Settings.model_fields if isinstance(getattr(settings, name), SecretStr)}
+    values = settings.model_dump(mode="json", exclude_defaults=True, exclude={"dir", *hidden})
+    lines = ["# Written by streamtopic; see docs/settings.md for every setting.", *_assigned(values)]
     # Private from the beginning: other users could read a file between its making and a later change of its mode.
     path.touch(mode=0o600)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _table(title: str, values: BaseModel) -> list[str]:
-    """Return the lines of a table with the fields that differ from the defaults; a map in it is a table of its own."""
-    changed = values.model_dump(exclude_defaults=True)
-    maps = {name: value for name, value in changed.items() if isinstance(value, dict)}
-    fields = [f"{name} = {_toml(value)}" for name, value in changed.items() if name not in maps]
-    lines = ["", f"[{title}]", *fields]
-    for name, entries in maps.items():
-        lines += ["", f"[{title}.{name}]", *_pairs(entries)]
-    return lines
-
-
-def _pairs(entries: Mapping[str, object]) -> list[str]:
-    """Return the lines of a map, whose keys are quoted."""
-    return [f"{_toml(key)} = {_toml(value)}" for key, value in entries.items()]
+def _assigned(values: Mapping[str, Any], table: str = "") -> Iterator[str]:
+    """Yield values as lines of TOML. table: the table that they are in, with a dot behind it."""
+    for name, value in values.items():
+        key = table + (name if re.fullmatch("[a-z_]+", name) else _toml(name))
+        if isinstance(value, dict) and value:
+            yield from _assigned(value, f"{key}.")
+        else:
+            yield f"{key} = {_toml(value)}"
 
 
 def _toml(value: object) -> str:
     """Return a value as TOML writes it."""
-    written = str(value) if isinstance(value, Path) else value
     # JSON's strings, numbers and lists are valid in TOML too, except for one character.
-    plain = json.dumps(written, ensure_ascii=False)
-    return plain.replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -588,15 +587,6 @@ def _read(path: Path) -> dict[str, Any]:
         raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"the settings file {path} is not valid TOML: {error}") from None
-
-
-def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
-    """Raise SettingsError for a name that is not a setting; where: the source of the values, for a person."""
-    for name in values:
-        if name not in Settings.model_fields:
-            close = difflib.get_close_matches(name, Settings.model_fields, n=1)
-            remedy = f"did you mean `{close[0]}`?" if close else "docs/settings.md lists all settings"
-            raise SettingsError(f"unknown setting `{name}` in {where}: {remedy}")
 
 
 # Settings with a pattern: what the pattern asks for, in words.
@@ -631,43 +621,14 @@ def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None)
     if error["type"] == "string_pattern_mismatch":
         message = f"should be {_FORMS.get(name, _PATH)}"
     if error["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(path[-1], TABLES[name].model_fields, n=1)
-        message = f"there is no such field: did you mean `{close[0]}`?" if close else "there is no such field"
+        known = Settings.model_fields if len(path) == 1 else TABLES[name].model_fields
+        close = difflib.get_close_matches(path[-1], known, n=1)
+        message = f"it is unknown: did you mean `{close[0]}`?" if close else "it is unknown"
     # A secret is a value to pydantic, which counts its characters as items.
     if error["type"] == "too_short" and error["ctx"]["field_type"] == "Value":
         message = f"should have {error['ctx']['min_length']} characters or more"
     place = ".".join(path) or name
     return f"setting `{place}` ({source}): {message}; docs/settings.md describes it"
-
-
-def refuse_conflicts(settings: Settings) -> None:
-    """Raise SettingsError where settings contradict each other."""
-    if settings.publish == "tasks" and not settings.tasks:
-        raise SettingsError(
-            "setting `publish` is tasks, but `tasks` is empty: add a task, `[tasks.NAME]`, or publish topics"
-        )
-    if settings.guided and settings.learner != "default":
-        raise SettingsError("setting `guided`: the learner of the paper has no guided topics: set `learner` to default")
-    named = len(settings.guided)
-    if named >= settings.topics:
-        raise SettingsError(
-            f"setting `guided` names {named} topics, and `topics` is {settings.topics}: raise `topics` to {named + 1} "
-            "or more, so that some are found"
-        )
-    if settings.guarantee == "theorem":
-        _refuse_unproved(settings)
-    if settings.require_witnesses and settings.witnesses is None:
-        raise SettingsError("setting `require_witnesses` needs `witnesses`: name the file of the witnesses")
-    _refuse_input(settings)
-
-
-def _refuse_input(settings: Settings) -> None:
-    """Raise SettingsError for an input mapping that cannot be kept."""
-    found = settings.input
-    if found.format == "streamtopic" and found != NO_INPUT:
-        raise SettingsError(
-            "setting `input` maps fields, but its `format` is streamtopic, whose fields are fixed: set `input.format`"
-        )
 
 
 def _refuse_unproved(settings: Settings) -> None:

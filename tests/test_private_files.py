@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streamtopic.security.private_files import new_file, write_whole
+from streamtopic.security.private_files import new_file
 
 
 def _two_at_once(path):
@@ -48,17 +48,7 @@ def test_its_rights_are_those_that_were_asked_for(tmp_path, mode):
     assert (tmp_path / "saved").stat().st_mode & 0o777 == mode
 
 
-def _new(path):
-    with new_file(path) as file:
-        file.write(b"whole")
-
-
-def _whole(path):
-    write_whole(path, b"whole")
-
-
-@pytest.mark.parametrize("write", [_new, _whole])
-def test_content_then_name_reach_the_disk(tmp_path, monkeypatch, write):
+def test_content_then_name_reach_the_disk(tmp_path, monkeypatch):
     """A file whose name is not on the disk is gone after a power failure, so its folder is written as well."""
     synced = []
 
@@ -67,15 +57,7 @@ def test_content_then_name_reach_the_disk(tmp_path, monkeypatch, write):
         assert (tmp_path / "saved").exists() == (len(synced) == 2)
 
     monkeypatch.setattr(os, "fsync", noted)
-    write(tmp_path / "saved")
+    with new_file(tmp_path / "saved") as file:
+        file.write(b"whole")
     content, folder = synced
     assert (content.parent, folder) == (tmp_path, tmp_path)
-
-
-def test_a_file_is_replaced_whole(tmp_path):
-    """Whoever reads the name sees the content before or the content after, never a part of it."""
-    path = tmp_path / "key"
-    write_whole(path, b"one")
-    write_whole(path, b"two")
-    assert path.read_bytes() == b"two"
-    assert list(tmp_path.iterdir()) == [path]

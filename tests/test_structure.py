@@ -204,7 +204,7 @@ def _loaded_by(statement):
 @pytest.mark.parametrize("statement", ["import streamtopic", "import streamtopic.cli"])
 def test_the_program_starts_without_heavy_modules(statement):
     """Help is quick because nothing numerical and no server library is loaded for it."""
-    heavy = {"numpy", "scipy", "numba", "sklearn", "redis", "kafka", "pydantic", "tqdm", "cryptography"}
+    heavy = {"numpy", "scipy", "numba", "sklearn", "redis", "kafka", "pydantic", "tqdm", "cryptography", "jinja2"}
     assert not _loaded_by(statement) & heavy
 
 

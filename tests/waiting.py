@@ -1,6 +1,7 @@
 """Waits of tests for what other processes do: one patience for all, since a busy machine takes any time."""
 
 import time
+from pathlib import Path
 
 PATIENCE = 300.0
 """Seconds after which a test says that what it waits for does not come. A wait that ends well never depends on it."""
@@ -34,3 +35,11 @@ def flipped(data, place=-1):
     changed = bytearray(data)
     changed[place] ^= 1
     return bytes(changed)
+
+
+def alive(pid):
+    """Return whether a process runs (and is no zombie that nobody waited for)."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False

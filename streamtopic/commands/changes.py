@@ -11,7 +11,8 @@ import re
 import sys
 import time
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,10 @@ from streamtopic.console import doing, number_of, progress, say, warn
 from streamtopic.errors import CheckFailed, StreamtopicError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service, Settled
-    from streamtopic.service.requests.request_door import Received
 
 __all__ = ["finish", "register"]
 
@@ -45,13 +45,6 @@ _HOW = (
 
 def register(subparsers: Subparsers) -> None:
     """Add the four commands."""
-    _register_add_delete(subparsers)
-    _register_unlearn(subparsers)
-    _register_lift(subparsers)
-
-
-def _register_add_delete(subparsers: Subparsers) -> None:
-    """Add both commands."""
     adding = command(subparsers, "add", _add, "add documents: JSON lines, CSV, Parquet, folders of texts")
     adding.add_argument(
         "files",
@@ -75,10 +68,19 @@ def _register_add_delete(subparsers: Subparsers) -> None:
         action="store_true",
         help="and refuse documents under these ids, or about these subjects, until `streamtopic lift`",
     )
-
-
-def _register_lift(subparsers: Subparsers) -> None:
-    """Add the command."""
+    parser = command(
+        subparsers, "unlearn", _unlearn, "ask for a version without the documents deleted since the last one"
+    )
+    parser.add_argument(
+        "--retrain", action="store_true", help="one that is learned from the counts alone, with an empty forget set"
+    )
+    parser.add_argument(
+        "--wait",
+        type=waiting_time,
+        default=0.0,
+        metavar="SECONDS",
+        help="wait until the scheduler has acted (default: 0)",
+    )
     parser = command(subparsers, "lift", _lift, "take documents that `delete --suppress` keeps out again")
     parser.add_argument("--id", action="append", default=[], metavar="ID", help="id of a document (may be repeated)")
     _add_subject(parser, "a person")
@@ -158,54 +160,34 @@ def _delete(args: argparse.Namespace) -> int:
             service.suppress(ids, subjects)
         # Single ids of the command line are deletes, which always apply; all else is a request.
         lists = args.label is not None or (args.source is not None and None not in args.subject)
-        direct = [] if guarded or lists else ids
-        made = _delete_now(service, direct)
-        made += _ask(service, ids if guarded or lists else [], subjects)
+        direct, asked = ([], ids) if guarded or lists else (ids, [])
+        made = [_made(one, one.salt, [name]) for one, name in zip(service.delete(direct), direct, strict=True)]
+        made += _ask(service, asked, subjects)
         if not args.json:
             if guarded:
-                asked = number_of(len(ids) + len(subjects), "deletion")
-                say(f"asked for {asked}; `streamtopic deletions list` shows where they stand:")
+                number = number_of(len(ids) + len(subjects), "deletion")
+                say(f"asked for {number}; `streamtopic deletions list` shows where they stand:")
             _say_requests(made)
-        report = {"sent": len(made), "requests": [one.fields() for one in made]}
-        return finish(service, report, args)
+        return finish(service, {"sent": len(made), "requests": made}, args)
 
 
-def _delete_now(service: Service, ids: Sequence[str]) -> list[_Made]:
-    """Send deletes of documents; return the request of each."""
-    requests = service.delete(ids)
-    return [_Made(one, one.salt, [document]) for one, document in zip(requests, ids, strict=True)]
+def _made(name: str, salt: str, documents: Sequence[str], subject: str | None = None) -> dict[str, Any]:
+    """Return a request that was made, as JSON shows it. Receipts are found by its id and salt."""
+    return {"id": name, "salt": salt, "documents": documents, "subject": subject}
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """A request that was made, with what it names: documents, or a subject. By id and salt receipts are asked for."""
-
-    id: str
-    salt: str
-    documents: Sequence[str]
-    subject: str | None = None
-
-    def fields(self) -> dict[str, Any]:
-        """Return it as JSON shows it."""
-        return {"id": self.id, "salt": self.salt, "documents": self.documents, "subject": self.subject}
-
-    def __str__(self) -> str:
-        """Return it as a person reads it."""
-        if self.subject is not None:
-            about = f"subject {self.subject}"
-        elif len(self.documents) == 1:
-            about = f"document {self.documents[0]}"
-        else:
-            about = number_of(len(self.documents), "document")
-        return f"{about}: request {self.id}, salt {self.salt}"
-
-
-def _say_requests(made: Sequence[_Made]) -> None:
+def _say_requests(made: Sequence[Mapping[str, Any]]) -> None:
     """Print which request is whose: receipts are asked for by them, perhaps years later."""
-    documents = [one for one in made if one.subject is None]
-    people = [one for one in made if one.subject is not None]
+    documents = [one for one in made if one["subject"] is None]
+    people = [one for one in made if one["subject"] is not None]
     for one in [*documents[:_SHOWN], *people]:
-        say(str(one))
+        if one["subject"] is not None:
+            about = f"subject {one['subject']}"
+        elif len(one["documents"]) == 1:
+            about = f"document {one['documents'][0]}"
+        else:
+            about = number_of(len(one["documents"]), "document")
+        say(f"{about}: request {one['id']}, salt {one['salt']}")
     if len(documents) > _SHOWN:
         say(f"and {len(documents) - _SHOWN} more requests; `delete --json` prints all")
     say(_HOW)
@@ -230,23 +212,25 @@ def _labelled(service: Service, args: argparse.Namespace) -> list[str]:
     return ids
 
 
-def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str]) -> list[_Made]:
+def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str]) -> list[dict[str, Any]]:
     """Make requests for deletions: one for each person, and one for each list of documents."""
     from streamtopic.documents.deletion_record import MOST_DOCUMENTS
 
-    wanted: list[tuple[Sequence[str], Sequence[str]]] = [((), (subject,)) for subject in subjects]
-    wanted += [(ids[start : start + MOST_DOCUMENTS], ()) for start in range(0, len(ids), MOST_DOCUMENTS)]
-    received: list[Received] = []
+    made: list[dict[str, Any]] = []
     try:
-        # The list keeps those that were made before one fails.
-        received.extend(service.door.receive(documents, subjects=people) for documents, people in wanted)
+        for subject in subjects:
+            one = service.door.receive((), subjects=[subject])
+            made.append(_made(one.request.id, one.salt, (), subject))
+        for start in range(0, len(ids), MOST_DOCUMENTS):
+            some = ids[start : start + MOST_DOCUMENTS]
+            one = service.door.receive(some)
+            made.append(_made(one.request.id, one.salt, some))
     except StreamtopicError:
         # Those that were made go on: nobody could cancel a request without its name.
-        for one in received:
-            warn(f"request {one.request.id}, salt {one.salt}, was made; the next one failed")
+        for before in made:
+            warn(f"request {before['id']}, salt {before['salt']}, was made; the next one failed")
         raise
-    pairs = zip(received, wanted, strict=True)
-    return [_Made(one.request.id, one.salt, some, next(iter(people), None)) for one, (some, people) in pairs]
+    return made
 
 
 def _named(ids: Sequence[str], args: argparse.Namespace) -> tuple[list[str], list[str]]:
@@ -292,7 +276,7 @@ def finish(service: Service, report: dict[str, Any], args: argparse.Namespace) -
         settled = service.settle(update, announce=silent if args.json else doing)
     outcomes = [f"{count} {name.replace('_', ' ')}" for name, count in settled.ingested.items() if count]
     told = f"{sent} sent: {', '.join(outcomes) or 'nothing changed'}"
-    return answer(args, report | settled.as_json(), told, *_version_lines(settled))
+    return answer(args, report | asdict(settled), told, *_version_lines(settled))
 
 
 def _version_lines(settled: Settled) -> list[str]:
@@ -304,9 +288,9 @@ def _version_lines(settled: Settled) -> list[str]:
 
 
 def _other_forms(name: str) -> list[str]:
-    """Return the normal forms NFC and NFD of an id, without the form that it has.
+    """Return the normal forms NFC and NFD of a name, without the form that it has; plain ASCII has no other.
 
-    Ids are bytes and are never normalised, so é typed in two ways is two ids that look the same.
+    Names are bytes and are never normalised, so é typed in two ways is two names that look the same.
     """
     forms = dict.fromkeys(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
     return [form for form in forms if form != name]
@@ -316,16 +300,14 @@ def _warn_of_other_forms(service: Service, ids: Sequence[str]) -> None:
     """Warn of each id without a live document where a live document has the same id in another normal form."""
     for name in ids:
         forms = _other_forms(name)
-        # Plain ASCII, which nearly all ids are, has no other form: it costs no call to Redis.
         if not forms or _is_live(service, name):
             continue
-        for form in forms:
-            if _is_live(service, form):
-                # Escaped to ASCII: on the screen the two forms look the same.
-                warn(
-                    f"no live document with the id {name}; one exists whose id differs only in Unicode normal form "
-                    f"({form!a}, not {name!a}): ids are bytes, delete it under its own"
-                )
+        for form in filter(partial(_is_live, service), forms):
+            # Escaped to ASCII: on the screen the two forms look the same.
+            warn(
+                f"no live document with the id {name}; one exists whose id differs only in Unicode normal form "
+                f"({form!a}, not {name!a}): ids are bytes, delete it under its own"
+            )
 
 
 def _warn_of_nobody(service: Service, subjects: Sequence[str]) -> None:
@@ -359,23 +341,6 @@ def _is_live(service: Service, name: str) -> bool:
     return bool(service.connection.call("HEXISTS", keys.documents(keys.bucket(document)), document))
 
 
-def _register_unlearn(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(
-        subparsers, "unlearn", _unlearn, "ask for a version without the documents deleted since the last one"
-    )
-    parser.add_argument(
-        "--retrain", action="store_true", help="one that is learned from the counts alone, with an empty forget set"
-    )
-    parser.add_argument(
-        "--wait",
-        type=waiting_time,
-        default=0.0,
-        metavar="SECONDS",
-        help="wait until the scheduler has acted (default: 0)",
-    )
-
-
 def _unlearn(args: argparse.Namespace) -> int:
     """Act at once on an instance that nobody runs; else leave the request to its scheduler."""
     from streamtopic.service.app import Service
@@ -390,7 +355,7 @@ def _unlearn(args: argparse.Namespace) -> int:
         else:
             _await(service, kind, args.wait)
     if settled is not None:
-        return answer(args, {"requested": kind} | settled.as_json(), *_version_lines(settled))
+        return answer(args, {"requested": kind} | asdict(settled), *_version_lines(settled))
     asked = f"asked for: {kind}; `streamtopic versions` shows the new version, `streamtopic status` why there is none"
     return answer(args, {"requested": kind, "running": True}, asked)
 

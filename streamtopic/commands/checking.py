@@ -38,12 +38,6 @@ __all__ = ["print_findings", "register"]
 
 def register(subparsers: Subparsers) -> None:
     """Add both commands."""
-    _register_verify(subparsers)
-    _register_audit(subparsers)
-
-
-def _register_verify(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
     parser = command(
         subparsers,
         "verify",
@@ -67,6 +61,16 @@ def _register_verify(subparsers: Subparsers) -> None:
     add_key(parser, prefix="FILE: ")
     parser.add_argument("--document", metavar="ID", help="FILE: the document that a receipt must be about; with --salt")
     parser.add_argument("--salt", metavar="SALT", help="FILE: salt that the delete was sent with")
+    parser = command(
+        subparsers, "audit", _run_audit, "try to tell unlearned from retrained versions: a lower bound on epsilon"
+    )
+    parser.add_argument(
+        "--documents", type=Path, metavar="FILE", help="JSON lines, gzip too (default: the instance's, or docstrings)"
+    )
+    parser.add_argument("--draws", type=int, metavar="N", help="releases drawn of either kind (default: 4000 or more)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random draws (default: 0)")
+    parser.add_argument("--epsilon", type=float, metavar="E", help="the claim to audit (default: as in the settings)")
+    parser.add_argument("--delta", type=float, metavar="D", help="the claim to audit (default: as in the settings)")
 
 
 def _run_verify(args: argparse.Namespace) -> int:
@@ -145,20 +149,6 @@ def _verify_evidence(args: argparse.Namespace, keys: KeyRing) -> int:
         # Without this line a reader would take findings that rest on Redis for proved as well.
         say("signed facts are checked; the other findings are its maker's word, and the file says how to repeat them")
     return 0 if fine else 1
-
-
-def _register_audit(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(
-        subparsers, "audit", _run_audit, "try to tell unlearned from retrained versions: a lower bound on epsilon"
-    )
-    parser.add_argument(
-        "--documents", type=Path, metavar="FILE", help="JSON lines, gzip too (default: the instance's, or docstrings)"
-    )
-    parser.add_argument("--draws", type=int, metavar="N", help="releases drawn of either kind (default: 4000 or more)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random draws (default: 0)")
-    parser.add_argument("--epsilon", type=float, metavar="E", help="the claim to audit (default: as in the settings)")
-    parser.add_argument("--delta", type=float, metavar="D", help="the claim to audit (default: as in the settings)")
 
 
 def _run_audit(args: argparse.Namespace) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import math
-import os
 import tempfile
 import textwrap
 import time
@@ -14,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, file_errors, read_corpus, settings_of
+from streamtopic.commands.common_arguments import command, file_errors, read_corpus, settings_of, whole_number
 from streamtopic.commands.looking import versions_table
 from streamtopic.commands.receipts import readable
 from streamtopic.commands.topics_shown import heads_table, topics_table
@@ -35,11 +33,11 @@ from streamtopic.errors import CheckFailed, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from streamtopic.client import ModelSubscriber
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.console import Update
     from streamtopic.documents.corpus import Corpus, Document
     from streamtopic.service.app import Service
-    from streamtopic.service.first_run import CompilingAhead
     from streamtopic.settings import Settings
 
 __all__ = ["register", "run"]
@@ -51,27 +49,9 @@ EXAMPLES = 5
 SAME = 1e-12
 
 
-def _amount(text: str) -> tuple[float, bool]:
-    """Read an argument: a number of documents, or a percentage; return the number, and whether it is a percentage."""
-    percent = text.endswith("%")
-    try:
-        value = float(text.removesuffix("%")) if percent else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is neither a number such as 20 nor a percentage such as 1%"
-        ) from None
-    if not 0 <= value <= (100 if percent else math.inf):
-        raise argparse.ArgumentTypeError(f"{text!r} is less than 0 or more than all documents")
-    return value, percent
-
-
-def _number_to_delete(amount: tuple[float, bool], documents: int) -> int:
-    """Return the number for a corpus of this size. Raises UsageError if nothing of the corpus would be left."""
-    value, percent = amount
-    count = int(value)
-    if percent:
-        # A percentage of a small corpus may be less than one document, and a demo without a deletion shows nothing.
-        count = max(int(documents * value / 100), 1 if value > 0 else 0)
+def _number_to_delete(wanted: int | None, documents: int) -> int:
+    """Return how many documents to delete, one in a thousand by default. Raises UsageError if nothing would be left."""
+    count = max(documents // 1000, 1) if wanted is None else wanted
     if count >= documents:
         raise UsageError(f"cannot delete {count} of {documents} documents: give --delete a smaller number")
     return count
@@ -82,11 +62,13 @@ class _Stages:
 
     quiet: print nothing.
     seconds: what each stage took; a stage that comes again is added up.
+    verified: versions that a subscriber, as another service has one, was given.
     """
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
         self.seconds: dict[str, float] = {}
+        self.verified = 0
         self._start = time.perf_counter()
 
     @property
@@ -107,8 +89,17 @@ class _Stages:
         key = name.replace(" ", "_")
         before = self.seconds.get(key, 0.0)
         self.seconds[key] = round(before + seconds, 4)
+        self.tell(f"{name:28} {duration(seconds):>8}")
+
+    def tell(self, line: str) -> None:
+        """Print a line for a person."""
         if not self.quiet:
-            say(f"  {name:28} {duration(seconds):>8}")
+            say(f"  {line}")
+
+    def now(self, what: str) -> None:
+        """Show what is going on, at a terminal."""
+        if not self.quiet:
+            doing(what)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -122,16 +113,13 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("--topics", type=int, metavar="R", help="number of topics (default: 20)")
     parser.add_argument(
         "--delete",
-        type=_amount,
-        default="0.1%",
-        metavar="AMOUNT",
-        help="documents to delete first, a number or a percentage (default: 0.1%%); without --keep, more follow "
-        "until a retrain is due",
+        type=whole_number(0),
+        metavar="N",
+        help="documents to delete first (default: one in a thousand); without --keep, more follow up to a retrain",
     )
     parser.add_argument(
         "--kafka", action="store_true", help="with a real Kafka broker on this machine in place of a log in files"
     )
-    parser.add_argument("--open", action="store_true", help="write the last version's report and open it in a browser")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the instance in this folder, to go on with it")
 
 
@@ -140,24 +128,22 @@ def run(args: argparse.Namespace) -> int:
     from streamtopic.settings import FILE_NAME, write
 
     _refuse_keeping(args)
-    # Settings that cannot be used are refused now, not after the documents were read.
-    _settings(args, None, None)
+    # Settings that cannot be used are refused now, not after the documents were read. A deletion is served at once in
+    # the demo; elsewhere it may wait for others.
+    chosen = {"topics": args.topics, "max_forget_lag": 0.0}
+    settings_of(args, **chosen)
     stages = _Stages(quiet=args.json)
     corpus = _read(args, stages)
     count = _number_to_delete(args.delete, len(corpus.documents))
     with _folder(args.keep) as folder, _broker(args, stages) as servers:
-        settings = _settings(args, folder, servers)
+        settings = settings_of(args, dir=folder, kafka=servers, **chosen)
         if args.keep is not None:
             write(settings, folder / FILE_NAME)
-        report = _flow(settings, corpus, count, stages, kept=args.keep is not None, page=args.open)
+        report = _flow(settings, corpus, count, stages, kept=args.keep is not None)
     if args.json:
         say_json(report)
     else:
         _print_report(report, args.keep)
-    if args.open:
-        import webbrowser
-
-        webbrowser.open(Path(report["page"]).as_uri())
     twin = report["twin"]
     subscriber = report["subscriber"]
     agrees = twin["words_equal"] and twin["max_abs_difference"] <= SAME
@@ -181,43 +167,25 @@ def _refuse_keeping(args: argparse.Namespace) -> None:
 
 def _read(args: argparse.Namespace, stages: _Stages) -> Corpus:
     """Load the program and read the documents. On a machine where nothing is compiled yet, compile meanwhile."""
-    from streamtopic.service.first_run import CompilingAhead
+    from streamtopic.service.first_run import CompilingAhead, cache_folder
 
     with CompilingAhead() as compiling:
         # Importing numpy, scipy and kernels takes a second or more: a stage of its own, so that none is blamed for it.
         with stages.stage("load the program"):
-            cold = _compile_ahead(compiling, quiet=args.json)
+            stages.now("looking for machine code of an earlier run")
+            folder = cache_folder()
+            stages.now("")
+            if folder is not None:
+                compiling.start()
+                stages.tell("compiling to machine code: once on this machine, for up to half a minute")
+                stages.tell(f"later runs find it in {folder}")
             import streamtopic.service.app  # noqa: F401  all that the flow needs comes with it
         with stages.stage("read documents"):
             corpus = read_corpus(args)
-        if cold:
+        if folder is not None:
             with stages.stage("compile, only this once", "parts") as update:
                 compiling.wait(update)
     return corpus
-
-
-def _compile_ahead(compiling: CompilingAhead, *, quiet: bool) -> bool:
-    """Start to compile where nothing is compiled yet, and say so; return whether it was started."""
-    from streamtopic.service.first_run import cache_folder
-
-    # The compiler itself has to be loaded for an answer, which takes seconds from a cold disk.
-    if not quiet:
-        doing("looking for machine code of an earlier run")
-    folder = cache_folder()
-    if not quiet:
-        doing("")
-    if folder is None:
-        return False
-    compiling.start()
-    if not quiet:
-        say("  compiling to machine code: once on this machine, for up to half a minute")
-        say(f"  later runs find it in {folder}")
-    return True
-
-
-def _settings(args: argparse.Namespace, folder: Path | None, servers: str | None) -> Settings:
-    # A deletion is served at once in the demo; elsewhere it may wait for others.
-    return settings_of(args, dir=folder, topics=args.topics, max_forget_lag=0.0, kafka=servers)
 
 
 @contextmanager
@@ -248,9 +216,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _flow(
-    settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, kept: bool, page: bool
-) -> dict[str, Any]:
+def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, kept: bool) -> dict[str, Any]:
     """Learn a corpus, delete a few documents, compare with a twin, then delete more than the model bears.
 
     Each version is published, received and verified.
@@ -258,7 +224,6 @@ def _flow(
     settings: those of the instance; `dir` is the folder to use.
     delete: number of documents to delete.
     kept: whether the folder stays.
-    page: whether to write the report of the last version.
     Returns the object that `demo --json` prints.
     """
     from streamtopic.service.app import Service
@@ -272,7 +237,7 @@ def _flow(
         # The service has not counted refused documents, so its twin must not learn them.
         counted = [document for document in corpus.documents if document.id not in refused]
         corpus = replace(corpus, documents=counted)
-        subscriber = _Subscriber(service)
+        subscriber = service.subscriber()
         _settle(service, stages, subscriber)
         # By the hash of their ids: the same on every run, and without a pattern that the order of a file may have.
         order = sorted(counted, key=lambda document: hashlib.sha256(document.id.encode()).digest())
@@ -283,10 +248,10 @@ def _flow(
         gone = order[: delete if kept else _beyond(service, delete, len(counted))]
         if len(gone) > delete:
             steps.append(_forget(service, stages, subscriber, gone[delete:]))
-        report = _report(service, corpus, gone)
-        report |= {"steps": steps, "page": _page(service) if page else None}
+        report = _report(service, corpus, gone) | {"steps": steps}
     seconds = stages.seconds | {"total": stages.total}
-    return report | {"twin": twin, "subscriber": subscriber.report(), "seconds": seconds}
+    received = {"received": stages.verified + subscriber.refused, "verified": stages.verified}
+    return report | {"twin": twin, "subscriber": received, "seconds": seconds}
 
 
 def _beyond(service: Service, deleted: int, documents: int) -> int:
@@ -299,7 +264,7 @@ def _beyond(service: Service, deleted: int, documents: int) -> int:
     return max(needed, deleted)
 
 
-def _forget(service: Service, stages: _Stages, subscriber: _Subscriber, gone: list[Document]) -> dict[str, Any]:
+def _forget(service: Service, stages: _Stages, subscriber: ModelSubscriber, gone: list[Document]) -> dict[str, Any]:
     """Delete documents and publish a version without them; return how it was made."""
     with stages.stage("delete documents"):
         service.delete([document.id for document in gone])
@@ -309,46 +274,18 @@ def _forget(service: Service, stages: _Stages, subscriber: _Subscriber, gone: li
     return {"documents": len(gone), **made, "seconds": seconds[newest["kind"]]}
 
 
-def _page(service: Service) -> str:
-    """Write the report of the newest version to a file that stays, and return its path."""
-    from streamtopic.pages.version_page import version_facts, version_page
-
-    facts = version_facts(service, service.release(None).version)
-    file, path = tempfile.mkstemp(prefix="streamtopic-demo-", suffix=".html")
-    with os.fdopen(file, "w", encoding="utf-8") as out:
-        out.write(version_page(facts))
-    return path
-
-
-class _Subscriber:
-    """Another service, which takes each version as it appears."""
-
-    def __init__(self, service: Service) -> None:
-        self._subscriber = service.subscriber()
-        self._verified = 0
-
-    def take(self) -> None:
-        """Receive the versions that are there; only those that verify are given out."""
-        while self._subscriber.poll() is not None:
-            self._verified += 1
-
-    def report(self) -> dict[str, int]:
-        return {"received": self._verified + self._subscriber.refused, "verified": self._verified}
-
-
-def _settle(service: Service, stages: _Stages, subscriber: _Subscriber) -> Mapping[str, float]:
+def _settle(service: Service, stages: _Stages, subscriber: ModelSubscriber) -> Mapping[str, float]:
     """Publish the versions that are due, and receive them; return the seconds of each stage."""
-    from streamtopic.service.app import silent
-
     with progress("count", "documents", quiet=stages.quiet) as update:
-        settled = service.settle(update, announce=silent if stages.quiet else doing)
+        settled = service.settle(update, announce=stages.now)
     if not settled.versions:
         raise UsageError(f"no version could be made: {settled.decision}")
     for name, seconds in settled.seconds.items():
         stages.add(name, seconds)
     # Now and not at the end: the second version withdraws the first, which would then not be given out any more.
     with stages.stage("receive and verify", "versions"):
-        subscriber.take()
+        while subscriber.poll() is not None:
+            stages.verified += 1
     return settled.seconds
 
 
@@ -402,58 +339,39 @@ def _report(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str,
 def _print_report(report: Mapping[str, Any], keep: Path | None) -> None:
     """Print topics, what was forgotten, a receipt, the checks, versions, times and what to try next."""
     newest = report["versions"][-1]
-    topics = topics_table(report["topics"]) if report["topics"] else ""
     example = report["receipts"]["example"]
-    receipt = "\n".join(aligned(readable(example))) if example else ""
+    heads = [heads_table(report["heads"])] if report["heads"] else []
+    heads += [f"{task}: no head, because {reason}" for task, reason in newest["unfitted"].items()]
+    times = [f"{stage.replace('_', ' ')} {duration(spent)}" for stage, spent in report["seconds"].items()]
     sections = {
-        "Topics": topics,
-        "Heads": _heads(report["heads"], newest["unfitted"]),
-        "Forgotten": _forgotten(report),
-        "Receipt of one deletion": receipt,
-        "Checks": _checks(report),
+        "Topics": topics_table(report["topics"]) if report["topics"] else "",
+        "Heads": "\n".join(heads),
+        "Forgotten": "\n".join(_forgotten(report)) if report["deleted"] else "",
+        "Receipt of one deletion": "\n".join(aligned(readable(example))) if example else "",
+        "Checks": "\n".join(_checks(report)),
         "Versions": versions_table(report["versions"]),
-        "Time": _times(report["seconds"]),
+        "Time": textwrap.fill(", ".join(times), 110),
         "Try next": _next(keep, newest["version"]),
     }
     for title, text in sections.items():
         if text:
-            underline = "=" * len(title)
-            show(f"\n{title}\n{underline}\n{text}")
+            show(f"\n{title}\n{'=' * len(title)}\n{text}")
 
 
-def _times(seconds: Mapping[str, float]) -> str:
-    parts = [f"{stage.replace('_', ' ')} {duration(spent)}" for stage, spent in seconds.items()]
-    return textwrap.fill(", ".join(parts), 110)
-
-
-def _forgotten(report: Mapping[str, Any]) -> str:
-    if not report["deleted"]:
-        return ""
+def _forgotten(report: Mapping[str, Any]) -> Iterator[str]:
     examples = ", ".join(map(printable, report["examples"]))
-    receipts = number_of(report["receipts"]["count"], "receipt")
-    lines = [
-        f"{report['deleted']} of {report['documents']} documents, among them {examples}",
-        f"{receipts}; vocabulary {report['vocabulary']} words",
-    ]
+    yield f"{report['deleted']} of {report['documents']} documents, among them {examples}"
     for step in report["steps"]:
-        spent = duration(step["seconds"])
-        made = f"version {step['version']}: {step['kind']} in {spent}"
-        lines.append(f"{made} without {step['documents']} more, because {step['reason']}")
-    return "\n".join(lines)
+        made = f"version {step['version']}: {step['kind']} in {duration(step['seconds'])}"
+        yield f"{made} without {step['documents']} more, because {step['reason']}"
 
 
-def _heads(heads: dict[str, dict[str, Any]], unfitted: Mapping[str, str]) -> str:
-    lines = [heads_table(heads)] if heads else []
-    lines += [f"{task}: no head, because {reason}" for task, reason in unfitted.items()]
-    return "\n".join(lines)
-
-
-def _checks(report: Mapping[str, Any]) -> str:
+def _checks(report: Mapping[str, Any]) -> list[str]:
     twin, subscriber, quality = report["twin"], report["subscriber"], report["quality"]
     words = "the same words" if twin["words_equal"] else "OTHER WORDS"
     received = number_of(subscriber["received"], "version")
     deletions = number_of(report["deleted"], "deletion")
-    lines = aligned(
+    return aligned(
         {
             "twin": f"a service that never saw the deleted documents learns {words};",
             "": f"largest difference of its model before noise: {number(twin['max_abs_difference'])}",
@@ -462,23 +380,19 @@ def _checks(report: Mapping[str, Any]) -> str:
             "quality": f"NPMI {number(quality['npmi'])}, diversity {number(quality['diversity'])}",
         }
     )
-    return "\n".join(lines)
 
 
 def _next(keep: Path | None, newest: int) -> str:
     if keep is None:
-        return (
-            "streamtopic demo --documents FILE.jsonl --keep ./news   your own documents, kept to go on with\n"
-            "streamtopic demo --json                                 the same for machines"
-        )
+        return "streamtopic demo --documents FILE.jsonl --keep ./news   your own documents, kept to go on with"
     # Only the newest version is certain to stand: the demo's own deletion has withdrawn the one before.
-    lines = [
-        f"streamtopic status --dir {keep}",
-        f"streamtopic topics --dir {keep} --top 5",
-        f"streamtopic add MORE.jsonl --dir {keep}",
-        f"streamtopic delete ID --dir {keep}",
-        f"streamtopic verify --dir {keep}",
-        f"streamtopic export --evidence --verify --to report.html --dir {keep}",
-        f"streamtopic export {newest} --to model.npz --dir {keep}",
-    ]
-    return "\n".join(lines)
+    commands = (
+        "status",
+        "topics --top 5",
+        "add MORE.jsonl",
+        "delete ID",
+        "verify",
+        "export --evidence --verify --to report.html",
+        f"export {newest} --to model.npz",
+    )
+    return "\n".join(f"streamtopic {command} --dir {keep}" for command in commands)

@@ -18,8 +18,25 @@ if TYPE_CHECKING:
 __all__ = ["register", "run"]
 
 _LIST = "keys.list"
-# As `Authority.issue`, which help must not load.
-_DAYS = 825
+# Files of each set of new keys, with what to do with them.
+_NEW = {
+    "new": {
+        "private": ("signing.key", "keep it secret; setting signing_key"),
+        "public": ("signing.pub", "give it to subscribers; setting public_key"),
+        "noise": ("noise.key", "keep it secret, with a backup; setting noise_key"),
+        "receipt": ("receipt.key", "keep it secret; setting receipt_key"),
+    },
+    "root": {
+        "private": ("root.key", "keep it offline; `keys publish`, `rotate` and `revoke` take it"),
+        "public": ("root.pub", "give it to subscribers in place of signing.pub; setting public_key"),
+    },
+    "suppression": {
+        "suppression": (
+            "suppression.key",
+            "keep it secret, with a backup; setting suppression_key, which every `ingest` then needs",
+        ),
+    },
+}
 
 
 def register(subparsers: Subparsers) -> None:
@@ -28,20 +45,20 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "keys",
         run,
-        "make the keys of a service, publish, rotate or revoke those that sign, or make certificates for TLS",
+        "make the keys of a service; publish, rotate or revoke those that sign",
     )
     parser.add_argument(
         "action",
-        choices=["new", "publish", "rotate", "revoke", "suppression", "tls"],
+        choices=["new", "publish", "rotate", "revoke", "suppression"],
         help="new: the keys of a service; publish: the list of those that sign; rotate: replace the one that signs; "
-        "revoke: declare one stolen; suppression: the key by which ids are suppressed; tls: certificates",
+        "revoke: declare one stolen; suppression: the key by which ids are suppressed",
     )
     parser.add_argument("key", nargs="?", metavar="KEY_ID", help="revoke: id of the key, as `keys rotate` printed it")
     parser.add_argument(
         "--to",
         type=Path,
         metavar="FOLDER",
-        help="where to write keys and the list (default: the folder of the signing key; new, tls, suppression: keys)",
+        help="where to write keys and the list (default: the folder of the signing key; new, suppression: keys)",
     )
     parser.add_argument("--root", action="store_true", help="new: make a root key pair, which signs key lists, instead")
     parser.add_argument(
@@ -58,26 +75,12 @@ def register(subparsers: Subparsers) -> None:
         metavar="INDEX",
         help="revoke: first entry of the ledger that does not count any more (default: all that it has count)",
     )
-    parser.add_argument(
-        "--server",
-        action="append",
-        default=[],
-        metavar="NAME=HOST,HOST",
-        help="tls: a server, and the names and addresses under which it is reached; once for each server",
-    )
-    parser.add_argument(
-        "--days", type=int, default=_DAYS, metavar="N", help=f"tls: days until certificates expire (default: {_DAYS})"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Write new keys, or sign and publish a key list; no key file is ever overwritten."""
-    if args.action == "new":
-        return _new_root(args) if args.root else _new(args)
-    if args.action == "tls":
-        return _certificates(args)
-    if args.action == "suppression":
-        return _new_suppression(args)
+    if args.action in _NEW:
+        return _new(args)
     if args.root_key is None:
         raise UsageError(f"keys {args.action} signs a key list: give --root-key root.key (`keys new --root` makes one)")
     if (args.action == "revoke") != (args.key is not None):
@@ -157,99 +160,30 @@ def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | N
     return answer(args, found, *aligned(shown))
 
 
-def _new_root(args: argparse.Namespace) -> int:
-    """Write root.key (secret, to be kept offline) and root.pub."""
-    from streamtopic.signed import new_signing_key
-
-    private, public = _new_files(args, "root.key", "root.pub")
-    key = new_signing_key(private, public, f"{_name(args)}/root")
-    shown = {
-        "root key": f"{private}  (keep it offline; `keys publish`, `rotate` and `revoke` take it)",
-        "public half": f"{public}  (give it to subscribers in place of signing.pub; setting public_key)",
-        "key": key,
-    }
-    found = {"private": str(private), "public": str(public), "name": key.name, "key_id": key.key_id}
-    return answer(args, found, *aligned(shown))
-
-
 def _new(args: argparse.Namespace) -> int:
-    """Write signing.key, noise.key, receipt.key (secret, 0600) and signing.pub."""
+    """Write new keys, secret ones for their owner alone. Raises UsageError where a file is there already."""
+    from streamtopic.service.instance import Layout
     from streamtopic.signed import new_secret, new_signing_key
 
-    private, public, noise, receipt = _new_files(args, "signing.key", "signing.pub", "noise.key", "receipt.key")
-    key = new_signing_key(private, public, _name(args))
-    new_secret(noise)
-    new_secret(receipt)
-    files = {"private": str(private), "public": str(public), "noise": str(noise), "receipt": str(receipt)}
-    shown = {
-        "private key": f"{private}  (keep it secret; setting signing_key)",
-        "public key": f"{public}  (give it to subscribers; setting public_key)",
-        "key": key,
-        "noise key": f"{noise}  (keep it secret, with a backup; setting noise_key)",
-        "receipt key": f"{receipt}  (keep it secret; setting receipt_key)",
-    }
-    return answer(args, files | {"name": key.name, "key_id": key.key_id}, *aligned(shown))
-
-
-def _name(args: argparse.Namespace) -> str:
-    """Return the name of the model's ledger."""
-    return args.name or f"streamtopic/{settings_of(args).model}"
-
-
-def _new_suppression(args: argparse.Namespace) -> int:
-    """Write suppression.key (secret, 0600), for an instance into its own folder of keys."""
-    from streamtopic.service.instance import Layout
-    from streamtopic.signed import new_secret
-
-    if args.to is None and args.dir is not None:
+    kind = "root" if args.root else args.action
+    folder = Path(args.to or "keys")
+    if kind == "suppression" and args.to is None and args.dir is not None:
         # Checked, so that a mistyped folder does not become one of an instance.
         instance_settings(args)
-        args.to = Layout(args.dir).suppression_key.parent
-    (file,) = _new_files(args, "suppression.key")
-    new_secret(file)
-    return answer(
-        args,
-        {"suppression": str(file)},
-        f"suppression key  {file}  (keep it secret, with a backup; setting suppression_key)",
-        "every `ingest` of the model needs it, once somebody is suppressed",
-    )
-
-
-def _certificates(args: argparse.Namespace) -> int:
-    """Write NAME.pem for each server, signed by the authority of the folder; a second time, as a renewal."""
-    from streamtopic.security.certificates import Authority
-
-    if not args.server or args.days < 1:
-        raise UsageError("keys tls needs servers: give --server kafka=kafka.example.org,10.0.0.5, and --days 1 or more")
-    servers = dict(_server(text) for text in args.server)
-    authority = Authority.opened(Path(args.to or "keys"))
-    files = {name: str(authority.issue(name, hosts, args.days)) for name, hosts in servers.items()}
-    certificates = [f"certificate  {file}  (for {name} alone; {args.days} days)" for name, file in files.items()]
-    return answer(
-        args,
-        {"authority": str(authority.file), "servers": files, "days": args.days},
-        f"authority    {authority.file}  (give it to every client; setting kafka_ssl_cafile)",
-        *certificates,
-        f"secret       {authority.folder / 'ca.key'}  (keep it offline; renewals take it)",
-    )
-
-
-def _server(text: str) -> tuple[str, list[str]]:
-    """Return name and hosts of NAME=HOST,HOST. Raises UsageError."""
-    name, _, hosts = text.partition("=")
-    places = [host for host in hosts.split(",") if host]
-    # The name becomes that of a file.
-    if not name.replace("-", "").isalnum() or name == "ca" or not places or not hosts.isascii():
-        raise UsageError(f"--server {text} is not usable: give NAME=HOST,HOST, as in kafka=kafka.example.org,10.0.0.5")
-    return name, places
-
-
-def _new_files(args: argparse.Namespace, *names: str) -> list[Path]:
-    """Return paths in the folder of --to. Raises UsageError where a file is there already."""
-    files = [Path(args.to or "keys") / name for name in names]
+        folder = Layout(args.dir).suppression_key.parent
+    files = {name: folder / file for name, (file, _) in _NEW[kind].items()}
     # All are looked at before any is written: a noise key that is lost cannot draw a version again, and half a set of
     # new keys would go with half a set of old ones.
-    for path in files:
+    for path in files.values():
         if path.exists():
             raise UsageError(f"{path} is there already: choose another folder with --to")
-    return files
+    found = {name: str(path) for name, path in files.items()}
+    shown: dict[str, object] = {name: f"{files[name]}  ({about})" for name, (_, about) in _NEW[kind].items()}
+    if "private" in files:
+        name = args.name or f"streamtopic/{settings_of(args).model}"
+        key = new_signing_key(files.pop("private"), files.pop("public"), f"{name}/root" if args.root else name)
+        found |= {"name": key.name, "key_id": key.key_id}
+        shown["key"] = key
+    for path in files.values():
+        new_secret(path)
+    return answer(args, found, *aligned(shown))

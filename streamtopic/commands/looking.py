@@ -27,15 +27,16 @@ _TIMES = frozenset({"at", "decided", "made"})
 
 def register(subparsers: Subparsers) -> None:
     """Add the four commands."""
-    _register_status(subparsers)
-    _register_versions(subparsers)
-    _register_rejected(subparsers)
-    _register_doctor(subparsers)
-
-
-def _register_status(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
     command(subparsers, "status", _run_status, "show documents, forget set, last decision and health")
+    command(subparsers, "versions", _run_versions, "list the published versions and their guarantees")
+    parser = command(subparsers, "rejected", _run_rejected, "list the records that were refused, or try them again")
+    parser.add_argument(
+        "action", choices=["list", "retry"], help="what to do; retry helps after an update of the program"
+    )
+    parser.add_argument(
+        "--last", type=whole_number(0), default=20, metavar="N", help="list: the newest N (default: 20)"
+    )
+    command(subparsers, "doctor", _run_doctor, "check Redis, Kafka, keys, settings and state, and name remedies")
 
 
 def _run_status(args: argparse.Namespace) -> int:
@@ -61,11 +62,6 @@ def _shown_value(name: str, value: object) -> str:
     if isinstance(value, float):
         return number(value)
     return "-" if value is None else str(value)
-
-
-def _register_versions(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    command(subparsers, "versions", _run_versions, "list the published versions and their guarantees")
 
 
 def _run_versions(args: argparse.Namespace) -> int:
@@ -104,17 +100,6 @@ def _version_row(version: Mapping[str, Any]) -> list[object]:
         number(version["certificate"]),
         "-" if version["seconds"] is None else duration(version["seconds"]),
     ]
-
-
-def _register_rejected(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(subparsers, "rejected", _run_rejected, "list the records that were refused, or try them again")
-    parser.add_argument(
-        "action", choices=["list", "retry"], help="what to do; retry helps after an update of the program"
-    )
-    parser.add_argument(
-        "--last", type=whole_number(0), default=20, metavar="N", help="list: the newest N (default: 20)"
-    )
 
 
 def _run_rejected(args: argparse.Namespace) -> int:
@@ -161,11 +146,6 @@ def _rejection_fields(rejection: Rejection) -> dict[str, Any]:
         "offset": rejection.offset,
         "time": instant(rejection.time_ms, "seconds"),
     }
-
-
-def _register_doctor(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    command(subparsers, "doctor", _run_doctor, "check Redis, Kafka, keys, settings and state, and name remedies")
 
 
 def _run_doctor(args: argparse.Namespace) -> int:

@@ -37,14 +37,28 @@ _OBJECTS = 50_000
 
 def register(subparsers: Subparsers) -> None:
     """Add the five commands."""
-    _register_init(subparsers)
-    _register_run(subparsers)
-    _register_rebuild(subparsers)
-
-
-def _register_init(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
     command(subparsers, "init", _run_init, "make the topics and the state of a model, or check those that exist")
+    whole = command(subparsers, "run", partial(_part, "run"), "run the service in one process until it is told to stop")
+    whole.add_argument(
+        "--interval", type=waiting_time, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)"
+    )
+    whole.add_argument(
+        "--once", action="store_true", help="bring the model of an instance in a folder up to date, then leave"
+    )
+    command(subparsers, "ingest", partial(_part, "ingest"), "count documents as they come, as one process of several")
+    schedule = command(
+        subparsers,
+        "schedule",
+        partial(_part, "schedule"),
+        "decide, unlearn, retrain and publish; the first leads, others stand by",
+    )
+    schedule.add_argument(
+        "--interval", type=waiting_time, default=0.2, metavar="SECONDS", help="pause when idle (default: 0.2)"
+    )
+    parser = command(subparsers, "rebuild", _run_rebuild, "make the state in Redis anew from the log")
+    parser.add_argument(
+        "--yes", action="store_true", help="take away the state that exists, and lead in place of others"
+    )
 
 
 def _run_init(args: argparse.Namespace) -> int:
@@ -70,50 +84,33 @@ def _run_init(args: argparse.Namespace) -> int:
     return answer(args, found, *lines, f"{action:8} state of {settings.model} in Redis")
 
 
-def _register_run(subparsers: Subparsers) -> None:
-    """Add the three commands."""
-    whole = command(subparsers, "run", _run, "run the service in one process until it is told to stop")
-    whole.add_argument(
-        "--interval", type=waiting_time, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)"
-    )
-    whole.add_argument(
-        "--once", action="store_true", help="bring the model of an instance in a folder up to date, then leave"
-    )
-    command(subparsers, "ingest", partial(_part, "ingest"), "count documents as they come, as one process of several")
-    schedule = command(
-        subparsers,
-        "schedule",
-        partial(_part, "schedule"),
-        "decide, unlearn, retrain and publish; the first leads, others stand by",
-    )
-    schedule.add_argument(
-        "--interval", type=waiting_time, default=0.2, metavar="SECONDS", help="pause when idle (default: 0.2)"
-    )
-
-
-def _run(args: argparse.Namespace) -> int:
-    """Ingest, decide, learn and publish in turn, until a signal or, with --once, until nothing is left to do."""
+def _part(name: str, args: argparse.Namespace) -> int:
+    """Do the work of one part, or of all, as a process of its own until a signal; with --once until nothing is left."""
     # Before the code of the service is loaded, which takes seconds: a supervisor may change its mind meanwhile.
     stop = _stop_event()
-    settings = instance_settings(args, must_exist=False)
+    settings = instance_settings(args, must_exist=False) if name == "run" else settings_of(args)
     _spare_objects()
-    if args.once and settings.dir is None:
-        raise UsageError(
-            "--once is for an instance in a folder (`--dir`): a service beside its own Kafka shares its work with "
-            "other processes, so leave --once out, and stop it when `streamtopic status` shows no lag"
-        )
-    if args.once:
+    if name == "run" and args.once:
         return _run_once(args, settings, stop)
-    from streamtopic.service.processes import run_all, watched
+    from streamtopic.service.processes import run_all, run_ingest, run_schedule, watched
 
-    tell = _event_printer(settings, "run", as_json=args.json)
-    with watched(settings, "run", tell) as watch:
-        run_all(settings, stop, tell, interval=args.interval, watch=watch)
+    tell = _event_printer(settings, name, as_json=args.json)
+    with watched(settings, name, tell) as watch:
+        if name == "ingest":
+            run_ingest(settings, stop, tell, watch=watch)
+        else:
+            work = run_all if name == "run" else run_schedule
+            work(settings, stop, tell, interval=args.interval, watch=watch)
     return 0
 
 
 def _run_once(args: argparse.Namespace, settings: Settings, stop: threading.Event) -> int:
     """Bring an instance in a folder up to date, and print what was done."""
+    if settings.dir is None:
+        raise UsageError(
+            "--once is for an instance in a folder (`--dir`): a service beside its own Kafka shares its work with "
+            "other processes, so leave --once out, and stop it when `streamtopic status` shows no lag"
+        )
     from streamtopic.service.app import Service
 
     with Service(settings) as service:
@@ -121,24 +118,7 @@ def _run_once(args: argparse.Namespace, settings: Settings, stop: threading.Even
             raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
         settled = service.settle(stopped=stop.is_set)
     versions = [f"published version {one['version']} ({one['kind']})" for one in settled.versions]
-    return answer(args, settled.as_json(), "; ".join([*versions, settled.decision]))
-
-
-def _part(name: str, args: argparse.Namespace) -> int:
-    """Do the work of one part as a process of its own, until a signal."""
-    # Before the code of the service is loaded, as in `_run`.
-    stop = _stop_event()
-    from streamtopic.service.processes import run_ingest, run_schedule, watched
-
-    settings = settings_of(args)
-    _spare_objects()
-    tell = _event_printer(settings, name, as_json=args.json)
-    with watched(settings, name, tell) as watch:
-        if name == "ingest":
-            run_ingest(settings, stop, tell, watch=watch)
-        else:
-            run_schedule(settings, stop, tell, interval=args.interval, watch=watch)
-    return 0
+    return answer(args, dataclasses.asdict(settled), "; ".join([*versions, settled.decision]))
 
 
 def _spare_objects() -> None:
@@ -198,14 +178,6 @@ def _plain(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _register_rebuild(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(subparsers, "rebuild", _run_rebuild, "make the state in Redis anew from the log")
-    parser.add_argument(
-        "--yes", action="store_true", help="take away the state that exists, and lead in place of others"
-    )
 
 
 def _run_rebuild(args: argparse.Namespace) -> int:

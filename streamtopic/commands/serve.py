@@ -14,7 +14,6 @@ from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.pages.http_server import TlsFiles
 
 __all__ = ["register", "run"]
 
@@ -47,16 +46,17 @@ def register(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal."""
     try:
-        from streamtopic.pages import http_server
+        from streamtopic.monitoring import http_server
+        from streamtopic.pages.gate import access_of
+        from streamtopic.pages.web_pages import web_pages
     except ModuleNotFoundError as error:
         raise UsageError(f"the server needs {error.name}: pip install 'streamtopic[serve]'") from None
-    from streamtopic.monitoring.endpoint import is_loopback
+    from streamtopic.monitoring.open_connections import is_loopback
     from streamtopic.pages.service_view import ServiceView
-    from streamtopic.pages.web_pages import web_pages
 
     settings = instance_settings(args)
     certificate = _certificate(args)
-    access = http_server.access_of(settings, args.host)
+    access = access_of(settings, args.host)
     if certificate is None and not is_loopback(args.host):
         warn(
             "the token and all pages cross the network in the clear: give --certificate and --key, or a proxy with TLS"
@@ -75,10 +75,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _certificate(args: argparse.Namespace) -> TlsFiles | None:
-    """Return the certificate. Raises UsageError for one file without the other, or one that cannot be read."""
-    from streamtopic.pages.http_server import TlsFiles
-
+def _certificate(args: argparse.Namespace) -> tuple[Path, Path] | None:
+    """Return its files. Raises UsageError for one file without the other, or one that cannot be read."""
     if (args.certificate is None) != (args.key is None):
         raise UsageError("--certificate and --key belong together: give both, or none of them")
     if args.certificate is None:
@@ -86,7 +84,7 @@ def _certificate(args: argparse.Namespace) -> TlsFiles | None:
     for path in (args.certificate, args.key):
         with file_errors("read", path), path.open("rb"):
             pass
-    return TlsFiles(args.certificate, args.key)
+    return args.certificate, args.key
 
 
 def _tell(args: argparse.Namespace, address: str) -> None:

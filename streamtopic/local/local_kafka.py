@@ -1,7 +1,6 @@
 """A real Kafka broker on this machine, started and stopped by the program."""
 
 import atexit
-import os
 import shutil
 import signal
 import tempfile
@@ -39,7 +38,6 @@ class LocalKafka:
     directory: folder of its data, None for a temporary one.
     port: of the broker; None for a free one.
     properties: properties of the broker that replace those chosen here.
-    environ: with PATH, where Java is, and XDG_CACHE_HOME, where the jars are.
 
     The broker ends with `stop`, with the interpreter, and when the process is killed. Started again, it goes on where
     it stopped, at the same port, also after `kill`.
@@ -53,10 +51,8 @@ class LocalKafka:
         *,
         port: int | None = None,
         properties: Mapping[str, str] | None = None,
-        environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._directory = None if directory is None else Path(directory).absolute()
-        self._environ = environ
         self._properties = dict(properties or {})
         self._fixed_port = port
         self._port: int | None = None
@@ -78,7 +74,7 @@ class LocalKafka:
     @property
     def jars(self) -> Path:
         """The folder with Kafka's jars, those of the console tools included."""
-        return broker_jars(cache_folder(self._environ))
+        return broker_jars(cache_folder())
 
     def __enter__(self) -> Self:
         return self.start()
@@ -118,7 +114,7 @@ class LocalKafka:
 
     def _start(self, folder: Path) -> None:
         """Start the broker at the wanted port or, where nobody depends on one, at a free port."""
-        command = java_command(self._environ, _HEAP_MB)
+        command = java_command(_HEAP_MB)
         wanted = self._fixed_port or self._port
         for attempt in range(_PORT_ATTEMPTS):
             port = wanted if wanted is not None and attempt == 0 else free_broker_port()

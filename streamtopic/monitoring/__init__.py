@@ -4,6 +4,6 @@ metrics           the catalogue of all metrics, and the values of one process
 health            who has made progress, and who should have
 logs              the names of all events that are logged, and a line of JSON for each
 tracing           spans that follow a deletion, where a process has OpenTelemetry
-endpoint          `/livez`, `/readyz`, `/metrics` and `/status`
-open_connections  a listening socket with a place for everybody, for this endpoint and for the pages
+http_server       the HTTP server of pages, and of `/livez`, `/readyz` and `/metrics` of a process
+open_connections  a listening socket with a place for everybody
 """

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from typing import Any
 
-__all__ = ["OpenConnections"]
+__all__ = ["OpenConnections", "is_loopback"]
 
 MOST = 128
 """Open connections of a server."""
@@ -38,7 +38,7 @@ Peer = tuple[Any, ...]
 
 
 class OpenConnections(socket.socket):
-    """A socket that takes connections, for servers that call its `accept`: those of asyncio and socketserver.
+    """A socket that takes connections, for a server that calls its `accept`, as that of asyncio does.
 
     The server tells when a connection has sent a whole request, and when it waits again; it calls `end_late` now and
     then. Safe with several threads.
@@ -154,6 +154,16 @@ class _Connection(socket.socket):
         """Close it."""
         self._server.leave(self)
         super().close()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _network(host: str) -> str:

@@ -15,7 +15,7 @@ The server, `streamtopic serve`:
     gate            hosts, sizes and the token of all requests
     web_pages       addresses to pages, probes and metrics
     requests_api    requests for deletions
-    http_server     the server itself
 
-Starlette and Uvicorn come with the extra `serve`; no module but those of the server imports them.
+Starlette and Uvicorn come with the extra `serve`; no module but those of the server imports them. The server itself is
+`monitoring/http_server.py`.
 """

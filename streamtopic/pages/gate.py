@@ -20,12 +20,16 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 
+from streamtopic.errors import SettingsError
+from streamtopic.monitoring.open_connections import is_loopback
 from streamtopic.pages.rendering import policy
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Access", "Gate"]
+    from streamtopic.settings import Settings
+
+__all__ = ["Access", "Gate", "access_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +80,21 @@ def _password(encoded: str) -> str:
         return base64.b64decode(encoded).decode(errors="replace").partition(":")[2]
     except (binascii.Error, ValueError):
         return ""
+
+
+def access_of(settings: Settings, host: str) -> Access:
+    """Return what the token guards: reading too, once it is set.
+
+    Raises SettingsError for a host that others reach, without a token.
+    """
+    if settings.serve_token is not None:
+        return Access(settings.serve_token.get_secret_value(), reading=True)
+    if not is_loopback(host):
+        raise SettingsError(
+            f"--host {host} lets other machines read: set `serve_token`, 16 characters or more, in "
+            "STREAMTOPIC_SERVE_TOKEN or a file of secrets; or leave out --host"
+        )
+    return Access(None, reading=False)
 
 
 class Gate:

@@ -135,7 +135,7 @@ class ModelGauges:
         """Return them as Prometheus reads them. Raises as Looks.look."""
         if self._looks is None or self._looks[0] is not service:
             health = Health(STALLED_AFTER, ("serve",))
-            watching = Watching("serve", service.settings.model, self._metrics, health)
+            watching = Watching("serve", self._metrics, health)
             self._looks = service, Looks(service, watching)
         self._looks[1].look()
         return self._metrics.text()

@@ -1,6 +1,5 @@
 """What guards secrets.
 
-certificates   an authority of one deployment, and certificates of its servers
 concealing     passwords stay out of output, logs and errors
 private_files  files that only their owner may read, or that must survive a power failure
 tls_faults     failures of TLS, in words that name the remedy

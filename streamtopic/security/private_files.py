@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-__all__ = ["new_file", "open_to_others", "write_whole"]
+__all__ = ["new_file", "open_to_others"]
 
 
 def open_to_others(path: Path) -> bool:
@@ -17,15 +17,6 @@ def open_to_others(path: Path) -> bool:
     # Kubernetes and systemd mount a secret that root owns, and let its reader in by the group: nobody else is in it.
     mounted = about.st_uid == 0 and os.geteuid() != 0
     return bool(about.st_mode & (0o037 if mounted else 0o077))
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, whole or not at all. Raises OSError."""
-    with _beside(path, 0o600) as (output, beside):
-        output.write(content)
-        _to_disk(output)
-        beside.replace(path)
-    _names_to_disk(path.parent)
 
 
 @contextlib.contextmanager
@@ -40,22 +31,17 @@ def new_file(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
     """
     if path.exists():
         raise _taken(path)
-    with _beside(path, mode) as (output, beside):
-        yield output
-        _to_disk(output)
-        _give_name(beside, path)
-    _names_to_disk(path.parent)
-
-
-@contextlib.contextmanager
-def _beside(path: Path, mode: int) -> Iterator[tuple[IO[bytes], Path]]:
-    """Open a file beside another one, under a name that no other program uses; the name is gone at the end."""
+    # Under a name that no other program uses.
     beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as output:
-            yield output, beside
+            yield output
+            output.flush()
+            os.fsync(output.fileno())
+        _give_name(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+    _names_to_disk(path.parent)
 
 
 def _give_name(beside: Path, path: Path) -> None:
@@ -73,11 +59,6 @@ def _give_name(beside: Path, path: Path) -> None:
 
 def _taken(path: Path) -> FileExistsError:
     return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-
-
-def _to_disk(output: IO[bytes]) -> None:
-    output.flush()
-    os.fsync(output.fileno())
 
 
 def _names_to_disk(folder: Path) -> None:

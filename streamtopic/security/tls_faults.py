@@ -49,7 +49,7 @@ def _verification(error: ssl.SSLCertVerificationError) -> str:
     told = error.verify_message
     match error.verify_code:
         case code if code == _EXPIRED:
-            return f"its certificate has expired ({told}): renew it (`streamtopic keys tls`), or set this clock"
+            return f"its certificate has expired ({told}): renew it (docs/deploy.md), or set this clock"
         case code if code == _NOT_YET:
             return f"its certificate is not valid yet ({told}): set the clocks of both machines"
         case code if code in _NAMES:

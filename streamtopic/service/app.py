@@ -111,16 +111,6 @@ class Settled:
     receipts: int
     seconds: Mapping[str, float] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
-        return {
-            "ingested": dict(self.ingested),
-            "versions": self.versions,
-            "decision": self.decision,
-            "receipts": self.receipts,
-            "seconds": dict(self.seconds),
-        }
-
 
 class Service(Parts):
     """An instance, or a service beside Kafka and Redis, with a method for each command; see Parts."""

@@ -26,7 +26,6 @@ from streamtopic.service.schedule.modeller import CertifiedModeller
 from streamtopic.service.schedule.payload import Guarded, TaskOptions
 from streamtopic.service.schedule.scheduler import SchedulerOptions
 from streamtopic.service.watching import Watch
-from streamtopic.settings import refuse_conflicts
 from streamtopic.signed import KeyRing, load_secret
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
 from streamtopic.streams import FileLog, TopicNames, addressed, open_log
@@ -86,8 +85,7 @@ def learner_options(settings: Settings) -> LearnerOptions:
 
 
 def scheduler_options(settings: Settings) -> SchedulerOptions:
-    """Return the scheduler's part of the settings. Raises SettingsError where they contradict each other."""
-    refuse_conflicts(settings)
+    """Return the scheduler's part of the settings."""
     return SchedulerOptions(
         model=settings.model,
         policy=Policy(

@@ -48,11 +48,8 @@ from streamtopic.signed.notes import read_note
 from streamtopic.state import MAX_WORD_IDS, CutGone, ModelState, Reader
 from streamtopic.state.base_documents import remaining_noted
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
-from streamtopic.state.measure import measure
-from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.removal import leader
 from streamtopic.state.residue_ledger import ResidueState
-from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams.opening import open_membership
 
 if TYPE_CHECKING:
@@ -91,13 +88,16 @@ def watched(settings: Settings, role: str, say: Say) -> Iterator[Watch]:
         return
     # Here, since a process that nobody watches does without the server and the package of metrics.
     from streamtopic import __version__
-    from streamtopic.monitoring.endpoint import serving
     from streamtopic.monitoring.health import STALLED_AFTER, Health
     from streamtopic.monitoring.metrics import Metrics
 
+    try:
+        from streamtopic.monitoring.http_server import serving
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"setting `metrics_address` needs {error.name}: pip install 'streamtopic[serve]'") from None
     loops = (role,) if role == "ingest" else (role, PUBLISH)
     health = Health(STALLED_AFTER, loops)
-    watching = Watching(role, settings.model, Metrics(role, str(__version__)), health)
+    watching = Watching(role, Metrics(role, str(__version__)), health)
     with serving(settings.metrics_address, watching) as address:
         say({"event": "metrics", "address": address})
         yield watching
@@ -107,7 +107,6 @@ EVERY = 5.0
 """Seconds between two looks."""
 PUBLISH = "publish"
 """Name of the loop that publishes."""
-_MEASURE_EVERY = 300.0
 _LEAVE = 2.0
 
 
@@ -121,7 +120,6 @@ class Looks:
         self._service = service
         self._watching = watching
         self._metrics = watching.metrics
-        self._measured = -_MEASURE_EVERY
         # Opened here and not in the thread that looks: the service's parts are made by the thread that works.
         self._log = service.log
         self._state: ModelState | None = None
@@ -187,7 +185,8 @@ class Looks:
         self._metrics.show(catalogue.FORGET_OLDEST, min(first) / 1000 if first else None, at="counted")
         self._residue(state)
         self._versions(state)
-        self._sizes(state)
+        # The doctor says what takes it.
+        self._metrics.show(catalogue.REDIS_BYTES, state.connection.information().get("used_memory"))
 
     def _requests(self, state: ModelState) -> None:
         found = DeletionRequests(state.connection, state.model).open()
@@ -216,24 +215,6 @@ class Looks:
             left = remaining_noted(state.connection, state.model, base.version, base.start)
             used = (base.documents - left.documents) / base.capacity
         self._metrics.show(catalogue.BUDGET, used, of="capacity")
-
-    def _sizes(self, state: ModelState) -> None:
-        now = self._service.clock()
-        if now - self._measured < _MEASURE_EVERY:
-            return
-        self._measured = now
-        used = state.connection.information().get("used_memory")
-        self._metrics.show(catalogue.STATE_BYTES, used, kind="redis")
-        partitions = map(ModelKeys(state.model).partition, range(state.settings.partitions))
-        try:
-            about = CountsStore(state.connection, state.model).about()
-            self._metrics.show(catalogue.STATE_BYTES, 0 if about is None else about.size, kind="counts")
-            sizes = [measure(state.connection, keys) for keys in partitions]
-        except (SettingsError, StateError):
-            # A user of Redis that may not ask for the size of a key: the server's own figure has to do.
-            return
-        for kind in ("documents", "changes", "words"):
-            self._metrics.show(catalogue.STATE_BYTES, sum(getattr(size, kind) for size in sizes), kind=kind)
 
 
 @contextmanager

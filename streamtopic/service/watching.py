@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamtopic.monitoring import metrics as catalogue
 from streamtopic.security.concealing import conceal
@@ -64,9 +64,6 @@ class Watch:
     def leads(self, *, leading: bool) -> None:
         """Take whether this scheduler leads."""
 
-    def decided(self, kind: str) -> None:
-        """Take the decision of the scheduler: `wait`, `unlearn` or `retrain`."""
-
     def blocked(self, reason: str) -> None:
         """Take why no model could be made: the code of a CannotLearn."""
 
@@ -95,12 +92,11 @@ class Watch:
 class Watching(Watch):
     """Keeps metrics and health of one process; safe with several threads.
 
-    role: `run`, `ingest` or `schedule`. model: its name, for `status`.
+    role: `run`, `ingest`, `schedule` or `serve`.
     """
 
-    def __init__(self, role: str, model: str, metrics: Metrics, health: Health) -> None:
+    def __init__(self, role: str, metrics: Metrics, health: Health) -> None:
         self.role = role
-        self.model = model
         self.metrics = metrics
         self.health = health
         self._mutex = threading.Lock()
@@ -109,7 +105,6 @@ class Watching(Watch):
             metrics.show(catalogue.OWNED, 0)
         # Kept when a partition is given up: Redis may be set back while nothing is open.
         self._next: dict[int, int] = {}
-        self._told: dict[str, Any] = {}
 
     def moved(self, name: str) -> None:
         """See Watch.moved."""
@@ -184,11 +179,6 @@ class Watching(Watch):
             # What this scheduler could not do says nothing about the one that leads by now.
             self.unblocked()
 
-    def decided(self, kind: str) -> None:
-        """See Watch.decided."""
-        # The kind alone: reasons of a decision may name words.
-        self._told["decision"] = kind
-
     def blocked(self, reason: str) -> None:
         """See Watch.blocked."""
         self.unblocked()
@@ -202,13 +192,12 @@ class Watching(Watch):
         """See Watch.checked."""
         self.metrics.add(catalogue.SELF_CHECKS, result=_RESULTS[passed])
 
-    def staged(self, version: int, kind: str, seconds: Mapping[str, float]) -> None:
+    def staged(self, version: int, kind: str, seconds: Mapping[str, float]) -> None:  # noqa: ARG002 - metrics name no version
         """See Watch.staged."""
         self.unblocked()
         self.metrics.add(catalogue.RELEASES, kind=kind)
         for stage, spent in seconds.items():
             self.metrics.observe(catalogue.STEP, spent, kind=kind, stage=_STAGES.get(stage, "learn"))
-        self._told["staged"] = version
 
     def reached(self, stage: str, seconds: float) -> None:
         """See Watch.reached."""
@@ -240,24 +229,3 @@ class Watching(Watch):
         for reason in verdict.busy:
             self.metrics.show(catalogue.BUSY, 1, what=reason)
         return self.metrics.text()
-
-    def status(self) -> dict[str, Any]:
-        """Return what this process knows of itself, as `/status` shows it; it asks no server."""
-        verdict = self.health.verdict
-        return {
-            "role": self.role,
-            "model": self.model,
-            "live": verdict.live,
-            "ready": verdict.ready,
-            "findings": list(verdict.findings),
-            "busy": _rounded(verdict.busy),
-            "idle": _rounded(verdict.idle),
-            "waiting": verdict.waiting,
-            "partitions": {str(p): ingest.state.meta.next_offset for p, ingest in sorted(self.owned.items())},
-            "decision": self._told.get("decision"),
-            "staged": self._told.get("staged"),
-        }
-
-
-def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(value, 1) for name, value in seconds.items()}

@@ -70,26 +70,6 @@ def test_broken_noise_fails_the_audit(program, sample_file, quick, monkeypatch):
     assert "claimed" in last
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--draws", "10"], "draws is 10"),
-        (["--seed", "-1"], "seed is -1"),
-        (["--epsilon", "0.01"], "give so many yourself"),
-        (["--epsilon", "0"], "epsilon"),
-        (["--delta", "1"], "delta"),
-        (["--documents", "no such file"], "no such file"),
-        (["--documents", "no such file", "--dir", "."], "give one of them"),
-    ],
-)
-def test_what_cannot_be_audited_says_so(program, arguments, said):
-    """Wrong arguments end in status 2 and one line with the remedy, before anything is read."""
-    status, out, err = program("audit", *arguments)
-    assert (status, out) == (2, "")
-    assert said in err
-    assert len(err.splitlines()) == 1
-
-
 def test_documents_without_a_model_are_an_error_of_one_line(program, tmp_path, quick):
     """A corpus too small for the topics asked for says what to change."""
     path = tmp_path / "tiny.jsonl"

@@ -59,17 +59,6 @@ def test_a_wrong_name_leaves_nothing_behind(on):
     assert on("status")["documents"] == 600
 
 
-def test_the_salt_is_told_to_people_too(program, on, instance):
-    """`delete` prints the id and the salt of each request, held or not, and `receipt` finds the receipt by them."""
-    for settings in ([], HELD):
-        status, out, _ = program("delete", "doc-4", "--dir", instance, *settings)
-        (line,) = [line for line in out.splitlines() if ", salt " in line]
-        name, _, salt = line.strip().removeprefix("document doc-4: request ").partition(", salt ")
-        assert (status, len(name), len(salt)) == (0, 24, 32)
-        if not settings:
-            assert len(on("receipt", name, "--salt", salt)["receipts"]) == 1
-
-
 @pytest.mark.parametrize("settings", [[], HELD], ids=["sent", "held"])
 def test_each_request_says_whose_it_is(program, on, instance, settings):
     """To people and to programs, for documents and for people, sent at once or held."""
@@ -92,15 +81,6 @@ def test_people_are_named_without_the_command_line(on, tmp_path):
     assert "--from FILE" in on("delete", "--subject", status=2)
 
 
-def test_a_receipt_is_asked_for_by_request(on):
-    """Who gives the id of a document is told what is wanted, and where it is found."""
-    on("delete", "doc-1")
-    said = on("receipt", "doc-1", status=1)
-    assert "no receipt for request doc-1" in said
-    assert "not the id of a document" in said
-    assert "streamtopic deletions list" in said
-
-
 def test_a_list_of_ids_is_read_as_other_programs_write_it(on, instance, tmp_path):
     """A byte order mark, ends of lines of Windows, and separators within an id: each id is a document's."""
     with DocumentProducer(instance / "log", model="default") as producer:
@@ -120,13 +100,6 @@ def test_a_wave_waits_for_approval(on):
     assert listed(on, "--all")[name]["state"] == "completed"
     assert on("status")["documents"] == 592
     assert len(on("receipt", name, "--salt", salt)["receipts"]) == 8
-
-
-def test_a_small_delete_passes_the_brake_at_once(on):
-    """Below the share nobody is asked."""
-    asked = on("delete", "doc-3", *BRAKED)
-    assert asked["ingested"] == {"deleted": 1}
-    assert listed(on, "--all")[asked["requests"][0]["id"]]["state"] == "completed"
 
 
 @pytest.mark.parametrize(
@@ -167,15 +140,6 @@ def test_documents_of_a_label_go_once_their_number_is_confirmed(labelled):
     found = labelled("receipt", done["requests"][0]["id"], "--salt", done["requests"][0]["salt"])
     assert len(found["receipts"]) == 5
     assert "no live document" in labelled("delete", "--label", "section=sport", "--yes", status=2)
-
-
-def test_documents_of_a_label_are_held_like_others(labelled):
-    """With a hold one request names all of them, and can be cancelled."""
-    asked = labelled("delete", "--label", "section=sport", "--yes", *HELD)
-    name = asked["requests"][0]["id"]
-    assert listed(labelled)[name]["documents"] == 5
-    labelled("deletions", "cancel", name)
-    assert labelled("status")["documents"] == 605
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The demo: the whole flow, what it prints and what it promises."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -60,37 +59,12 @@ def test_a_person_can_read_it(program, sample_file):
     assert max(map(len, out.splitlines())) < 250
 
 
-def test_the_last_report_opens_in_a_browser(program, sample_file, tmp_path, monkeypatch):
-    """`--open` gives the browser a page about the last version, which stays when the demo has ended."""
-    opened = tmp_path / "opened"
-    browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
-    browser.chmod(0o755)
-    monkeypatch.setenv("BROWSER", f"{browser} %s")
-    status, out, err = program(*DEMO, sample_file, "--delete", 1, "--open", "--json")
-    assert status == 0, err
-    page = Path(json.loads(out)["page"])
-    try:
-        assert opened.read_text() == page.as_uri()
-        assert "version 3" in page.read_text(encoding="utf-8").lower()
-    finally:
-        page.unlink()
-
-
 def test_an_instance_that_stays_loses_only_what_was_asked_for(program, sample_file, tmp_path):
     """With --keep no further documents are deleted to show a retrain."""
     status, out, err = program(*DEMO, sample_file, "--delete", 2, "--keep", tmp_path / "kept", "--json")
     assert status == 0, err
     found = json.loads(out)
     assert (found["deleted"], len(found["versions"])) == (2, 2)
-
-
-def test_deleting_nothing_publishes_one_version(program, sample_file):
-    """`--delete 0` shows learning alone."""
-    status, out, err = program(*DEMO, sample_file, "--delete", 0, "--json")
-    assert status == 0, err
-    found = json.loads(out)
-    assert (found["deleted"], len(found["versions"]), found["receipts"]) == (0, 1, {"count": 0, "example": None})
 
 
 @pytest.mark.parametrize(

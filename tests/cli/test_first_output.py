@@ -55,13 +55,6 @@ def test_the_first_output_at_a_terminal_names_the_compiler(sample_file, tmp_path
     assert str(tmp_path) in after.splitlines()[1]
 
 
-def test_the_first_line_in_a_pipe_names_the_compiler(sample_file, tmp_path):
-    """A log of a build sees it as well, in its first line."""
-    with _started(tmp_path, sample_file, subprocess.PIPE) as process:
-        first = process.stdout.readline()
-    assert b"compiling to machine code: once on this machine" in first
-
-
 def test_a_later_run_does_not_claim_to_compile(sample_file, tmp_path):
     """Where machine code is found, nothing is said about compiling."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}

@@ -44,14 +44,6 @@ def test_an_instance_can_be_gone_on_with(on, sample, tmp_path):
     assert on("verify")["passed"] is True
 
 
-def test_the_same_file_again_changes_nothing(on, sample, tmp_path):
-    """An identical add is no change and makes no version."""
-    same = tmp_path / "same.jsonl"
-    same.write_text("\n".join(sample[10:20]), encoding="utf-8")
-    done = on("add", same)
-    assert (done["ingested"], done["versions"]) == ({"unchanged": 10}, [])
-
-
 def test_odd_documents_each_have_a_visible_outcome(on, program, kept, tmp_path):
     """Nothing crashes or is lost: no words, long, other scripts, control characters, a reserved id."""
     odd = [

@@ -126,19 +126,6 @@ def test_the_service_can_be_checked_from_the_log_up(site, tmp_path):
     assert site.work()[0].version == 3
 
 
-def test_a_rebuild_gives_the_same_counts(site):
-    """Bit for bit, also where a scheduler led; it is fenced, and the next version is a new base."""
-    digest = site.digest()
-    assert "--yes" in site.on("rebuild", status=2)
-    assert site.on("rebuild", "--yes")["documents"] == 398
-    assert site.digest() == digest
-    assert site.on("verify")["passed"] is True
-    assert site.on("export", "--evidence", "--to", site.folder / "report.json")["passed"] is True
-    step, receipts = site.work()
-    assert (step.version, receipts) == (3, 0)
-    assert len(site.receipts()) == 2
-
-
 def test_other_partitions_are_refused_since_nothing_is_moved(site):
     """Ids would belong elsewhere: `doctor` and `rebuild` say so, name the remedy, and leave the counts as they are."""
     digest = site.digest()

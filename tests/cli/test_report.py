@@ -96,22 +96,6 @@ def test_a_page_is_whole_and_needs_nothing_else(facts):
     assert {href.removeprefix("#") for href in parsed.values("href")} - set(ids) == {"data:,"}
 
 
-def test_a_page_can_be_read_without_seeing_it(facts):
-    """Language, one main part, one first heading, column headers and a text for the chart are there."""
-    parsed = Strict(version_page(facts))
-    assert ("html", "lang", "en") in parsed.attributes
-    assert [parsed.tags[tag] for tag in ("h1", "main")] == [1, 1]
-    assert {value for tag, name, value in parsed.attributes if (tag, name) == ("th", "scope")} == {"col", "row"}
-    assert parsed.tags["th"] == len(parsed.values("scope"))
-    regions = [value for tag, name, value in parsed.attributes if (tag, name) == ("div", "aria-label")]
-    assert len(regions) == parsed.tags["table"] - parsed.tags["article"]
-    assert all(regions)
-    charts = [value for tag, name, value in parsed.attributes if (tag, name) == ("svg", "aria-labelledby")]
-    assert charts == [f"{name}-title {name}-desc" for name in ("places", "heat", "spending")]
-    assert "of a budget of 8" in [text for tag, text in parsed.text if tag == "desc"][-1]
-    assert set(" ".join(parsed.values("aria-labelledby")).split()) <= set(parsed.values("id"))
-
-
 def _replaced(value, words):
     if isinstance(value, dict):
         return {key: _replaced(item, words) for key, item in value.items()}
@@ -207,21 +191,6 @@ def test_no_document_is_named(facts, made):
     assert not re.search(r"doc-\d", written)
     assert "nobody" not in written
     assert str(made) not in written
-
-
-def test_the_newest_version_is_the_default(report):
-    """Without a number the report is about the newest version."""
-    evidence, told = report()
-    assert evidence["version"] == told["version"] == 2
-
-
-def test_verify_counts_and_learns_again(report):
-    """With --verify the findings hold what a recount and a relearning found, and that they were made."""
-    evidence, _ = report("2", "--verify")
-    assert evidence["verified"] is True
-    found = {one["name"]: one["passed"] for one in evidence["findings"]}
-    assert set(found.values()) == {True}
-    assert {"counts", "missing receipts", "base model", "version", "commitment"} <= found.keys()
 
 
 def test_an_older_version_is_made_again_as_well(program, copy, report, sample, tmp_path):
@@ -366,25 +335,6 @@ def test_an_audit_goes_with_the_report(report, tmp_path):
         file.write_bytes(bad.encode("utf-8", "surrogatepass"))
         assert "not the result of an audit" in report("2", "--audit", file, status=2)
     assert "cannot read" in report("2", "--audit", tmp_path / "nowhere", status=2)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["export", "2", "--evidence"], "--to"),
-        (["export", "2", "--evidence", "--to", "report.pdf"], ".json or .html"),
-        (["export", "2", "--evidence", "--to", "/nowhere/report.html"], "cannot write"),
-        (["export", "2", "--verify", "--to", "report.html"], "--evidence"),
-        (["verify", "/nowhere.json", "--key", KEY], "cannot read"),
-        (["verify", "r.json", "--strict", "--key", KEY], "by itself"),
-    ],
-)
-def test_wrong_use_says_what_to_give(program, made, arguments, said):
-    """Each mistake is one line with the remedy, and status 2."""
-    status, _, err = program(*arguments, "--dir", made)
-    assert status == 2
-    assert said in err
-    assert err.count("\n") == 1
 
 
 def test_any_file_is_a_report_or_refused(program, tmp_path):

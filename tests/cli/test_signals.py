@@ -47,7 +47,7 @@ def test_the_http_server_leaves_when_it_is_told_so_before_it_serves():
     """A signal between the opening of its port and the first request is not lost."""
     code = """
 import os, signal
-from streamtopic.pages.http_server import http_server, leave_quietly, listening
+from streamtopic.monitoring.http_server import http_server, leave_quietly, listening
 async def pages(scope, receive, send): ...
 with listening("127.0.0.1", 0) as listener:
     server = http_server(pages, listener)

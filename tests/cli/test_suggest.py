@@ -73,24 +73,6 @@ def test_an_empty_instance_says_so(program, tmp_path):
     assert (status, "nothing is counted yet" in err) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--topics", "0"], "not a list of numbers"),
-        (["--topics", "5,x"], "not a list of numbers"),
-        (["--topics", ""], "not a list of numbers"),
-        (["--topics", "1001"], "not a list of numbers"),
-        (["--trials", "-1"], "0 or more"),
-        (["--seed", "-1"], "whole number"),
-    ],
-)
-def test_wrong_usage_is_one_line(suggest, arguments, said):
-    """Status 2 and a remedy for each argument that cannot be used."""
-    err = suggest(*arguments, status=2)
-    assert said in err
-    assert len(err.splitlines()) <= 2
-
-
 def test_where_no_number_makes_a_model_the_status_says_so(suggest):
     """A check that finds nothing fails, with the reason in its output."""
     found = suggest("--topics", "900", "--trials", "0", status=1)

@@ -178,7 +178,8 @@ def test_alerts_ask_for_what_there_is():
         for name, selector in re.findall(rf"({PREFIX}\w+)(\{{[^}}]*\}})?", rule["expr"]):
             family = FAMILIES[name]
             for label, values in re.findall(r'(\w+)!?=~?"([^"]*)"', selector):
-                assert set(values.split("|")) <= set(family.labels[label]), rule["alert"]
+                assert label in family.labels, rule["alert"]
+                assert set(values.split("|")) <= set(re.findall(r"`(\w+)`", family.help)), rule["alert"]
 
 
 def test_every_alert_has_its_runbook():

@@ -92,12 +92,12 @@ def test_the_scheduler_sees_to_what_deletions_leave_behind(run, service):
 @pytest.mark.parametrize("role", ["schedule", "ingest"])
 def test_each_role_can_look_for_its_metrics(run, service, role):
     """A scheduler reads the model's gauges, sizes of keys included; ingest needs none of that for its own."""
-    watching = Watching(role, "default", Metrics(role, "0"), Health(60.0, (role,)))
+    watching = Watching(role, Metrics(role, "0"), Health(60.0, (role,)))
     with service(role) as made:
         Looks(made, watching).look()
     shown = watching.text().decode()
     assert ("streamtopic_documents 58.0" in shown) == (role == "schedule")
-    assert ('streamtopic_state_bytes{kind="documents"}' in shown) == (role == "schedule")
+    assert ("streamtopic_redis_bytes" in shown) == (role == "schedule")
 
 
 def test_the_server_sees_where_the_service_stands(run, service):

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from certificates import Authority
 from servers.redis_cluster import RedisNode
 from streamtopic.errors import ComponentUnreachable, SettingsError
-from streamtopic.security.certificates import Authority
 from streamtopic.service.inspection.examination import Level, examine_certificates
 from streamtopic.settings import load
 from streamtopic.state import Connection

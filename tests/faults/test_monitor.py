@@ -8,8 +8,8 @@ import pytest
 from campaign.monitor import Monitor
 from campaign.processes import Guard, Worker
 from servers.ports import quiet_port
-from streamtopic.monitoring.endpoint import serving
 from streamtopic.monitoring.health import Health
+from streamtopic.monitoring.http_server import serving
 from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.watching import Watching
 from waiting import until
@@ -34,7 +34,7 @@ def clock():
 @pytest.fixture
 def watching(clock):
     """What a scheduler shows."""
-    return Watching("schedule", "m", Metrics("schedule", "1"), Health(60.0, ("schedule",), clock))
+    return Watching("schedule", Metrics("schedule", "1"), Health(60.0, ("schedule",), clock))
 
 
 @pytest.fixture

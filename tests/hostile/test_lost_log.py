@@ -1,7 +1,6 @@
 """A log that is not the one that was counted: cut, made again under its name, or with partitions that nobody counts."""
 
 import itertools
-import json
 import sqlite3
 import time
 from contextlib import closing
@@ -276,7 +275,7 @@ def test_a_topic_of_kafka_that_was_made_again_loses_no_deletion(on_kafka, delete
 def test_a_service_with_partitions_that_nobody_counts_is_not_well(on_kafka):
     """From the first look on, though the number of partitions was asked for a moment before."""
     health = Health(60.0, ("ingest",), lambda: 0.0)
-    watching = Watching("ingest", on_kafka.model, Metrics("ingest", "0"), health)
+    watching = Watching("ingest", Metrics("ingest", "0"), health)
     with Service(on_kafka, watch=watching) as service:
         topic = service.names.documents
         assert service.log.partitions(topic) == 1
@@ -292,7 +291,7 @@ def test_a_service_with_partitions_that_nobody_counts_is_not_well(on_kafka):
         looks.look()
         assert (health.verdict.ready, health.verdict.live) == (False, True)
         assert "2 partitions and 1 are counted" in health.verdict.findings[0]
-        assert json.dumps(watching.status()["findings"])
+        assert watching.verdict().findings
 
 
 def test_who_lost_a_partition_unnoticed_takes_no_log_for_shortened(kafka_server, connection):

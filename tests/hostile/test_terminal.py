@@ -185,19 +185,3 @@ def test_nothing_prints_but_the_console():
             if not any(word in text for word in ("isatty", "flush", "fileno", "subprocess", "error.st", "done.st")):
                 found.append(f"{name}:{line}: {text.strip()}")
     assert found == []
-
-
-def test_a_wide_table_stays_on_a_screen_and_whole_in_a_pipe(monkeypatch):
-    """At a terminal the last column goes on below itself, so that no line is wider; a pipe gets a row a line."""
-    words = " ".join(f"word{k}" for k in range(20))
-    piped = table(["topic", "words"], [[7, words], [8, "few"]])
-    assert piped.splitlines()[2:] == [f"    7  {words}", "    8  few"]
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "60")
-    folded = table(["topic", "words"], [[7, words], [8, "few"]]).splitlines()
-    assert max(map(len, folded)) <= 60
-    assert " ".join(" ".join(folded[2:-1]).split()) == f"7 {words}"
-    assert all(line.startswith(" " * 7) for line in folded[3:-1])
-    assert folded[-1] == "    8  few"
-    monkeypatch.setenv("COLUMNS", "20")
-    assert table(["topic", "words"], [[7, words]]).splitlines()[2] == f"    7  {words}"

@@ -13,7 +13,7 @@ from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalRedis
 from streamtopic.local import local_redis as redis
 from streamtopic.state import AddedDocument, Applied, Changes, Connection, PartitionWriter, Reader, Rows, RowSpan
-from waiting import until, until_written
+from waiting import alive, until, until_written
 
 HOLD = """
 import sys, time
@@ -22,14 +22,6 @@ server = LocalRedis(sys.argv[1] or None, persistent=bool(sys.argv[1])).start()
 print(server.pid, server.url, flush=True)
 time.sleep(60)
 """
-
-
-def alive(pid):
-    """Return whether a process runs (and is no zombie that nobody waited for)."""
-    try:
-        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_it_starts_answers_and_ends():

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 
 from streamtopic.documents.corpus import Document
+from streamtopic.monitoring.http_server import http_server, listening
 from streamtopic.pages.gate import Access
-from streamtopic.pages.http_server import http_server, listening
 from streamtopic.pages.service_view import ServiceView
 from streamtopic.pages.web_pages import web_pages
 from streamtopic.settings import Settings
@@ -92,7 +92,7 @@ def served(settings, access=None, names=frozenset(), certificate=None):
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            trust = None if certificate is None else ssl.create_default_context(cafile=certificate.certificate)
+            trust = None if certificate is None else ssl.create_default_context(cafile=certificate[0])
             yield Asking(listener.getsockname()[1], trust)
         finally:
             server.should_exit = True

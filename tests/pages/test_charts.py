@@ -1,5 +1,4 @@
 import math
-import re
 from itertools import pairwise
 
 import pytest
@@ -61,19 +60,6 @@ def test_names_of_points_in_one_place_are_apart(read_picture):
     root = read_picture(scatter("t", "d", [ChartPanel("p", "s", "NPMI", curves)]).svg())
     levels = sorted(float(element.get("y")) for element in _classes(root, "clear"))
     assert min(b - a for a, b in pairwise(levels)) >= 12.9
-
-
-def test_nothing_to_draw_is_an_empty_field(read_picture):
-    """No curve and no point make a picture without marks."""
-    for panels in ([ChartPanel("p", "x", "y", [])], [ChartPanel("p", "x", "y", [Curve("c", [])], True, True)]):
-        assert not _classes(read_picture(scatter("t", "d", panels).svg()), "mark")
-
-
-def test_charts_follow_light_and_dark():
-    """Colours are the style's variables, so nothing is fixed that a dark screen would hide."""
-    drawn = scatter("t", "d", [ChartPanel("p", "x", "y", [Curve("c", [(1, 1)])])]).svg()
-    assert re.search(r"prefers-color-scheme:\s*dark", drawn)
-    assert not re.search(r'(fill|stroke)="', drawn)
 
 
 @pytest.mark.parametrize(

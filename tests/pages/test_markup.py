@@ -73,14 +73,6 @@ def test_what_cannot_be_seen_is_shown(hidden):
     assert all(f"\\u{{{ord(character):x}}}" in written for character in set(hidden) - kept)
 
 
-def test_text_that_turns_directions_turns_nothing():
-    """Marks that reverse what follows, and characters that XML has not, are written as their codes."""
-    written = picture(f"a{TURNING}b\x00c\ud800\ufffe\uffff")
-    assert not set(TURNING + "\x00\ud800\ufffe\uffff") & set(written)
-    assert r"b\u{0}c\u{d800}\u{fffe}\u{ffff}" in written
-    ET.fromstring(written)  # noqa: S314  it is our own
-
-
 @pytest.mark.parametrize(
     "way",
     [

@@ -2,15 +2,10 @@
 
 import dataclasses
 import re
-import subprocess
-import sys
-from html import unescape
 
-import numpy as np
 import pytest
 
-import streamtopic
-from streamtopic import AnchorTopics, plots
+from streamtopic import plots
 from streamtopic.errors import InvalidRelease, UsageError
 
 
@@ -41,16 +36,6 @@ def test_a_figure_is_an_image_in_a_notebook(make_release):
     assert re.fullmatch(r'<img alt="[^"<]*" src="data:image/svg\+xml;base64,[A-Za-z0-9+/=]+">\n', shown)
 
 
-def test_an_estimator_can_be_drawn():
-    """A fitted AnchorTopics is a model as well, with names for its columns."""
-    rng = np.random.default_rng(1)
-    topics = rng.dirichlet(np.full(60, 0.05), 3)
-    X = np.array([rng.multinomial(40, theta @ topics) for theta in rng.dirichlet(np.full(3, 0.2), 200)])
-    model = AnchorTopics(3, min_df=1, max_df=1.0).fit(X)
-    names = [f"word{k}" for k in range(60)]
-    assert "word" in unescape(plots.topic_map(model, feature_names=names).svg())
-
-
 def test_what_must_not_be_drawn_is_refused(make_release):
     """Withdrawn releases, none at all, and amounts below one are errors."""
     release = make_release()
@@ -64,12 +49,3 @@ def test_what_must_not_be_drawn_is_refused(make_release):
         plots.shares([])
     with pytest.raises(UsageError, match="at least 1"):
         plots.shares([release], most=0)
-
-
-def test_the_package_alone_loads_no_page():
-    """Whoever imports the package has neither figures nor templates in memory until the first use of them."""
-    assert "plots" in streamtopic.__all__
-    assert "plots" in dir(streamtopic)
-    program = "import sys, streamtopic; print(*(set(sys.modules) & {'jinja2', 'numpy', 'streamtopic.pages.plots'}))"
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""

@@ -1,13 +1,11 @@
 """The page of a version: what it shows, and that it stays a page whatever the words are."""
 
 import dataclasses
-import json
 import re
 
 import pytest
 
 from streamtopic.errors import UsageError
-from streamtopic.pages.rendering import policy
 from streamtopic.pages.version_page import picture_facts, version_facts, version_page
 from streamtopic.service.app import Service
 from strict_html import Strict
@@ -43,31 +41,6 @@ def test_any_number_of_topics_has_a_page(facts_of, make_release, n, r):
     assert Strict(page).tags["article"] == r
     assert ("largest topics are drawn" in said) == (r > 40)
     assert "nan" not in re.sub(r"w\d+", "", said).lower().split()
-
-
-def test_hostile_words_stay_words(facts_of, make_release, hostile_words):
-    """Words that would be markup are shown as text and never run, and the page is drawn alike from its data."""
-    release = make_release(words=hostile_words, r=4)
-    facts = facts_of(release, [make_release(words=hostile_words, r=4, seed=3)], quality={"<i>npmi": 1.0})
-    page = version_page(facts)
-    plain = Strict(version_page(facts_of(make_release(r=4))))
-    tags = Strict(page).tags
-    assert {tag for tag in tags if tag not in plain.tags} <= {"s"}
-    assert tags["script"] == 1
-    assert any(word in text_of(page) for word in hostile_words if "script" in word)
-    assert version_page(json.loads(json.dumps(facts))) == page
-
-
-def test_a_page_is_whole_and_refuses_to_load(facts_of):
-    """One policy, under which nothing runs, nothing is loaded, and no style but our own applies."""
-    page = version_page(facts_of())
-    parsed = Strict(page)
-    assert page.startswith("<!doctype html>\n")
-    assert [value for value in parsed.values("content") if "default-src" in value] == [policy()]
-    assert "unsafe" not in policy()
-    assert not [name for _, name, _ in parsed.attributes if name == "style" or name.startswith("on")]
-    assert parsed.values("src") == []
-    assert {href for href in parsed.values("href") if not href.startswith("#")} == {"data:,"}
 
 
 def test_withheld_topics_are_not_looked_for(facts_of, make_release, make_head):

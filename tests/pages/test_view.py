@@ -140,25 +140,6 @@ def test_points_in_a_plane_come_back():
     assert shown == pytest.approx(1.0)
 
 
-def test_an_embedding_of_divergences_has_no_negative_part():
-    """Square roots of divergences are Euclidean, so the shares of the axes are honest."""
-    A = np.random.default_rng(2).dirichlet(np.full(50, 0.1), 12).T
-    squares = distances_of(A) ** 2
-    centred = squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()
-    assert np.linalg.eigvalsh(-centred / 2).min() > -1e-12
-    assert 0 < classical_scaling(squares)[1] < 1
-
-
-@pytest.mark.parametrize("r", [1, 2, 3])
-def test_few_topics_have_places_too(r):
-    """One topic, two, and identical ones are placed without a division by nothing."""
-    for A in (np.eye(4)[:, :r], np.full((4, r), 0.25)):
-        positions, shown = classical_scaling(distances_of(A) ** 2)
-        assert np.isfinite(positions).all()
-        assert positions.shape == (r, 2)
-        assert 0 <= shown <= 1 + 1e-12
-
-
 def _overlaps(places, sizes):
     gap = np.abs(places[:, None] - places[None])
     need = (sizes[:, None] + sizes[None]) / 2
@@ -177,12 +158,6 @@ def test_boxes_part_and_stay_on_the_canvas(count, seed, together):
     assert _overlaps(places, sizes) == 0
     assert (places - sizes / 2 >= -1e-9).all()
     assert (places + sizes / 2 <= np.array([width, height]) + 1e-9).all()
-
-
-def test_boxes_that_do_not_meet_stay_where_they_are():
-    """Nothing moves without a reason."""
-    centres = np.array([[100.0, 100.0], [300.0, 100.0], [100.0, 300.0]])
-    assert spread(centres, np.full((3, 2), 50.0), 400.0, 400.0) == pytest.approx(centres, abs=0.01)
 
 
 def renumbered(release, order, version):

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from certificates import Authority
 from servers.node import Node
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local.child import Child
@@ -23,7 +24,6 @@ from streamtopic.local.kafka_broker import (
     prepare_storage,
     write_properties,
 )
-from streamtopic.security.certificates import Authority
 from waiting import PATIENCE
 
 if TYPE_CHECKING:

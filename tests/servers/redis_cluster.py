@@ -17,11 +17,11 @@ from typing import Any, Self
 
 import redis
 
+from certificates import Authority
 from servers.node import Node
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local.child import Child
 from streamtopic.local.local_redis import find_server
-from streamtopic.security.certificates import Authority
 from waiting import PATIENCE
 
 __all__ = ["LocalRedisCluster", "LocalSentinel", "RedisNode", "find_tls_server"]

@@ -51,7 +51,7 @@ class Watched(Watching):
     """Keeps what was shown at the moment when a version was staged, since a model is being made then."""
 
     def __init__(self, role="run"):
-        super().__init__(role, "default", ReadMetrics(role, "0"), Health(60.0, (role,)))
+        super().__init__(role, ReadMetrics(role, "0"), Health(60.0, (role,)))
         self.changed = set()
         self._before = {}
 

@@ -22,8 +22,8 @@ from streamtopic.errors import (
     StateMissing,
     StreamtopicError,
 )
-from streamtopic.monitoring.endpoint import is_loopback
 from streamtopic.monitoring.health import STALLED_AFTER
+from streamtopic.monitoring.open_connections import is_loopback
 from streamtopic.security.concealing import clear_address
 from streamtopic.service.inspection.certificate_dates import endings
 from streamtopic.service.inspection.hidden_records import REMEDY, hidden
@@ -66,7 +66,7 @@ _RETENTION = {"retention.ms", "retention.bytes"}
 
 _DAY = 86_400
 _ENDING_DAYS = 30
-_RENEW = "renew it (`streamtopic keys tls`, docs/deploy.md): without it nobody gets in"
+_RENEW = "renew it (docs/deploy.md): without it nobody gets in"
 
 _BUSY_OUTBOX = 1_000
 

@@ -261,7 +261,6 @@ class Scheduler:
                 # Where documents change too fast for that, the next step does it.
                 with suppress(CutGone):
                     self._sums.fold(lease)
-        self._watch.decided(type(step.decision).__name__.lower())
         # Steps come every few seconds, and a decision that stays needs no write.
         if (text := decision_text(step.decision)) != self._noted:
             self.state.note_decision(text, self._situation.now())

@@ -83,13 +83,12 @@ class DocumentBatch:
         _limit(indptr, counts, limited)
         return cls(indptr, words, counts, lengths, limited, owners, documents)
 
-    @property
-    def totals(self) -> Int64:
-        """Tokens of the document that each row belongs to, all its passages together, (rows,)."""
+    def of_documents(self, tokens: Int64) -> Int64:
+        """Return the tokens of the document that each row belongs to, (rows,). tokens: (rows,) of each row."""
         # bincount would add floats, which lose whole tokens above 2^53.
-        tokens = np.zeros(self.documents, np.int64)
-        np.add.at(tokens, self.owners, self.lengths)
-        return tokens[self.owners]
+        sums = np.zeros(self.documents, np.int64)
+        np.add.at(sums, self.owners, tokens)
+        return sums[self.owners]
 
     @classmethod
     def build(cls, documents: Sequence[Sequence[Passage]]) -> "DocumentBatch":
@@ -297,10 +296,11 @@ class Weighting:
     word that is repeated says little more than a word that is there twice (docs/decisions/0064). The published learner
     has g = h.
 
-    Each passage has a part of its document's mass f(L) by its length, and shares it among the ordered pairs of its
-    tokens. So a passage of l tokens, G of them counted, has w = f(L) l / (L G (G - 1)) (Arora et al. 2013, section 2,
-    times f, with G = l). That number is stored as `round(2**shift * w)`. The shift keeps the rounding below 5e-4 of the
-    weight up to L = 8,192, and below .8 % (cap 1: 3.1 %) up to 64 passages of that length.
+    Each passage has a part of its document's mass f(L) by its counted tokens, and shares it among their ordered pairs.
+    L, too, has only the tokens that count: a document that repeats itself weighs no more for that. So a passage of G
+    counted tokens has w = f(L) / (L (G - 1)) (Arora et al. 2013, section 2, times f). That number is stored as
+    `round(2**shift * w)`. The shift keeps the rounding below 5e-4 of the weight up to L = 8,192, and below .8 %
+    (cap 1: 3.1 %) up to 64 passages of that length.
 
     cap: tokens from which on a longer document has no more mass; fixed when a model is created. 1 is the published
         learner. 256 lets long documents count for more, but no single spam document for everything.
@@ -330,31 +330,29 @@ class Weighting:
 
     def of(self, batch: DocumentBatch) -> Int64:
         """Return the integer weight of each passage, (rows,). Raises UsageError as `weights`."""
-        return self.weights(batch.lengths, batch.totals, self.tokens(batch))
+        tokens = self.tokens(batch)
+        return self.weights(tokens, batch.of_documents(tokens))
 
-    def weights(self, lengths: npt.ArrayLike, totals: npt.ArrayLike, tokens: npt.ArrayLike) -> Int64:
+    def weights(self, tokens: npt.ArrayLike, totals: npt.ArrayLike) -> Int64:
         """Return the integer weight of each passage; 0 for fewer than two tokens, which make no pair.
 
-        lengths: tokens of each passage.
-        totals: tokens of its whole document, as `DocumentBatch.totals` gives them; the same as `lengths` for documents
-            of one passage.
-        tokens: those of each passage that count in pairs; at least two for a passage of two tokens or more.
-        Raises UsageError for a length above 8,192, where rounding would no longer be negligible.
+        tokens: G of each passage, its tokens that count in pairs.
+        totals: L, those of its whole document; the same as `tokens` for documents of one passage.
+        Raises UsageError for a passage above 8,192, where rounding would no longer be negligible.
         """
-        length = np.asarray(lengths, dtype=np.int64)
-        total = np.asarray(totals, dtype=np.int64)
         counted = np.asarray(tokens, dtype=np.int64)
-        longest = int(length.max(initial=0))
+        total = np.asarray(totals, dtype=np.int64)
+        longest = int(counted.max(initial=0))
         if longest > MAX_LENGTH:
             raise UsageError(
                 f"a passage of {longest} tokens is longer than {MAX_LENGTH}: cut the document into several passages"
             )
-        # At least 1, so that a passage without a pair is not divided by 0. Below 2^46, and twice the mass below 2^52.
-        pairs = np.maximum(total * counted * (counted - 1), 1)
-        mass = (np.minimum(total, self.cap) << self.shift) * length
+        # At least 1, so that a passage without a pair is not divided by 0. Below 2^33, and twice the mass below 2^40.
+        pairs = np.maximum(total * (counted - 1), 1)
+        mass = np.minimum(total, self.cap) << self.shift
         # In integers, half rounded up, so that every machine gets the same weight.
         rounded = (2 * mass + pairs) // (2 * pairs)
-        return np.where(length < 2, 0, rounded)
+        return np.where(counted < 2, 0, rounded)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -261,8 +261,8 @@ def _end(book: PartitionBook, key: bytes, offset: int) -> Span | None:
 def count(documents: Iterable[Live]) -> Counted:
     """Return the counts of documents: g_i g_j w for two words of a passage, g_i (g_i - 1) w for one word.
 
-    g: how often a word is in the passage, twice at most. w = 2^30 f(L) l / (L G (G - 1)) for L tokens of the document,
-    l tokens of the passage, and G of them counted. A word is heavy in a document if it is a tenth of them or more.
+    g: how often a word is in the passage, twice at most. w = 2^30 f(L) / (L (G - 1)) for G counted tokens of the
+    passage, and L of the document. A word is heavy in a document if it is a tenth of them or more.
     """
     pairs: dict[tuple[str, str], int] = {}
     frequency, tokens, heavy, number = Counter[str](), Counter[str](), Counter[str](), 0
@@ -274,11 +274,14 @@ def count(documents: Iterable[Live]) -> Counted:
         tokens.update(held)
         frequency.update(held.keys())
         heavy.update(word for word, times in held.items() if 10 * times >= document.length)
-        for length, words in document.passages:
-            # A word counts at most twice in the pairs of a passage.
-            counted = {word: min(times, 2) for word, times in words.items()}
-            counted_tokens = length - sum(words.values()) + sum(counted.values())
-            weight = _weight(length, document.length, counted_tokens)
+        # A word counts at most twice in the pairs of a passage.
+        each = [{word: min(times, 2) for word, times in words.items()} for _, words in document.passages]
+        limited = [
+            length - sum(words.values()) + sum(counted.values())
+            for (length, words), counted in zip(document.passages, each, strict=True)
+        ]
+        for (_, words), counted, counted_tokens in zip(document.passages, each, limited, strict=True):
+            weight = _weight(counted_tokens, sum(limited))
             present = sorted(words)
             for k, first in enumerate(present):
                 for second in present[k:]:
@@ -288,17 +291,16 @@ def count(documents: Iterable[Live]) -> Counted:
     return Counted(pairs, dict(frequency), dict(tokens), dict(heavy), number)
 
 
-def _weight(length: int, total: int, tokens: int) -> int:
+def _weight(tokens: int, total: int) -> int:
     """Return the weight of a passage's pairs.
 
-    length: tokens of the passage.
-    total: tokens of its document.
     tokens: those of the passage that count in pairs.
+    total: those of its document.
     """
     # One token has no pair.
-    if length < 2:
+    if tokens < 2:
         return 0
-    # The passage has length / total of the document's mass, for tokens (tokens - 1) pairs.
-    mass, pairs = (min(total, _CAP) << _SHIFT) * length, total * tokens * (tokens - 1)
+    # The passage has tokens / total of the document's mass, for tokens (tokens - 1) pairs.
+    mass, pairs = min(total, _CAP) << _SHIFT, total * (tokens - 1)
     # Rounded to the nearest, halves upwards, in integers of any size: a float would round a second time.
     return (2 * mass + pairs) // (2 * pairs)

@@ -101,12 +101,14 @@ def test_kernel_equals_plain_definition(corpus, weighting):
             frequency[word] += 1
             tokens[word] += times
             heavy[word] += Fraction(times, length) >= Fraction(1, 10)
-        for passage in document:
-            held = as_map(passage)
-            most = 2 if weighting.cap == 256 else MAX_LENGTH
-            pairs = {word: min(times, most) for word, times in held.items()}
-            tokens_counted = passage.length - sum(held.values()) + sum(pairs.values())
-            weight = int(weighting.weights([passage.length], [length], [tokens_counted])[0])
+        most = 2 if weighting.cap == 256 else MAX_LENGTH
+        limited = [{word: min(times, most) for word, times in as_map(passage).items()} for passage in document]
+        of_each = [
+            passage.length - sum(as_map(passage).values()) + sum(pairs.values())
+            for passage, pairs in zip(document, limited, strict=True)
+        ]
+        weights = weighting.weights(of_each, [sum(of_each)] * len(of_each)).tolist()
+        for pairs, weight in zip(limited, weights, strict=True):
             for i, h in pairs.items():
                 for j, g in pairs.items():
                     if i <= j:
@@ -133,7 +135,7 @@ def test_kernel_equals_scipy_product_on_many_rows():
     batch = DocumentBatch.build(corpus)
     at_most_twice = np.minimum(batch.counts, 2)
     counted_each = np.add.reduceat(at_most_twice, batch.indptr[:-1])
-    weights = Weighting(256).weights(batch.lengths, batch.lengths, counted_each)
+    weights = Weighting(256).weights(counted_each, counted_each)
     H = csr_array((at_most_twice.astype(np.int64), batch.words, batch.indptr), shape=(len(corpus), n))
     weighted = H.multiply(weights[:, None]).tocsr()
     full = (H.T @ weighted).toarray() - np.diag(weighted.sum(axis=0))
@@ -269,22 +271,22 @@ def test_weights_round_below_five_in_ten_thousand(cap):
     weighting = Weighting(cap)
     lengths = np.arange(2, MAX_LENGTH + 1, dtype=np.int64)
     exact = np.minimum(lengths, cap) / (lengths * (lengths - 1.0)) * 2.0**weighting.shift
-    assert np.abs(weighting.weights(lengths, lengths, lengths) / exact - 1).max() < 5e-4
-    assert weighting.weights([0, 1], [0, 1], [0, 1]).tolist() == [0, 0]
-    assert weighting.weights([1, 1], [8193, 2], [1, 1]).tolist() == [0, 0]
+    assert np.abs(weighting.weights(lengths, lengths) / exact - 1).max() < 5e-4
+    assert weighting.weights([0, 1], [0, 1]).tolist() == [0, 0]
+    assert weighting.weights([1, 1], [8193, 2]).tolist() == [0, 0]
 
 
 @settings(max_examples=200)
 @given(st.lists(st.integers(1, MAX_LENGTH), min_size=1, max_size=64), st.floats(0, 1), weightings)
 def test_a_weight_is_the_passage_s_share_of_the_document_s_mass(lengths, part, weighting):
-    """It is the integer nearest to 2^s f(L) (l / L) / (G (G - 1)), a tie going up, in rational arithmetic."""
-    total = sum(lengths)
-    mass = min(total, weighting.cap) << weighting.shift
+    """It is the integer nearest to 2^s f(L) (G / L) / (G (G - 1)), a tie going up, in rational arithmetic."""
     tokens = [max(min(length, 2), int(part * length)) for length in lengths]
-    found = weighting.weights(lengths, [total] * len(lengths), tokens).tolist()
-    for length, counted_of_it, weight in zip(lengths, tokens, found, strict=True):
+    total = sum(tokens)
+    mass = min(total, weighting.cap) << weighting.shift
+    found = weighting.weights(tokens, [total] * len(tokens)).tolist()
+    for counted_of_it, weight in zip(tokens, found, strict=True):
         pairs = counted_of_it * (counted_of_it - 1)
-        exact = mass * Fraction(length, total) / pairs if length > 1 else Fraction(0)
+        exact = mass * Fraction(counted_of_it, total) / pairs if counted_of_it > 1 else Fraction(0)
         assert weight == (exact + Fraction(1, 2)) // 1
 
 
@@ -303,14 +305,16 @@ def numbered(held):
 
 
 @pytest.mark.parametrize(("cap", "rounding"), [(1, 0.031), (256, 8e-3)])
-def test_the_mass_of_a_document_does_not_grow_with_its_passages(cap, rounding):
-    """A text of 20 or 64 passages carries the mass of one of one passage, to the rounding of its weights."""
+def test_the_mass_of_a_document_is_that_of_its_counted_tokens(cap, rounding):
+    """However many passages it has, and never more than the cap, to the rounding of its weights."""
     weighting = Weighting(cap)
     for tokens, pieces in ((MAX_LENGTH, 1), (20 * MAX_LENGTH - 7, 20), (64 * MAX_LENGTH, 64)):
         document = one_long_text(N, tokens)
         assert [len(document), sum(passage.length for passage in document)] == [pieces, tokens]
         mass = sum(SymmetricCounts.of(counted([document], weighting)).row_sums().tolist())
-        assert mass / (cap << weighting.shift) == pytest.approx(1, abs=rounding)
+        # Each of these passages has all words more than once.
+        of_document = min(2 * N * pieces if cap > 1 else tokens, cap)
+        assert mass / (of_document << weighting.shift) == pytest.approx(1, abs=rounding)
 
 
 def test_a_long_text_is_taken_away_to_the_last_bit():
@@ -343,7 +347,7 @@ def test_a_word_is_heavy_by_the_whole_document():
 def test_lengths_and_caps_out_of_range_are_refused():
     """Too long a passage and an unknown cap name the number and the remedy."""
     with pytest.raises(UsageError, match="8193"):
-        Weighting().weights([MAX_LENGTH + 1], [MAX_LENGTH + 1], [2])
+        Weighting().weights([MAX_LENGTH + 1], [MAX_LENGTH + 1])
     with pytest.raises(UsageError, match="one of"):
         Weighting(7)
 

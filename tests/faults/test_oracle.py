@@ -86,7 +86,7 @@ def test_weights_are_those_of_the_service(length, others):
     repeated = max(1, length // 2)
     pairs = count([Live(((length, {"one": repeated, "two": 1}), (others, {})), {})]).pairs
     counted = length - max(0, repeated - 2)
-    weight = int(Weighting(256).weights([length], [length + others], [counted])[0])
+    weight = int(Weighting(256).weights([counted], [counted + others])[0])
     assert pairs.get(("one", "two"), 0) == min(repeated, 2) * weight
 
 

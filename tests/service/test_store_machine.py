@@ -48,9 +48,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     connection = log = world = None
 
-    @initialize(partitions=st.integers(1, 2))
-    def begin(self, partitions):
-        """Make a model that no other example uses."""
+    @initialize(partitions=st.integers(1, 2), documents=st.lists(st.tuples(numbers, counts, people), max_size=6))
+    def begin(self, partitions, documents):
+        """Make a model that no other example uses, with documents, a base that was learned of them, and a reader."""
         self.world = IngestWorld(self.connection, self.log, partitions)
         self.model = self.world.topics.model
         self.state = ModelState.open(self.connection, self.model, ModelSettings(partitions, 256))
@@ -58,8 +58,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.records = [[] for _ in range(partitions)]
         self.last = {}
         self.version, self.start = 0, None
-        self.seen = None
         self.lead()
+        for number, words, about in documents:
+            self.add(number, words, {}, about)
+        self.drain()
+        self.learn()
+        self.look()
         self.save()
 
     def lead(self):

@@ -28,12 +28,14 @@ class LiveDocuments:
             frequency.update(set(held))
             tokens.update(held)
             heavy.update({word for word, times in held.items() if 10 * times >= total})
-            for length, words in passages:
-                held = dict(words)
-                if self.weighting.cap > 1:
-                    held = {word: min(times, 2) for word, times in words.items()}
-                counted = length - sum(words.values()) + sum(held.values())
-                weight = int(self.weighting.weights([length], [total], [counted])[0])
+            most = 2 if self.weighting.cap > 1 else total
+            limited = [{word: min(times, most) for word, times in words.items()} for _, words in passages]
+            counted = [
+                length - sum(words.values()) + sum(held.values())
+                for (length, words), held in zip(passages, limited, strict=True)
+            ]
+            weights = self.weighting.weights(counted, [sum(counted)] * len(counted)).tolist()
+            for held, weight in zip(limited, weights, strict=True):
                 for a in held:
                     for b in held:
                         if a < b:

@@ -178,10 +178,8 @@ class InputSettings(_Table):
 class CapacitySettings(_Table):
     """How many deletions a base model bears."""
 
-    rule: Literal["share", "fixed", "theorem", "calibrated"] = Field(
-        "share",
-        description="A share of the base model's documents, a fixed number, the paper's formula, or trials at each "
-        "retrain.",
+    rule: Literal["share", "fixed", "theorem"] = Field(
+        "share", description="A share of the base model's documents, a fixed number, or the paper's formula."
     )
     share: Share = Field(0.01, description="Under `share`: of the base model's documents.")
     documents: int = Field(100, ge=0, le=10**12, description="Under `fixed`: the number of documents.")

@@ -1,6 +1,6 @@
 """Cosignatures of witnesses, made by hand (c2sp.org/tlog-cosignature)."""
 
-from streamtopic.signed import SigningKey, Witness
+from streamtopic.signed import COSIGNATURE, PublicKey, SigningKey
 from streamtopic.signed.notes import signature_line
 from streamtopic.signed.signing_keys import key_hash
 
@@ -10,7 +10,7 @@ SECONDS = 1_700_000_000
 def witness(number=1, name="witness.example/w1"):
     """The key of a witness, and what others know of it."""
     key = SigningKey.from_seed(bytes([number]) * 32, name)
-    return key, Witness(name, key.public.raw)
+    return key, PublicKey(name, key.public.raw, COSIGNATURE)
 
 
 def cosignature(key, text, *, name=None, seconds=SECONDS, said=None, kind=b"\x04"):

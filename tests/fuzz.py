@@ -35,6 +35,7 @@ from streamtopic.documents.events import decode_record
 from streamtopic.documents.suppression import Suppression, SuppressionKey
 from streamtopic.errors import InvalidEvent, InvalidRelease, StreamtopicError
 from streamtopic.signed import (
+    COSIGNATURE,
     Alive,
     Assembler,
     Checkpoint,
@@ -49,12 +50,12 @@ from streamtopic.signed import (
     Ledger,
     LedgerProof,
     Payload,
+    PublicKey,
     Receipt,
     RequestReceipt,
     Revoked,
     SigningKey,
     Withdraw,
-    Witness,
     cosigned,
     leaf_hash,
     line_of,
@@ -451,7 +452,6 @@ def _take(values: list[bytes]) -> Ledger:
 def _read_line(data: bytes) -> None:
     from streamtopic.commands.receipts import readable
     from streamtopic.service.publish.published import receipt_fields
-    from streamtopic.service.verify.claims import statement_of
     from streamtopic.service.verify.release_checks import entry_facts
 
     line = _text(data)
@@ -467,7 +467,6 @@ def _read_line(data: bytes) -> None:
             entry.is_about("doc", SALT)
         case Envelope():
             json.dumps(entry_facts(entry), allow_nan=False)
-            statement_of("topics", entry)
         case Erased():
             json.dumps([list(entry.ends), entry.covers(receipt_of(7))])
         case _:
@@ -516,9 +515,7 @@ def _read_keys(data: bytes) -> None:
 
 def _read_witness(data: bytes) -> None:
     text = _text(data)
-    witness = Witness.parse(text)
-    if witness is None:
-        raise InvalidRelease("this is not the key of a witness")
+    witness = PublicKey.parse(text, COSIGNATURE)
     cosigned(_written().ledger.checkpoint, [witness])
 
 
@@ -541,15 +538,6 @@ def _read_report(data: bytes) -> None:
 
 def _read_page(data: bytes) -> None:
     _read_report(b'<script type="application/json" id="evidence">' + data.replace(b"<", b" ") + b"</script>")
-
-
-def _read_audit(data: bytes) -> None:
-    from streamtopic.service.verify import read_audit
-
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        file.write(data)
-        file.flush()
-        json.dumps(read_audit(Path(file.name)).finding(sample_envelope()).detail)
 
 
 def _read_chunk(data: bytes) -> None:
@@ -649,18 +637,13 @@ def _proof() -> bytes:
 
 
 def _report() -> bytes:
-    from streamtopic.service.verify.claims import LIMITS, assumptions_of, statement_of
     from streamtopic.service.verify.evidence import FORMAT, PROGRAM, proof_facts
     from streamtopic.service.verify.release_checks import entry_facts
 
     envelope = sample_envelope()
     evidence = {
         "format": FORMAT, "program": PROGRAM, "model": "news", "version": 3, "envelope": entry_facts(envelope),
-        "proof": proof_facts(_written().proof(0), KeyRing.load(_KEY.public, "news")), "limits": list(LIMITS),
-        "claim": {
-            "guarantee": "certified", "published": "topics", "statement": statement_of("topics", envelope),
-            "assumptions": list(assumptions_of("topics", envelope)),
-        },
+        "proof": proof_facts(_written().proof(0), KeyRing.load(_KEY.public, "news")),
     }  # fmt: skip
     return json.dumps(evidence).encode()
 
@@ -726,7 +709,6 @@ DECODERS = (
     Decoder("policy of witnesses", "text", _policy, _read_policy),
     Decoder("report, .json", "json", _report, _read_report),
     Decoder("report, .html", "json", _report, _read_page),
-    Decoder("audit", "json", lambda: b'{"passed": true, "epsilon_lower": 0.5, "claim": {"epsilon": 1.0}}', _read_audit),
 )
 """Every decoder of what others wrote: a new one belongs here."""
 

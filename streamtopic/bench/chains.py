@@ -126,7 +126,7 @@ def described(fit: TopicFit) -> Described:
     """Return the parts of a fit that chains compare: the one place that knows how a fit keeps them."""
     sets = {fit.names[k]: int(fit.group[k]) for k in fit.live if fit.group[k] >= 0}
     guides = {topic.name: topic.seeds for topic in fit.guided}
-    return Described(fit.words, fit.anchors, sets, guides, fit.notes, fit.A, fit.certificate.bound)
+    return Described(fit.words, fit.anchors, sets, guides, tuple(fit.notes.values()), fit.A, fit.certificate.bound)
 
 
 def parted(one: Described, other: Described) -> tuple[str, str] | None:

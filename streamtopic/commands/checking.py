@@ -131,7 +131,11 @@ def _receipt_lines(receipt: Receipt | RequestReceipt, document: str | None) -> I
 
     about = "its document" if document is None else f"document {document}"
     if isinstance(receipt, RequestReceipt):
-        about = f"any of {receipt.documents} documents of a request"
+        if not receipt.documents:
+            yield "ok    its request found no document"
+            return
+        number = receipt.documents
+        about = "the document of its request" if number == 1 else f"any of the {number} documents of its request"
     yield f"ok    version {receipt.version} is the first without {about}"
 
 

@@ -45,18 +45,15 @@ def register(subparsers: Subparsers) -> None:
         help="all evidence about the version in place of the model, as .html or .json, which `verify FILE` checks",
     )
     parser.add_argument("--verify", action="store_true", help="evidence: count and learn again, and add the findings")
-    parser.add_argument("--audit", type=Path, metavar="FILE", help="evidence: output of `audit --json`, to go with it")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the verified release, noised as published, or the evidence; status 1 if a check of the evidence failed."""
     from streamtopic.service.app import Service
-    from streamtopic.service.verify import read_audit
 
     _refuse_other(args)
     settings = instance_settings(args)
     unit = slice_unit(args.over, settings)
-    audited = None if args.audit is None else read_audit(args.audit)
     with Service(settings) as service:
         # Fixed now: a version that is published while this one is verified must not take its place.
         number = args.number if args.number is not None else service.release(None).version
@@ -70,7 +67,6 @@ def run(args: argparse.Namespace) -> int:
                     service,
                     number,
                     update=update if args.verify else None,
-                    audited=audited,
                     slices=slices,
                     public=not args.evidence,
                 )
@@ -86,8 +82,8 @@ def _refuse_other(args: argparse.Namespace) -> None:
     kinds = (".json", ".html") if args.evidence else _FILES
     if args.to.suffix not in kinds:
         raise UsageError(f"cannot write {args.to.name}: end the name in {', '.join(kinds[:-1])} or {kinds[-1]}")
-    if (args.verify or args.audit) and not args.evidence:
-        raise UsageError("--verify and --audit are about evidence: give --evidence too")
+    if args.verify and not args.evidence:
+        raise UsageError("--verify is about evidence: give --evidence too")
     if (args.over or args.by) and args.to.suffix != ".html":
         raise UsageError(
             f"a {args.to.suffix} file holds no slices: write a page (.html), or use `streamtopic topics --over --json`"

@@ -93,7 +93,6 @@ def _fields(request: DeletionRequest) -> dict[str, Any]:
         "due": request.due_ms,
         "changed": request.changed_ms,
         "sent": request.sent_ms or None,
-        "expected": request.expected_ms or None,
         "approved": request.approved,
     }
 

@@ -156,7 +156,7 @@ BUDGET = _gauge(
 RELEASE = _gauge("release_timestamp_seconds", "When the newest version was made.")
 STEP = _seconds(
     "step_seconds",
-    "Time of a step that made a version, by its kind and by stage: `learn`, `try_deletions`, `self_check`, `release`.",
+    "Time of a step that made a version, by its kind and by stage: `learn`, `self_check`, `release`.",
     "kind",
     "stage",
     buckets=_STEP,

@@ -11,7 +11,6 @@ from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.formats import REPORT, refusal
 from streamtopic.pages.rendering import shown
 from streamtopic.pages.version_page import DATA, version_page
-from streamtopic.service.verify.claims import LIMITS, assumptions_of, statement_of
 from streamtopic.service.verify.evidence import FORMAT, PROGRAM, proof_facts
 from streamtopic.service.verify.finding import Finding, fails, holds, not_checked
 from streamtopic.service.verify.release_checks import entry_facts
@@ -30,7 +29,7 @@ _MOST_BYTES = 64 << 20
 _EMBEDDED = re.compile(rf'<script type="application/json" id="{DATA}">([^<]*)</script>')
 _FORGED = "do not rely on this file: ask the operator for the version itself"
 _OTHER = "check it with the program that made it; only the entry in the ledger counts"
-_NEEDED = ("envelope", "proof", "claim")
+_NEEDED = ("envelope", "proof")
 _TITLE = ("model", "version")
 
 
@@ -64,7 +63,7 @@ class ReportFile:
             return (fails("proof", f"entry {logged.index} of the ledger is not that of a version", _FORGED),)
         told = f"version {envelope.version} of {envelope.model} is entry {logged.index} of the ledger"
         findings = [holds("proof", f"{told}, signed by key {proof['key_id']}")]
-        findings += [self._facts(envelope, proof), self._words(envelope)]
+        findings.append(self._facts(envelope, proof))
         if self.written is not None:
             findings.append(self._page())
         return tuple(findings)
@@ -83,35 +82,17 @@ class ReportFile:
             return fails("facts", f"facts differ from those in the ledger: {differing}", _FORGED)
         return holds("facts", f"all {len(known)} facts of the version are those in the ledger")
 
-    def _words(self, envelope: Envelope) -> Finding:
-        """Compare the claim and its limits with the words of this program."""
-        claim = self.evidence["claim"]
-        published = claim.get("published")
-        ours = list(assumptions_of(published, envelope))
-        wording = [statement_of(published, envelope), ours, list(LIMITS)]
-        in_file = [claim.get("statement"), claim.get("assumptions"), self.evidence.get("limits")]
-        what = "promise, assumptions and limits are"
-        return self._compared("wording", what, "in this program's own words", same=wording == in_file)
-
     def _page(self) -> Finding:
         """Compare the page that a person reads with the page that its data gives."""
         try:
             same = version_page(self.evidence) == self.written
         except Exception:  # noqa: BLE001 - this program cannot have written a page that it fails to write
             same = False
-        return self._compared("page", "the page that a person reads is", "as its own data gives it", same=same)
-
-    def _compared(self, name: str, what: str, as_expected: str, *, same: bool) -> Finding:
-        """Return a finding on a part that this program writes itself.
-
-        what, as_expected: beginning and end of the finding's sentence.
-        same: whether the part is as this program writes it.
-        """
+        name, what = "page", "the page that a person reads is"
         if same:
-            return holds(name, f"{what} {as_expected}")
-        detail = f"{what} not {as_expected}"
-        program = self.evidence.get("program")
-        # Another version of the program may write the part differently, so the finding stays open.
+            return holds(name, f"{what} as its own data gives it")
+        detail, program = f"{what} not as its own data gives it", self.evidence.get("program")
+        # Another version of the program may write it differently, so the finding stays open.
         if program != PROGRAM:
             return not_checked(name, f"{detail}; {shown(program)} wrote it, this is {PROGRAM}", _OTHER)
         return fails(name, detail, _FORGED)

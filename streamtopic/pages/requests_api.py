@@ -114,5 +114,5 @@ def _stands(service: Service, name: str) -> Response:
 
 def _shown(request: DeletionRequest) -> dict[str, Any]:
     """Return a request without what it names. Times are milliseconds since 1970."""
-    times = {name: getattr(request, name) for name in ("received_ms", "due_ms", "changed_ms", "expected_ms")}
+    times = {name: getattr(request, name) for name in ("received_ms", "due_ms", "changed_ms")}
     return {"id": request.id, "state": request.state.value, **times}

@@ -19,12 +19,12 @@ from streamtopic.pages.plots import draw_correlations, draw_map
 from streamtopic.pages.rendering import render
 from streamtopic.service.publish.published import heads_of, read_earlier
 from streamtopic.service.verify import gather
+from streamtopic.signed.release import GIVEN_AWAY, HELPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streamtopic.service.app import Service
-    from streamtopic.service.verify.finding import Audited
     from streamtopic.signed import Release
     from streamtopic.topics.over_time import SliceReport
 
@@ -50,7 +50,6 @@ _SECTIONS = {
     "numbers": "The numbers",
     "capacity": "Deletion capacity",
     "conditions": "Conditions of the proof",
-    "audit": "Audit",
     "limits": "What is not promised",
     "repeat": "How to repeat each check",
 }
@@ -62,26 +61,23 @@ def version_facts(
     version: int,
     *,
     update: Callable[[int, int | None], None] | None = None,
-    audited: Audited | None = None,
     slices: SliceReport | None = None,
     public: bool = False,
 ) -> Json:
     """Return everything that the page of a published version shows; each value is one that JSON has.
 
     update: given if the counts and the model are to be made again and compared; as of `gather`.
-    audited: result of an audit, to go with the page.
     slices: topics over time or by class. They are exact, so they are for readers who may see the documents.
     public: whether figures of the model before noise are left out, which are outside of the promise.
 
     Raises as `gather`.
     """
-    evidence = gather(service.sources, version, update, audited)
+    evidence = gather(service.sources, version, update)
     release = service.release(version)
     standing, withdrawn = read_earlier(service.log, service.state, service.keys, version)
     words = {task: head["classes"] for task, head in heads_of(release, _WORDS_OF_CLASS).items()}
     if public:
         evidence["conditions"] = {"checks": [], "constants": {}, "vacuity": None}
-        evidence["capacity"] |= {"formula": None, "tried": {}}
     return evidence | {
         "tasks": evidence["tasks"] | {"words": words},
         "pictures": picture_facts(release, standing),
@@ -115,7 +111,6 @@ def version_page(facts: Json, service: Mapping[str, object] | None = None) -> st
         "slices": slices is not None,
         "tasks": bool(facts["tasks"]["heads"] or facts["tasks"]["unfitted"]),
         "conditions": bool(facts["conditions"]["checks"]),
-        "audit": facts["audit"] is not None,
     }
     outcomes = [finding["passed"] for finding in facts["findings"]]
     spending = facts["spending"]
@@ -130,6 +125,8 @@ def version_page(facts: Json, service: Mapping[str, object] | None = None) -> st
         paths=_paths(pictures["history"]) if pictures else [],
         courses=_courses(slices) if slices and not slices["by"] else [],
         spending=spending_chart(spending["versions"], spending["budget"]),
+        given_away=GIVEN_AWAY,
+        helps=HELPS,
         service=service,
         data=None if service else _embedded(facts),
         data_id=DATA,

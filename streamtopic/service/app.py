@@ -216,9 +216,7 @@ class Service(Parts):
     def residue(self) -> ResidueKeeper:
         """Removes the traces that deletions leave."""
         settings = self.settings
-        options = ResidueOptions(
-            settings.residue_max_age, settings.backups_kept, base_needed=settings.guarantee == "theorem"
-        )
+        options = ResidueOptions(settings.residue_max_age, settings.backups_kept)
         return ResidueKeeper(self.state, self.reader, self.log, options, self.clock, self.watch)
 
     def clear_residue(self, *, whole: bool = False) -> bool:
@@ -232,7 +230,7 @@ class Service(Parts):
         if self._compact_log():
             self.residue.look_again()
         with self.scheduler.leading() as lease:
-            return lease is not None and self.residue.step(lease, whole=whole)
+            return lease is not None and self.residue.step(whole=whole)
 
     @cached_property
     def door(self) -> RequestDoor:
@@ -243,12 +241,11 @@ class Service(Parts):
     def request_mover(self) -> RequestMover:
         """Moves requests for deletions on."""
         settings = self.settings
-        times_ms = (settings.brake_seconds, settings.hold_seconds, settings.max_forget_lag)
         return RequestMover(
             self.connection,
             self.names,
             settings.partitions,
-            Brake(settings.brake_share, *(int(1000 * seconds) for seconds in times_ms)),
+            Brake(settings.brake_share, int(1000 * settings.brake_seconds), int(1000 * settings.hold_seconds)),
             self.reader,
             self.log,
             self.send,

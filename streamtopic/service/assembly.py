@@ -17,7 +17,7 @@ from streamtopic.errors import SettingsError, StateMismatch, StateMissing, Usage
 from streamtopic.local import LocalRedis
 from streamtopic.service import instance
 from streamtopic.service.log_history import departures
-from streamtopic.service.paper_mode.deletion_capacity import CapacityRule, measure_capacity
+from streamtopic.service.paper_mode.deletion_capacity import CapacityRule
 from streamtopic.service.paper_mode.theorem_modeller import TheoremModeller, TheoremRule
 from streamtopic.service.partition_counts import check_counts, wanted_partitions
 from streamtopic.service.publish.ledger_writer import LedgerWriter
@@ -39,14 +39,12 @@ if TYPE_CHECKING:
 
     from streamtopic.service.publish.ledger_writer import Cosigner
     from streamtopic.service.schedule.modeller import MeasureCapacity, Modeller
-    from streamtopic.service.schedule.situation import BaseCapacity
     from streamtopic.settings import Settings
     from streamtopic.signed import PublicKey, SigningKey
-    from streamtopic.state import DocumentCounts, StoredBase
+    from streamtopic.state import StoredBase
     from streamtopic.state.stored_counts import StoredCounts
     from streamtopic.streams import EventLog, Message
     from streamtopic.streams.kafka_log import KafkaOptions
-    from streamtopic.topics.fit import TopicFit
 
 __all__ = [
     "LEAST_COMPACTION_LAG_MS",
@@ -138,10 +136,7 @@ def capacity_measure(settings: Settings) -> MeasureCapacity:
     # Heads have a formula of their own where they are published in place of topics; beside topics they cost nothing.
     alone = tuple(tasks.tasks.values()) if tasks.withheld else ()
 
-    def measure(counts: DocumentCounts, fit: TopicFit) -> BaseCapacity:
-        return measure_capacity(rule, counts, fit, settings.epsilon, settings.delta, alone)
-
-    return measure
+    return lambda fit: rule.limit(fit, settings.epsilon, settings.delta, alone)
 
 
 def theorem_rule(settings: Settings) -> TheoremRule | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Watch", "Watching"]
 
-_STAGES = {"try deletions": "try_deletions", "self check": "self_check", "noise and release": "release"}
+_STAGES = {"self check": "self_check", "noise and release": "release"}
 _RESULTS = {True: "passed", False: "failed", None: "undecided"}
 
 

@@ -3,7 +3,7 @@
 Keys
 SigningKey         signs (Ed25519), in the form of signed notes; PublicKey verifies (new_signing_key: a pair in files)
 load_secret        a secret in a file (new_secret)
-sign_note          a text with signatures below it (open_note; Witness, cosigned: cosignatures)
+sign_note          a text with signatures below it (open_note; cosigned: by whom else, with keys of kind COSIGNATURE)
 KeyList            a ledger's keys over time, signed by its root key (seal_keys, open_keys; Revoked: one entry)
 KeyRing            the keys that a reader trusts, which change as lists arrive
 check_origin       whether a key is of the ledger of a model
@@ -62,7 +62,7 @@ from streamtopic.signed.key_list import KeyList, KeyRing, Revoked, check_origin,
 from streamtopic.signed.ledger import Draft, Ledger, page_record
 from streamtopic.signed.ledger_reader import LedgerReader
 from streamtopic.signed.merkle import Frontier, Tree, leaf_hash
-from streamtopic.signed.notes import Witness, cosigned, open_note, sign_note
+from streamtopic.signed.notes import cosigned, open_note, sign_note
 from streamtopic.signed.number_runs import Runs, runs
 from streamtopic.signed.release import Guarantee, Release, Topic, match_topics, open_release
 from streamtopic.signed.release_codec import Head, Payload, pack_payload
@@ -81,9 +81,10 @@ from streamtopic.signed.releases_topic import (
     tombstones,
     version_of,
 )
-from streamtopic.signed.signing_keys import PublicKey, SigningKey, load_secret, new_secret, new_signing_key
+from streamtopic.signed.signing_keys import COSIGNATURE, PublicKey, SigningKey, load_secret, new_secret, new_signing_key
 
 __all__ = [
+    "COSIGNATURE",
     "RELEASE_BYTES",
     "Alive",
     "Assembled",
@@ -122,7 +123,6 @@ __all__ = [
     "Topic",
     "Tree",
     "Withdraw",
-    "Witness",
     "check_origin",
     "cosigned",
     "document_digest",

@@ -175,6 +175,12 @@ class Ledger:
         """The versions that must not be used."""
         return self._withdrawn
 
+    @property
+    def missing(self) -> list[str]:
+        """Which entries were not read, in words: those before the first, and those that the topic lacks."""
+        ranges = [range(self.start), *self.gaps] if self.start else self.gaps
+        return [f"{one.start} to {one.stop - 1}" for one in ranges]
+
     def is_withdrawn(self, version: int) -> bool:
         """Whether a version must not be used."""
         return version in self._withdrawn

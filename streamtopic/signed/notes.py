@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streamtopic.errors import InvalidRelease, UnknownKey
-from streamtopic.signed.signing_keys import PublicKey, SigningKey, from_base64, key_hash
+from streamtopic.signed.signing_keys import PublicKey, SigningKey, from_base64
 
-__all__ = ["Note", "Witness", "cosigned", "open_note", "read_note", "sign_note", "signature_line"]
+__all__ = ["Note", "cosigned", "open_note", "read_note", "sign_note", "signature_line"]
 
 _DASH = "— "
 _MOST_SIGNATURES = 64
 _LONGEST = 64 << 10
-_COSIGNATURE = b"\x04"
 _SIGNATURE_BYTES = 64
 _TIME_BYTES = 8
 # Control characters, and halves of a character, which JSON may hold and UTF-8 may not.
@@ -30,33 +29,6 @@ class Note:
 
     text: str
     signatures: tuple[tuple[str, bytes, bytes], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Witness:
-    """A witness: it cosigns a checkpoint once it has seen that the ledger only grew.
-
-    name: of its key.
-    raw: its public key, 32 bytes.
-    """
-
-    name: str
-    raw: bytes
-
-    @property
-    def hash(self) -> bytes:
-        """The 4 bytes that name its key beside its name."""
-        return key_hash(self.name, _COSIGNATURE + self.raw)
-
-    @classmethod
-    def parse(cls, text: str) -> "Witness | None":
-        """Return the witness in a text `name+hash+base64`, None for a key of another kind."""
-        name, _, rest = text.partition("+")
-        digits, _, encoded = rest.partition("+")
-        data = from_base64(encoded)
-        if data[:1] != _COSIGNATURE or len(data) != 1 + 32 or key_hash(name, data).hex() != digits:
-            return None
-        return cls(name, data[1:])
 
 
 def sign_note(text: str, *keys: SigningKey) -> str:
@@ -110,8 +82,11 @@ def open_note(note: str, keys: Iterable[PublicKey]) -> tuple[str, PublicKey]:
     return found.text, signer
 
 
-def cosigned(note: str, witnesses: Iterable[Witness]) -> frozenset[str]:
-    """Return the names of those witnesses whose cosignature of a checkpoint verifies. Others are passed over."""
+def cosigned(note: str, witnesses: Iterable[PublicKey]) -> frozenset[str]:
+    """Return the names of those witnesses whose cosignature of a checkpoint verifies. Others are passed over.
+
+    witnesses: their keys, of kind COSIGNATURE.
+    """
     found = read_note(note)
     by_name = {(witness.name, witness.hash): witness for witness in witnesses}
     valid = set()
@@ -122,7 +97,7 @@ def cosigned(note: str, witnesses: Iterable[Witness]) -> frozenset[str]:
         seconds = int.from_bytes(signature[:_TIME_BYTES])
         message = f"cosignature/v1\ntime {seconds}\n{found.text}".encode()
         try:
-            PublicKey(name, witness.raw).verify(signature[_TIME_BYTES:], message)
+            witness.verify(signature[_TIME_BYTES:], message)
         except InvalidRelease:
             continue
         valid.add(name)

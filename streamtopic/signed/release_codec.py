@@ -23,8 +23,10 @@ Float64 = npt.NDArray[np.float64]
 
 # Types that arrays travel in.
 DTYPES = {"A": "<f4", "R": "<f4", "shares": "<f8", "w": "<f8", "B": "<f4"}
-# How far the shares of words in a topic may be from 1 in sum.
+# How far shares of words in a topic, and of topics, may be from 1 in sum.
 _NEAR_ONE = 1e-3
+# R is stored in single precision, so its smallest eigenvalue may fall below 0 by this share of its norm.
+_FLOAT32 = 2.0**-22
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,11 +112,23 @@ def _unpack_head(fields: dict[str, Any]) -> Head:
 
 
 def check_release(payload: Payload, envelope: Envelope) -> None:
-    """Raise InvalidRelease unless payload and envelope fit each other, and every number is finite."""
+    """Raise InvalidRelease unless payload and envelope fit each other, and the numbers are those of a model."""
     # In this order, since each check relies on the ones before: heads are checked against words and anchors.
-    problem = _words_problem(payload, envelope) or _model_problem(payload, envelope) or _heads_problem(payload)
+    problem = (
+        _certificate_problem(envelope)
+        or _words_problem(payload, envelope)
+        or _model_problem(payload, envelope)
+        or _heads_problem(payload)
+    )
     if problem is not None:
         raise InvalidRelease(f"release {envelope.version}: {problem}")
+
+
+def _certificate_problem(envelope: Envelope) -> str | None:
+    # In this form a NaN is refused too.
+    if envelope.guarantee == "certified" and not envelope.certificate <= envelope.tolerance:
+        return "its certificate is above the tolerance that its noise is made for"
+    return None
 
 
 def _words_problem(payload: Payload, envelope: Envelope) -> str | None:
@@ -140,14 +154,22 @@ def _model_problem(payload: Payload, envelope: Envelope) -> str | None:
     # A release may have topics without words to show them by.
     if len(payload.top_words) not in {0, r}:
         return f"it has top words of {len(payload.top_words)} topics, not {r}"
-    return None if _holds_shares(payload.A) else "a column of A does not hold shares of words"
+    return _numbers_problem(payload)
 
 
-def _holds_shares(A: Float32) -> bool:
-    """Return whether each column holds shares of words."""
+def _numbers_problem(payload: Payload) -> str | None:
+    """Return which numbers are not those of a model, None if all are."""
+    A, R, shares = (np.asarray(array, np.float64) for array in (payload.A, payload.R, payload.shares))
     # Sums of float32, each rounded to the grid of the noise.
-    sums = A.sum(axis=0, dtype=np.float64)
-    return bool((A >= 0).all() and (np.abs(sums - 1) <= _NEAR_ONE).all())
+    if A.min() < 0 or np.abs(A.sum(axis=0) - 1).max() > _NEAR_ONE:
+        return "a column of A does not hold shares of words"
+    if shares.min() < 0 or abs(shares.sum() - 1) > _NEAR_ONE:
+        return "the shares of its topics do not sum to 1"
+    rounding = _FLOAT32 * len(R) * max(1.0, float(np.linalg.norm(R)))
+    least = np.linalg.eigvalsh((R + R.T) / 2).min()
+    if np.abs(R - R.T).max() > rounding or least < -rounding:
+        return "R is not positive semidefinite"
+    return None
 
 
 def _withheld_problem(payload: Payload) -> str | None:

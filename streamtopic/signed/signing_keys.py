@@ -18,6 +18,7 @@ from streamtopic.errors import InvalidRelease, SettingsError
 from streamtopic.security.private_files import new_file, open_to_others
 
 __all__ = [
+    "COSIGNATURE",
     "ED25519",
     "PublicKey",
     "SigningKey",
@@ -31,6 +32,8 @@ __all__ = [
 SECRET_BYTES = 32
 ED25519 = b"\x01"
 """The type of a plain Ed25519 key and its signatures, in the first byte of an encoded key."""
+COSIGNATURE = b"\x04"
+"""The type of the key of a witness (c2sp.org/tlog-cosignature)."""
 
 _PRIVATE = "PRIVATE+KEY+"
 _LONGEST_NAME = 200
@@ -69,12 +72,14 @@ def _check_name(name: str) -> str:
 class PublicKey:
     """A key that verifies.
 
-    name: the origin of the ledger that it signs.
+    name: the origin of the ledger that it signs, or the name of a witness.
     raw: its 32 bytes.
+    kind: ED25519, or COSIGNATURE for that of a witness, who signs checkpoints that only grew.
     """
 
     name: str
     raw: bytes
+    kind: bytes = ED25519
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -93,19 +98,19 @@ class PublicKey:
         return cls.parse(text)
 
     @classmethod
-    def parse(cls, text: str) -> "PublicKey":
-        """Return the key in a text `name+hash+base64`. Raises SettingsError."""
+    def parse(cls, text: str, kind: bytes = ED25519) -> "PublicKey":
+        """Return the key of a kind in a text `name+hash+base64`. Raises SettingsError."""
         name, _, rest = text.partition("+")
         digits, _, encoded = rest.partition("+")
         data = from_base64(encoded)
-        if data[:1] != ED25519 or key_hash(name, data).hex() != digits:
+        if data[:1] != kind or key_hash(name, data).hex() != digits:
             raise SettingsError(f"public key {text[:80]!r} is not in the form name+hash+key: {_GIVE_PUBLIC}")
-        return cls(name, data[1:])
+        return cls(name, data[1:], kind)
 
     @property
     def hash(self) -> bytes:
         """The 4 bytes that name the key beside its name."""
-        return key_hash(self.name, ED25519 + self.raw)
+        return key_hash(self.name, self.kind + self.raw)
 
     @property
     def key_id(self) -> str:
@@ -115,7 +120,7 @@ class PublicKey:
 
     def __str__(self) -> str:
         """Return the key as text: name, hash and key."""
-        return f"{self.name}+{self.key_id}+{base64.b64encode(ED25519 + self.raw).decode()}"
+        return f"{self.name}+{self.key_id}+{base64.b64encode(self.kind + self.raw).decode()}"
 
     def verify(self, signature: bytes, message: bytes) -> None:
         """Raise InvalidRelease unless this key made the signature of a message."""

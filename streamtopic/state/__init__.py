@@ -17,7 +17,7 @@ Reading
     change_log          the changes of a partition, and its word statistics as of a moment
     documents           the documents that counts are of
     meta                the position of a partition: offset and counters
-    measure             bytes by kind, growth of the words
+    measure             bytes by kind
 Of a model, beside its partitions
     model_state         settings, lease, base model, releases, outbox
     ledger_index        where the entries of the ledger stand in its topic

@@ -80,7 +80,6 @@ class DeletionRequest:
     due_ms: when its hold ends.
     changed_ms: when it came to its present state.
     sent_ms: when its tombstones had been written.
-    expected_ms: by when its receipts are expected.
     approved: whether somebody let it through the brake.
     subjects: number of subjects that it names, in the place of documents.
     found: documents of its subjects that were live when the brake looked at them.
@@ -96,7 +95,6 @@ class DeletionRequest:
     due_ms: int
     changed_ms: int
     sent_ms: int = 0
-    expected_ms: int = 0
     approved: bool = False
     subjects: int = 0
     found: int = 0

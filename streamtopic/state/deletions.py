@@ -172,6 +172,12 @@ class Forgets:
             rows += self._connection.call("XRANGE", self._key, f"{first}-{last}", first)
         return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
 
+    def each(self, from_offset: int = 0) -> Iterator[Forget]:
+        """Yield the deletions of records from `from_offset` on, oldest first, as many as there are."""
+        while page := self.read(from_offset):
+            yield from page
+            from_offset = page[-1].offset + 1
+
     def oldest(self) -> Forget | None:
         """Return the deletion of the first record, None if none waits."""
         return next(iter(self.read(0, 1)), None)

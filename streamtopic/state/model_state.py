@@ -18,7 +18,7 @@ from streamtopic.state.base_documents import Remaining, StoredBase
 from streamtopic.state.connection import Connection
 from streamtopic.state.meta import MURMUR2, fixed, mismatch
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import UPLOAD_SECONDS, AlreadyApplied, Outcome, outcome
+from streamtopic.state.scripts import UPLOAD_SECONDS, Outcome, outcome
 
 __all__ = [
     "BASE_GRACE_SECONDS",
@@ -339,19 +339,6 @@ class ModelState:
     def has_base_bytes(self) -> bool:
         """Whether the bytes of the base model are stored."""
         return bool(self._base_parts())
-
-    def drop_base_bytes(self, lease: Lease) -> Outcome:
-        """Remove the bytes of the base model and keep the facts for decisions. AlreadyApplied where they are gone."""
-        head = self.base_head()
-        parts = self._base_parts()
-        if head is None or not parts:
-            return AlreadyApplied()
-        keys = [*self._named("fence", "base", "lease"), *parts]
-        before = self._call("HGET", "base", "head")
-        after = _base_head(head, [])
-        arguments = [lease.token, lease.holder, before, after]
-        answer = self.connection.script(scripts.DROP_BASE, keys, arguments)
-        return outcome(answer)
 
     def base_head(self) -> StoredBase | None:
         """Return the current base model without its bytes; None before the first."""

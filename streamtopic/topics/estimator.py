@@ -537,8 +537,10 @@ def _heap(model: Fitted) -> Iterator[str]:
 def _ended(model: Fitted) -> Iterator[str]:
     """Yield for each guided topic that a fresh model does not have what is against its seeds, and the remedy."""
     options = model.fit.options
+    going_on = {topic.name for topic in model.fit.guided}
     for topic in options.guided:
-        ended = [note for note in model.notes if note.startswith(f"guided topic {topic.name} has ended: ")]
+        if topic.name in going_on:
+            continue
         causes = []
         for seed in topic.seeds:
             why = why_left_out(model.counts, seed, options)
@@ -546,8 +548,7 @@ def _ended(model: Fitted) -> Iterator[str]:
                 name = seed if model.columns.named else model.name(int(seed))
                 causes.append(f"; {name} {why}")
         remedy = "give seeds that stand for one subject together, or change the limits"
-        for note in ended:
-            yield f"{note}{''.join(causes)}: {remedy}"
+        yield f"{model.fit.notes[topic.name]}{''.join(causes)}: {remedy}"
 
 
 def _updated(

@@ -7,8 +7,8 @@ fingerprint   a keyed digest of the retained counts of a vocabulary and of setti
 
 import hashlib
 import hmac
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -67,7 +67,7 @@ class TopicFit:
     group: (n,) the topic that each word stands for, -1 for most.
     mixtures: every word as a mixture of topics. Those of anchors come first, then the guided ones.
     guided: topics of seed words that the counts still hold, each with the seeds that are left.
-    notes: a sentence for each guided topic that has ended or lacks a seed.
+    notes: by name a sentence for each guided topic that has ended or lacks a seed.
     """
 
     options: LearnerOptions
@@ -81,7 +81,7 @@ class TopicFit:
     group: Int64
     mixtures: Mixtures
     guided: tuple[GuidedTopic, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def live(self) -> Positions:

@@ -117,7 +117,7 @@ class Fitted:
     @property
     def notes(self) -> tuple[str, ...]:
         """A sentence for each guided topic that has ended or lacks a seed."""
-        return self.fit.notes
+        return tuple(self.fit.notes.values())
 
     @property
     def topic_names(self) -> tuple[str, ...]:

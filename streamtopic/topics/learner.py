@@ -147,7 +147,7 @@ def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
         group=sets.group,
         mixtures=mixtures,
         guided=sets.guided.topics,
-        notes=tuple(sets.guided.remarks.values()),
+        notes=sets.guided.remarks,
     )
 
 

@@ -116,7 +116,7 @@ def _fit_state(fit: TopicFit) -> dict[str, Any]:
         "options": options,
         "declared": declared,
         "guided": guided,
-        "notes": fit.notes,
+        "notes": dict(fit.notes),
         "names": list(fit.names),
         "documents": fit.documents,
         "sigma": sigma,
@@ -201,7 +201,7 @@ def _fit(arrays: _Arrays, state: Mapping[str, Any]) -> TopicFit:
     squares = _numbers(arrays["fit.squares"], (n,))
     group = _integers(arrays["fit.group"], (n,), -1, found - 1)
     candidates = _positions(arrays["fit.candidates"], n)
-    notes = tuple(state["notes"])
+    notes = dict(state["notes"])
     return TopicFit(
         options=options,
         names=names,

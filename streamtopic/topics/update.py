@@ -102,7 +102,7 @@ def update(
             group=sets.group,
             mixtures=mixtures,
             guided=sets.guided.topics,
-            notes=tuple(sets.guided.remarks.values()),
+            notes=sets.guided.remarks,
         )
         if updated.certificate.from_products > _SHARE_OF_TOLERANCE * fit.options.tolerance:
             anew = Mixtures.cold(fit.q, change.mass, change.squares, mixtures.anchor_counts, mixtures.C)

@@ -1,6 +1,5 @@
 """What an operator does with an instance, one story after the demo: look, ask, take away, check, make anew."""
 
-import base64
 import json
 import shutil
 
@@ -9,9 +8,9 @@ import numpy as np
 import pytest
 
 from streamtopic.cli import main
-from streamtopic.client import Receipts
+from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.local import LocalRedis
-from streamtopic.signed import SigningKey, Witness
+from streamtopic.signed import COSIGNATURE, PublicKey, SigningKey
 from streamtopic.state import Connection, Reader
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import FileLog, Message
@@ -123,9 +122,8 @@ def test_the_doctor_finds_what_is_wrong(on, instance, spoil, name, remedy):
 @pytest.mark.parametrize(("required", "level"), [("false", "warn"), ("true", "fail")])
 def test_the_doctor_says_which_witnesses_have_signed(on, tmp_path, required, level):
     """No witness has: that is worth a look, and a fault if pages wait for them."""
-    key = base64.b64encode(b"\x04" + bytes(32)).decode()
     policy = tmp_path / "policy"
-    policy.write_text(f"witness w w+{Witness('w', bytes(32)).hash.hex()}+{key} http://127.0.0.1:9\nquorum w\n")
+    policy.write_text(f"witness w {PublicKey('w', bytes(32), COSIGNATURE)} http://127.0.0.1:9\nquorum w\n")
     settings = ["--set", f"witnesses={policy}", "--set", f"require_witnesses={required}"]
     found = {one["name"]: one for one in on("doctor", *settings, status=int(level == "fail"))["findings"]}
     assert (found["witnesses"]["level"], "no witness signed" in found["witnesses"]["detail"]) == (level, True)
@@ -266,6 +264,26 @@ def test_rebuild_makes_the_same_counts_from_the_log(on, instance):
     assert settled["versions"][0]["version"] == before["version"] + 1
     assert on("verify")["passed"] is True
     assert receipts(instance) == 4
+
+
+def test_verify_says_what_a_compacted_log_cannot_tell(on, instance):
+    """Versions without the deleted documents are compared; one that holds a document that is gone is not."""
+    with FileLog(instance / "log") as log:
+        assert log.compact("default.documents") > 0
+    assert all(check["passed"] for check in on("verify")["checks"])
+    with DocumentProducer(instance / "log", model="default") as producer:
+        producer.delete("doc-14")
+    on("delete", "nobody", "--set", "max_forget_lag=86400")
+    with FileLog(instance / "log") as log:
+        assert log.compact("default.documents") > 0
+    found = on("verify")
+    assert found["passed"] is True
+    opened = {check["name"]: check for check in found["checks"] if check["passed"] is None}
+    assert opened.keys() == {"deletions", "version"}
+    assert "documents: the log has erased" in opened["version"]["detail"]
+    on("verify", "--strict", status=1)
+    on("unlearn", "--retrain")
+    assert all(check["passed"] for check in on("verify")["checks"])
 
 
 def _digest(instance):

@@ -20,7 +20,7 @@ from streamtopic.privacy.noise import NoisedMatrix, plan_noise
 from streamtopic.service.app import Service, silent
 from streamtopic.service.schedule.modeller import CertifiedModeller, NotVerified
 from streamtopic.service.schedule.payload import Guarded, ReleaseNoise, TaskData, head_ratio, no_sample
-from streamtopic.service.schedule.situation import Base, BaseCapacity
+from streamtopic.service.schedule.situation import Base
 from streamtopic.service.schedule.version import describe
 from streamtopic.service.verify import gather
 from streamtopic.settings import Settings
@@ -162,18 +162,21 @@ def test_a_number_on_the_next_point_of_the_grid_leaves_the_envelope_as_it_was(ra
         assert ratio(NoisedMatrix(moved, moved, plan)) == said
 
 
-def test_digests_in_redis_are_keyed(opened):
+@pytest.mark.parametrize("mode", ["default", "theorem"])
+def test_digests_in_redis_are_keyed(opened, mode):
     """Whoever has the very documents, and not the noise key, cannot compute what Redis keeps of counts and base."""
     counts, bases = [], []
     for name, noise in (("one", "shared"), ("two", "shared"), ("three", "other")):
-        with opened(name, noise) as instance:
+        with opened(name, noise, **MODES[mode]) as instance:
             instance.add(corpus())
             instance.settle()
             counts.append(dict(instance.state.releases())[1]["noised"])
             head = instance.connection.call("HGET", "{st:default}:base", "head")
             bases.append(msgpack.unpackb(head)["sha256"])
     assert counts[0] == counts[1] != counts[2]
-    assert bases[0] == bases[1] != bases[2]
+    # Certified mode keeps no bytes of its base.
+    assert bases[0] == bases[1]
+    assert (bases[1] == bases[2]) == (mode != "theorem")
 
 
 KEY = NoiseKey(bytes(range(32)))
@@ -228,8 +231,8 @@ def published(made, base, kind, version):
 def retrained(source, options):
     """Return a modeller, and what it made of counts, with the base model."""
     modeller = CertifiedModeller(options, Guarded(1.0, 1e-6, options.tolerance))
-    made, new = modeller.retrain(source, lambda *_: BaseCapacity(50))
-    return modeller, made, Base(1, Remaining({}, {}, made.documents), made.anchors, new.capacity.limit)
+    made, new = modeller.retrain(source, lambda _: 50)
+    return modeller, made, Base(1, Remaining({}, {}, made.documents), made.anchors, new.capacity)
 
 
 def after_forgetting(modeller, base, retained, options):
@@ -295,8 +298,8 @@ def test_every_field_is_compared_or_listed():
     fields = {field.name for kind in (Envelope, Payload) for field in dataclasses.fields(kind)}
     assert not compared & {*OUTSIDE, *BY_SETTINGS}
     assert fields == (compared & fields) | {*OUTSIDE, *BY_SETTINGS}
-    # The only other number is the step of the grid, which follows from sigma.
-    assert compared - fields == {"grid"}
+    # The only other numbers are the steps of the grids, which follow from sigma.
+    assert compared - fields == {"grid", "covariance_grid"}
 
 
 @pytest.mark.parametrize("learner", ["paper", "default"])

@@ -116,9 +116,7 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
         short_grace(service, monkeypatch)
         settle_until(service, lambda: residue(service).done(0) > offset)
         assert places(tmp_path) == []
-        # Its bytes are compressed, so a search cannot tell.
         assert service.state.base().blob == b""
-        assert {check.passed for check in service.verify() if check.name == "base model"} == {None}
         reached = residue(service).reached(0, offset)
         assert list(reached) == list(Stage)
         assert all(reached.values())

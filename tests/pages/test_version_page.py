@@ -89,13 +89,13 @@ def test_withdrawn_versions_are_named_and_not_shown(facts_of, prepared):
 
 
 def test_a_public_page_has_no_figure_from_before_the_noise(prepared, facts_of):
-    """Capacity on trial and conditions of the proof are for auditors; the sections say so."""
-    tried = {"tried": {"trials": 3}, "formula": 2.0}
-    page = version_page(facts_of(capacity=facts_of()["capacity"] | tried))
+    """Conditions of the proof are for auditors; the section says so."""
+    checks = [{"name": "n", "value": 1.0, "relation": "<", "bound": 2.0, "source": "s", "holds": False}]
+    page = version_page(facts_of(conditions={"checks": checks, "constants": {}, "vacuity": None}))
     assert "They are for auditors of the service, not for publication." in " ".join(page.split())
     with Service(prepared.settings) as service:
         public = version_facts(service, 2, public=True)
-    assert (public["capacity"]["tried"], public["conditions"]["checks"]) == ({}, [])
+    assert public["conditions"]["checks"] == []
     assert "not for publication" not in text_of(version_page(public))
 
 

@@ -1,6 +1,5 @@
 """The deletion capacity of a service: by each rule, at 0, after a restart, and independent of history."""
 
-import dataclasses
 import json
 import shutil
 
@@ -10,17 +9,10 @@ from three_topics import leaning
 
 from streamtopic.cli import main
 from streamtopic.documents.corpus import Document
-from streamtopic.errors import UsageError
-from streamtopic.paper.calibration import CalibrationPlan
 from streamtopic.paper.capacity_formulas import base_capacity, head_capacity_terms
 from streamtopic.service.app import Service
-from streamtopic.service.inspection import capacity_facts
-from streamtopic.service.paper_mode import deletion_capacity
-from streamtopic.service.paper_mode.deletion_capacity import CapacityRule, measure_capacity
-from streamtopic.service.schedule.situation import Base
-from streamtopic.service.schedule.version import kept_fields
+from streamtopic.service.paper_mode.deletion_capacity import CapacityRule
 from streamtopic.settings import Settings
-from streamtopic.state import ModelState
 from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
@@ -44,20 +36,14 @@ def kinds(instance):
     return [(version["kind"], version["capacity"]) for version in instance.versions()]
 
 
-def whole_base(instance):
-    """Return the base model of an instance with all that is kept of how its capacity was found."""
-    stored = instance.state.base()
-    return dataclasses.replace(Base.parse(stored), calibration=kept_fields(stored)["calibration"])
-
-
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """A folder with an instance under the rule `calibrated`, and what its base says."""
-    folder = tmp_path_factory.mktemp("calibrated") / "instance"
-    with service(folder, capacity={"rule": "calibrated"}) as instance:
+    """A folder with an instance, and its base model."""
+    folder = tmp_path_factory.mktemp("kept") / "instance"
+    with service(folder, capacity={"rule": "fixed", "documents": 9}) as instance:
         instance.add(corpus())
         instance.settle()
-        return folder, whole_base(instance)
+        return folder, instance.situation.base()
 
 
 @pytest.fixture
@@ -67,43 +53,13 @@ def copied(kept, tmp_path):
     return tmp_path / "copy"
 
 
-def test_trials_decide_and_are_kept_with_the_base(kept):
-    """The capacity is what the trials bore; what they showed is stored, within the bound on updates."""
-    base = kept[1]
-    facts, tried = base.calibration, base.calibration["tried"]
-    assert base.capacity == facts["limit"] == tried["limit"]
-    assert base.capacity == min(tried["random_limit"], tried["aimed_limit"], tried["hard_limit"])
-    assert 0 < tried["updates"] <= 100
-    assert tried["sampled"] == facts["documents"] == 160
-    assert facts["rule"] == "calibrated"
-    assert sum(facts["shares"].values()) == pytest.approx(1)
-    assert set(facts["shares"]) == set(facts["anchor_documents"]) == set(base.anchors)
-    assert facts["hard_limit"] == min(facts["anchor_documents"].values()) - 1
-    assert json.dumps(dict(facts), allow_nan=False)
-
-
-def test_the_capacity_does_not_depend_on_history(kept, tmp_path):
-    """Another order, another partitioning and deleted neighbours give the same trials and the same limit."""
-    with service(tmp_path / "twin", capacity={"rule": "calibrated"}, partitions=3) as twin:
-        twin.add([*corpus(40, seed=9), *corpus()[::-1]])
-        twin.delete([document.id for document in corpus(40, seed=9)])
-        seconds = twin.settle().seconds
-        base = whole_base(twin)
-    assert base.documents == 160
-    assert seconds["try deletions"] == base.calibration["tried"]["seconds"]
-    one, other = ({**b.calibration["tried"], "seconds": 0} for b in (kept[1], base))
-    assert one == other
-    assert {**kept[1].calibration, "tried": 0} == {**base.calibration, "tried": 0}
-
-
-def test_a_restart_keeps_capacity_and_calibration(kept, copied):
-    """They are read from Redis, whatever the settings are by then; new ones count from the next retrain on."""
+def test_a_restart_keeps_the_capacity(kept, copied):
+    """It is read from Redis, whatever the settings are by then; new ones count from the next retrain on."""
     with service(copied, capacity={"rule": "fixed", "documents": 7}) as again:
-        assert whole_base(again) == kept[1]
-        assert again.status()["capacity_rule"] == "calibrated"
-        assert "try deletions" not in again.settle(requested="retrain").seconds
-        base = again.situation.base()
-        assert (base.capacity, base.calibration["rule"], "tried" in base.calibration) == (7, "fixed", False)
+        assert again.situation.base() == kept[1]
+        assert (again.status()["capacity"], again.status()["capacity_rule"]) == (9, "fixed")
+        again.settle(requested="retrain")
+        assert again.situation.base().capacity == 7
 
 
 def test_capacity_0_makes_every_deletion_a_retrain_and_says_so(tmp_path, capsys):
@@ -120,20 +76,8 @@ def test_capacity_0_makes_every_deletion_a_retrain_and_says_so(tmp_path, capsys)
         assert done.receipts == 1
         status = instance.status()
         assert (status["capacity"], status["capacity_left"], status["capacity_rule"]) == (0, 0, "fixed")
-    assert main(["capacity", "--dir", str(tmp_path)]) == 0
+    assert main(["capacity", "--dir", str(tmp_path), "--set", "topics=3", "--set", "max_df=1"]) == 0
     assert "every deletion of a document of the base is a retrain" in capsys.readouterr().out
-
-
-def test_what_is_used_up_ends_in_a_retrain(tmp_path):
-    """Deletions up to the capacity are updates, the next one begins a new base with a new capacity."""
-    with service(tmp_path, capacity={"rule": "fixed", "documents": 2}) as instance:
-        instance.add(corpus())
-        instance.settle()
-        for number in (1, 5, 9):
-            instance.delete([f"doc-0-{number:03d}"])
-            instance.settle()
-        assert [kind for kind, _ in kinds(instance)][-1] == "retrain"
-        assert instance.status()["capacity_left"] == 2
 
 
 class Fitted:
@@ -153,7 +97,7 @@ class Fitted:
 
 
 def test_each_rule_gives_its_number(copied):
-    """Share, number, formula with c, formula of the task that bears least, and trials, each as documented."""
+    """Share, number, formula with c, and formula of the task that bears least, each as documented."""
     with Fitted(copied) as made:
         fit, (n, r) = made.fit, made.fit.A.shape
         assert CapacityRule("share", share=0.1).limit(fit, 1, 1e-6) == 16
@@ -170,8 +114,6 @@ def test_each_rule_gives_its_number(copied):
         asked = ([common], [common, rare], [rare], [HeadTask()], [HeadTask(("gone",))])
         limits = [CapacityRule("theorem", constant=1e6).limit(fit, 1e-4, 1e-6, tasks) for tasks in asked]
         assert limits[0] > limits[1] == limits[2] == limits[3] == limits[4] > 0
-        with pytest.raises(UsageError, match="calibrate first"):
-            CapacityRule("calibrated").limit(fit, 1, 1e-6)
 
 
 def test_heads_in_place_of_topics_have_a_capacity_of_their_own(tmp_path):
@@ -188,89 +130,43 @@ def test_heads_in_place_of_topics_have_a_capacity_of_their_own(tmp_path):
         n, r = fit.A.shape
         head = head_capacity_terms(1.0, 160, n, 0.01, 1e-6, fit.topic_masses)
     assert [version["kind"] for version in done.versions] == ["retrain"], done.decision
-    assert base.calibration["formula"] == pytest.approx(head.formula, rel=5e-3)
     assert base.capacity == int(1e4 * head.formula) > 0
     assert head.binds == "noise"
     assert head.formula != pytest.approx(base_capacity(1.0, 160, n, r, 0.01, 1e-6))
 
 
-def test_a_deletion_under_the_trials_changes_nothing(copied, monkeypatch):
-    """A document that goes after the counts were taken is tried like all others that they count."""
-    with Fitted(copied) as made:
-        made.instance.delete(["doc-0-007"])
-        for ingest in made.instance.ingests:
-            assert [progress.outcomes for progress in ingest.drain()] == [{"deleted": 1}]
-        monkeypatch.setattr(deletion_capacity, "TRIALS", CalibrationPlan(most_updates=4))
-        measured = measure_capacity(CapacityRule("calibrated"), made.counts, made.fit, 1, 1e-6)
-    tried = measured.facts["tried"]
-    assert (measured.facts["documents"], tried["sampled"]) == (160, 160)
-    assert (tried["updates"], tried["complete"]) == (4, False)
-
-
-def test_the_command_shows_it_all(kept, capsys):
-    """Base, heads with their topics, precondition, trials and what is left, for a person and as JSON."""
-    anchor = kept[1].anchors[0]
+def test_the_command_shows_it_all(copied, capsys):
+    """Base, heads with their topics and what is left, for the documents that are left, as text and as JSON."""
+    with service(copied, max_forget_lag=3600.0) as instance:
+        instance.delete(["doc-0-001", "doc-0-002"])
+        instance.settle()
+        fit = learn(instance.reader.counts(), OPTIONS)
+    anchor = fit.anchors[0]
     tasks = json.dumps({"one": {"topics": [anchor]}, "lost": {"topics": ["nowhere"]}})
-    command = ["capacity", "--dir", str(kept[0]), "--set", f"tasks={tasks}", "--set", "capacity.rule=share"]
+    plain = ["topics=3", "max_df=1", f"tasks={tasks}", "capacity.rule=share"]
+    command = ["capacity", "--dir", str(copied), *(part for one in plain for part in ("--set", one))]
     assert main([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["capacity"], found["rule"], found["rule_set"]) == (kept[1].capacity, "calibrated", "share")
-    assert found["left"] == found["capacity"] - found["used"]
+    assert (found["capacity"], found["rule"], found["rule_set"]) == (9, "fixed", "share")
+    assert (found["used"], found["left"], found["documents"], found["base_documents"]) == (2, 7, 158, 160)
     assert found["formula"]["limit"] == min(found["formula"]["noise"], found["formula"]["utility"])
     head = found["heads"]["one"]
-    assert head["q"] == kept[1].calibration["shares"][anchor]
+    assert head["q"] == fit.topic_masses[0]
     assert head["ratio"] == pytest.approx(head["q"] * found["constants"]["a"] * 3)
     assert head["general"]["limit"] == min(head["general"]["terms"].values())
     assert "nowhere" in found["heads"]["lost"]["reason"]
-    assert found["tried"]["random"] == kept[1].calibration["tried"]["random"]
-    implied = found["tried"]["implied_constant"]
-    assert implied == pytest.approx(found["capacity"] / found["formula"]["limit"])
     assert main(command) == 0
     shown = capsys.readouterr().out
-    for part in ("by the rule `calibrated`", "the setting is `share` now", "head one (theorem 3)", "Implied c", anchor):
+    for part in ("by the rule `fixed`", "the setting is `share` now", "head one (theorem 3)", found["rarest_anchor"]):
         assert part in shown
 
 
-def test_trying_now_changes_nothing(copied, capsys, monkeypatch):
-    """`--calibrate` tries the documents that are left, of which those deleted since are none, and keeps nothing."""
-    with service(copied, capacity={"rule": "fixed"}, max_forget_lag=3600.0) as instance:
-        instance.settle(requested="retrain")
-        instance.delete(["doc-0-001", "doc-0-002"])
-        instance.settle()
-        before = instance.situation.base()
-    monkeypatch.setattr(capacity_facts, "TRIALS", CalibrationPlan(most_updates=6))
-    quick = ["--set", "topics=3", "--set", "max_df=1", "--json"]
-    assert main(["capacity", "--dir", str(copied), "--calibrate", "--trials", "4", *quick]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["documents"] == found["tried"]["sampled"] == 158
-    assert (found["tried"]["updates"], found["used"]) == (6, 2)
-    assert all(probe["asked"] == 4 for probe in found["tried"]["random"])
-    with service(copied) as instance:
-        assert instance.situation.base() == before
-
-
-def test_a_base_whose_bytes_are_gone_is_measured_when_asked(copied, capsys, monkeypatch):
-    """Its head says the rule, and the figures are measured on the documents that are left."""
-    whole = ModelState.base_head
-    monkeypatch.setattr(ModelState, "base", whole)
-    settings = ["--set", "topics=3", "--set", "max_df=1", "--json"]
-    assert main(["capacity", "--dir", str(copied), *settings]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["rule"], found["documents"]) == ("calibrated", 160)
-    assert found["formula"]["limit"] > 0
-    assert main(["capacity", "--dir", str(copied), *settings[:-1]]) == 0
-    assert "By trial: " in capsys.readouterr().out
-
-
 def test_wrong_use_is_named(tmp_path, capsys, kept):
-    """No model yet, trials out of range and settings out of range each say what to do."""
+    """No model yet, and settings out of range, each say what to do."""
     with service(tmp_path / "empty") as instance:
         instance.settle()
     assert main(["capacity", "--dir", str(tmp_path / "empty")]) == 2
     assert "no base model yet" in capsys.readouterr().err
-    for wrong in ("0", "-1", "x", "99999", "1.5"):
-        assert main(["capacity", "--dir", str(kept[0]), f"--trials={wrong}"]) == 2
-        assert "1 to 10000" in capsys.readouterr().err
     ranges = ["documents=-1", f"documents={10**13}", "constant=inf", "constant=nan", "constant=0", "rule=guess"]
     for wrong in (f"capacity.{one}" for one in ranges):
         assert main(["capacity", "--dir", str(kept[0]), "--set", wrong]) == 2

@@ -15,7 +15,7 @@ from streamtopic.documents.events import encode_add, encode_delete, encode_heart
 from streamtopic.errors import ComponentUnreachable, StateMismatch
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.resolve import OUTCOMES
-from streamtopic.state import ForgetKind, ModelSettings, ModelState, Reader, partition_writer, scripts
+from streamtopic.state import ForgetKind, ModelSettings, ModelState, Reader, partition_writer
 from streamtopic.state.redis_keys import BUCKETS
 from streamtopic.streams import FileLog, Message, TopicNames, partition_of
 
@@ -168,52 +168,6 @@ def test_labels_are_part_of_a_document(world):
 
 
 words = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3), max_size=4)
-
-
-def test_flush_boundaries_change_nothing_that_is_counted(connection, tmp_path, monkeypatch):
-    """One flush of all events and one flush each leave the same counts, counters and deletions."""
-    messages = [add("a", {"x": 2}), add("a", {"x": 3}), add("a", {"x": 2}), encode_delete("a", "r"), add("b", {"y": 2})]
-    worlds = [World(connection, tmp_path), World(connection, tmp_path)]
-    worlds[0].send(*messages)
-    worlds[0].drain()
-    for message in messages:
-        worlds[1].send(message)
-        worlds[1].drain()
-    metas = [world.ingests[0].state.meta for world in worlds]
-    assert (metas[0].totals, metas[0].documents) == (metas[1].totals, metas[1].documents)
-    assert worlds[0].digest() == worlds[1].digest()
-    entries = [Reader(connection, w.topics.model, 1).forgets(0).read() for w in worlds]
-    assert entries[0] == entries[1]
-
-
-def test_a_commit_whose_answer_was_lost_is_not_counted_twice(world, monkeypatch):
-    """The write happened, the answer did not arrive: trying again finds it applied."""
-    world.send(add("a", {"x": 2, "y": 2}))
-    ingest, script, lost = world.ingests[0], world.connection.script, []
-
-    def once(text, keys, arguments):
-        answer = script(text, keys, arguments)
-        if text == scripts.COMMIT_FLUSH and not lost:
-            lost.append(answer)
-            raise ComponentUnreachable("the answer was lost")
-        return answer
-
-    monkeypatch.setattr(world.connection, "script", once)
-    with pytest.raises(ComponentUnreachable):
-        ingest.step()
-    assert lost == [[b"applied"]]
-    world.send(add("b", {"x": 1, "z": 1}), add("a", {"x": 2, "y": 2}))
-    assert world.drain() == {"added": 1, "unchanged": 1}
-    assert world.digest() == recount([[(4, {"x": 2, "y": 2})], [(2, {"x": 1, "z": 1})]])
-
-
-def test_a_writer_that_was_replaced_stops(world):
-    """After another process took the partition, the first one writes nothing and says why."""
-    world.send(add("a", {"x": 2}))
-    second = world.ingest()
-    with pytest.raises(StateMismatch, match="taken over"):
-        world.ingests[0].step()
-    assert second.step().outcomes == {"added": 1}
 
 
 def test_a_flush_is_bounded(world):

@@ -6,8 +6,8 @@ import pytest
 
 from streamtopic.errors import SettingsError, StateMismatch
 from streamtopic.service.publish.ledger_writer import LedgerWriter
-from streamtopic.signed import Alive, End, KeyRing, LedgerProof, Receipt, SigningKey, Tree, leaf_hash
-from streamtopic.streams import FileLog, Message, TopicNames
+from streamtopic.signed import End, KeyRing, LedgerProof, Receipt, SigningKey, Tree, leaf_hash
+from streamtopic.streams import FileLog, TopicNames
 
 _numbers = itertools.count()
 
@@ -86,21 +86,6 @@ def test_every_entry_is_found_and_proved(world):
     }
 
 
-def test_of_two_writers_the_first_draft_counts(world):
-    """The other one sees that it lost, and appends behind it."""
-    first, second = world.writer(), world.writer()
-    first.catch_up()
-    second.catch_up()
-    draft = first.ledger.draft([world.receipt(1)], world.key)
-    world.log.append_many(world.names.ledger, [Message(None, draft, partition=0)])
-    assert not second.append([world.receipt(2)])
-    assert [one.entry.offset for one in second.entries([0, 1]).values()] == [1]
-    assert second.append([world.receipt(2)])
-    first.catch_up()
-    assert first.ledger.root == second.ledger.root
-    assert first.ledger.strays == 1
-
-
 def test_an_index_that_was_set_back_is_followed_again(world):
     """Whether it lost its end or all of it: nothing seems to be missing from the ledger."""
     writer, _ = filled(world, 5, 3)
@@ -157,18 +142,6 @@ def test_a_reader_without_the_key_writes_nothing(world, behind):
     put_back({})
     reader.catch_up()
     assert len(reader.find(["link1000"])["link1000"]) == len(reader.find(["link7"])["link7"]) == 1
-
-
-def test_what_nobody_signed_is_passed_over(world):
-    """Junk, and every record of the ledger once more."""
-    writer, _ = filled(world, 2, 2)
-    junk = [b"", b"{}", b"[" * 10_000, b'{"draft": 1}', b'{"checkpoint": "x"}', None]
-    world.log.append_many(world.names.ledger, [Message(None, value, partition=0) for value in junk])
-    again = world.log.read(world.names.ledger, 0, 0)
-    world.log.append_many(world.names.ledger, [Message(None, record.value, partition=0) for record in again])
-    assert writer.append([Alive(1, 0, 0)])
-    assert writer.ledger.size == 5
-    assert writer.ledger.strays == len(junk) + len(again)
 
 
 def test_a_topic_that_lost_records_is_never_signed_again(world):

@@ -1,7 +1,6 @@
 """Metrics: one catalogue, every family of which moves in a real run, and no label of which says who or what."""
 
 import ast
-import base64
 import contextlib
 import itertools
 import subprocess
@@ -23,7 +22,7 @@ from streamtopic.monitoring.metrics import CATALOGUE, MOST, PREFIX
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
 from streamtopic.service.processes import looked_at, run_all, run_ingest
 from streamtopic.settings import Settings, load
-from streamtopic.signed import Witness
+from streamtopic.signed import COSIGNATURE, PublicKey
 from streamtopic.streams import FileLog, Message
 from waiting import PATIENCE, until
 
@@ -160,8 +159,7 @@ def _went_without_redis(folder, watch):
 def _asked_a_witness(folder, watch):
     """Publish with a witness who does not answer."""
     policy = folder / "policy"
-    key = base64.b64encode(b"\x04" + bytes(32)).decode()
-    policy.write_text(f"witness w w+{Witness('w', bytes(32)).hash.hex()}+{key} http://127.0.0.1:1\nquorum w\n")
+    policy.write_text(f"witness w {PublicKey('w', bytes(32), COSIGNATURE)} http://127.0.0.1:1\nquorum w\n")
     settings = Settings(dir=folder / "witnessed", witnesses=policy)
     stop = threading.Event()
     named = {"interval": 0.01, "watch": watch}

@@ -189,7 +189,7 @@ def test_it_can_be_killed_anywhere_and_repeated(world, monkeypatch, where, when)
 
 
 @pytest.mark.parametrize("kept", [True, False])
-@pytest.mark.parametrize("before", [1, 2, 3, 4])
+@pytest.mark.parametrize("before", [1, 4])
 def test_topics_can_be_removed_by_two_attempts(world, monkeypatch, before, kept):
     """A kill between two topics leaves the rest to the next attempt, which does not say what is gone already."""
     before = min(before, 3 if kept else 4)

@@ -108,12 +108,6 @@ class World:
         found = (assembler.take(record) for record in records if record.value is not None)
         return [whole.version for some in found for whole in some]
 
-    def set_back(self, *forgets):
-        """Restore Redis to a moment before anything was published, when these deletions waited."""
-        gone = self.connection.call("KEYS", f"{{st:{self.model}}}:ledger:*")
-        self.connection.call("DEL", ModelKeys(self.model).partition(0).forgets, *gone)
-        self.wait(*forgets)
-
 
 @pytest.fixture
 def world(connection, tmp_path):
@@ -227,53 +221,6 @@ def test_a_receipt_counts_with_its_version(world):
     assert world.publish() == 0
 
 
-@pytest.mark.parametrize("part", ["drop", "append_many"])
-def test_a_crash_issues_nothing_twice_and_loses_nothing(world, monkeypatch, part):
-    """A deletion stays until its receipt is in the ledger; then it is dropped without another one."""
-    world.stage(1, {0: 4})
-    world.publish()
-    world.wait(forget(3))
-    owner = Forgets if part == "drop" else world.log
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, part, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            world.publish()
-    assert len(world.stream(0)) == 1
-    world.stage(2, {0: 9})
-    world.publish(world.another())
-    assert len(world.stream(0)) == 0
-    assert [(receipt.offset, receipt.version) for receipt in world.receipts()] == [(3, 1)]
-
-
-def test_a_draft_whose_writer_died_is_signed_by_the_next(world, monkeypatch):
-    """What it holds counts once, and nothing of it is written again."""
-    world.stage(1, {0: 4})
-    world.publish()
-    world.wait(forget(3))
-    with monkeypatch.context() as patch:
-        patch.setattr(world.writer.ledger, "sign", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            world.publish()
-    assert list(world.receipts()) == []
-    assert world.publish(world.another()) == 0
-    assert [receipt.offset for receipt in world.receipts()] == [3]
-    assert len(world.stream(0)) == 0
-
-
-def test_each_deletion_has_one_receipt_after_redis_was_set_back(world):
-    """An older Redis asks for receipts again that are published; only those that are not get one."""
-    world.stage(1, {0: 50})
-    world.wait(forget(3), forget(5))
-    assert world.publish() == 2
-    for publisher in (world.publisher, world.another()):
-        world.set_back(forget(3), forget(5))
-        assert world.publish(publisher) == 0
-        assert len(world.stream(0)) == 0
-    world.set_back(forget(3), forget(5), forget(9))
-    assert world.publish() == 1
-    assert [receipt.offset for receipt in world.receipts()] == [3, 5, 9]
-
-
 @pytest.mark.parametrize("salt", [b"", b"0123456789abcdef"], ids=["the service's salt", "the requester's"])
 def test_what_ties_a_receipt_to_its_request_dies_on_schedule(world, salt):
     """The month's key finds the receipt until it is destroyed; the requester's salt tells what it is about for ever."""
@@ -316,41 +263,6 @@ def test_nobody_can_try_what_a_receipt_is_about(world):
     }
     assert not guesses & {receipt.request, receipt.link, receipt.document}
     assert b"length" not in b"".join(record.value for record in world.log.read(world.names.ledger, 0, 0))
-
-
-def test_two_publishers_make_one_ledger(world):
-    """Whoever comes late reads on: no deletion twice, whoever wrote which receipt."""
-    other = world.another()
-    world.stage(1, {0: 50})
-    for offset, one in enumerate([world.publisher, other, other, world.publisher, other], start=1):
-        world.wait(forget(offset))
-        assert world.publish(one) == 1
-    assert [receipt.offset for receipt in world.entries(Receipt)] == [1, 2, 3, 4, 5]
-    assert (world.writer.ledger.strays, world.writer.ledger.gaps) == (0, [])
-
-
-def test_what_a_publisher_of_a_lost_history_appends_does_no_harm(world):
-    """Redis is set back while a publisher sleeps with receipts in its hands; each deletion still has exactly one."""
-    world.stage(1, {0: 50})
-    world.publish()
-    other = world.another()
-    world.wait(forget(3))
-    late = world.publisher._receipt(publishing._Served(0, forget(3), 1), f"{world.model}/0/3", "2026-11")
-    another = dataclasses.replace(late, offset=4)
-    assert world.writer.append([late, another])
-    world.wait(forget(4), forget(5))
-    assert world.publish(other) == 1
-    assert [receipt.offset for receipt in world.receipts()] == [3, 4, 5]
-    assert len(world.stream(0)) == 0
-
-
-def test_a_forged_record_stops_nobody(world):
-    """What somebody else wrote into the topic is no entry and no reason to stop."""
-    world.log.append(world.names.ledger, b"x/0/3", b"not a page")
-    world.stage(1, {0: 4})
-    world.wait(forget(3))
-    assert world.publish() == 1
-    assert world.writer.ledger.strays == 1
 
 
 def test_a_partition_that_came_later_may_hold_what_a_version_holds(world):

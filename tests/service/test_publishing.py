@@ -16,7 +16,6 @@ from streamtopic.privacy.noise import NoisedMatrix, plan_noise
 from streamtopic.service.schedule import payload as payloads
 from streamtopic.service.schedule.payload import (
     Guarded,
-    Labelled,
     ReleaseNoise,
     TaskData,
     TaskOptions,
@@ -59,7 +58,7 @@ def made():
     source = numbering.count(rows, options.weighting)
     fit = learn(source, options)
     by_task = labelled_by_task(batch, labels, words, TaskOptions(TASKS))
-    return fit, source, Labelled({task: documents.over(fit.words) for task, documents in by_task.items()})
+    return fit, source, {task: documents.over(fit.words) for task, documents in by_task.items()}
 
 
 def payload(made, **how):
@@ -71,7 +70,7 @@ def payload(made, **how):
 
 def test_documents_are_parted_by_task(made):
     """A document is of every task that it has a label of, in order, and of no other."""
-    by_task = made[2].by_task
+    by_task = made[2]
     assert (len(by_task["place"]), len(by_task["sea"])) == (120, 108)
     assert by_task["place"].labels[:4] == ("garden", "kitchen", "sea", "garden")
     assert by_task["sea"].classes == ("False", "True")
@@ -154,14 +153,14 @@ def test_noise_of_heads_is_keyed_by_labels_too(made):
     data = TaskData(TaskOptions(TASKS), made[2])
     digest = labelled_digest("counts", data)
     assert digest == labelled_digest("counts", data)
-    place = made[2].by_task["place"]
+    place = made[2]["place"]
     swapped = dataclasses.replace(place, labels=(place.labels[1], place.labels[0], *place.labels[2:]))
     turned = place.take(np.array([1, 0, *range(2, 120)]))
     others = [
-        TaskData(TaskOptions(TASKS), Labelled(dict(made[2].by_task) | {"place": swapped})),
+        TaskData(TaskOptions(TASKS), made[2] | {"place": swapped}),
         TaskData(
             TaskOptions(TASKS),
-            Labelled(dict(made[2].by_task) | {"place": dataclasses.replace(turned, labels=place.labels)}),
+            made[2] | {"place": dataclasses.replace(turned, labels=place.labels)},
         ),
         TaskData(TaskOptions(TASKS | {"place": HeadTask(ridge=1e-7)}), made[2]),
         TaskData(TaskOptions({"place": TASKS["place"]}), made[2]),

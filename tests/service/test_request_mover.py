@@ -304,17 +304,3 @@ def test_only_the_leader_sends(started, clock):
     assert service.state.acquire("another", 60_000) is not None
     assert not service.move_requests()
     assert tombstones(service) == []
-
-
-def test_the_expected_time_is_measured(started, clock):
-    """Until 20 requests are completed it is `max_forget_lag`; then 99 of 100 were as fast."""
-    service = started()
-    for document in IDS[:20]:
-        service.door.receive([document])
-    service.move_requests()
-    clock.ahead += 50
-    service.settle()
-    name = service.door.receive(IDS[20:21]).request.id
-    service.move_requests()
-    request = service.door.requests.get(name)
-    assert 50_000 <= request.expected_ms - request.due_ms < 70_000

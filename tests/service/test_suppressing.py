@@ -331,15 +331,6 @@ def test_of_one_millisecond_the_suppression_holds(world):
         assert world.refuses("a")
 
 
-def test_a_deletion_of_a_suppressed_id_is_never_refused(world):
-    """Somebody may still want a receipt that nothing is there."""
-    world.send(add("a"))
-    world.drain()
-    world.say("a")
-    world.send(encode_delete("a", "r-1"))
-    assert world.drain()["deleted"] == 1
-
-
 def test_a_model_with_suppressions_needs_their_key(world):
     """Without it, or with another one, ingest refuses to begin, and one that runs stops; the remedy is named."""
     other = SuppressionKey(b"another secret of thirty-two bytes", world.topics.model)

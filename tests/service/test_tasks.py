@@ -6,11 +6,10 @@ from embedded_service import embedded
 from three_topics import TOPICS, leaning
 
 from streamtopic.documents.corpus import Document
-from streamtopic.errors import CannotLearn, InvalidRelease, UsageError
+from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.service.assembly import task_options
 from streamtopic.service.schedule.payload import read_labelled
 from streamtopic.service.verify import passed
-from streamtopic.service.verify.relearn import draw_again
 
 
 def corpus(number=160, seed=0, label=lambda name, _: {"place": name}):
@@ -59,7 +58,7 @@ def test_heads_reach_subscribers_and_classify_unseen_documents(tmp_path, how):
             with pytest.raises(InvalidRelease, match="withholds"):
                 received.topics()
         stored = read_labelled(instance.reader.counts(), release.words, task_options(instance.settings))
-        x = stored.by_task["place"].frequencies(release.words)
+        x = stored["place"].frequencies(release.words)
         texts = [document.text for document in DOCUMENTS]
         assert release.scores(texts, "place") == pytest.approx(x @ release.task_weights("place"))
         assert passed(instance.verify())
@@ -108,17 +107,6 @@ def test_service_and_twin_publish_the_same_heads(tmp_path, key, how):
         assert (one.topics, one.classes, one.documents) == (other.topics, other.classes, other.documents)
         assert (one.B if how else one.w).tobytes() == (other.B if how else other.w).tobytes()
         assert not np.array_equal(release.task_weights(task), first.task_weights(task))
-
-
-def test_heads_do_not_depend_on_partitions_or_order(tmp_path, key):
-    """However documents are spread and in whatever order they came, the payload is the same bytes."""
-    heads = []
-    for name, documents, partitions in (("one", DOCUMENTS, 1), ("three", DOCUMENTS[::-1], 3)):
-        with service(tmp_path / name, TWO, noise_key=key, partitions=partitions) as instance:
-            instance.add(labelled_twice(documents))
-            release, _ = newest(instance)
-            heads.append([(head.classes, head.documents, head.w.tobytes()) for head in release.payload.heads.values()])
-    assert heads[0] == heads[1]
 
 
 def test_a_warm_head_is_within_its_bound_of_the_twins(tmp_path, key):
@@ -249,38 +237,8 @@ def test_documents_deleted_while_they_are_read_are_read_as_of_the_cut(tmp_path):
         instance.settle()
         again = read_labelled(counts, counts.words, options)
         left = read_labelled(instance.reader.counts(), counts.words, options)
-        sizes = [len(one.by_task["place"]) for one in (everything, again, left)]
+        sizes = [len(one["place"]) for one in (everything, again, left)]
         assert sizes == [len(DOCUMENTS), len(DOCUMENTS), len(DOCUMENTS) - 1]
-
-
-def test_a_crash_before_staging_makes_the_same_heads_again(tmp_path):
-    """The same version made again from the same documents with the same key has the same B, another version has not."""
-    with service(tmp_path, TWO, **WITHHELD) as instance:
-        instance.add(labelled_twice(DOCUMENTS))
-        release, _ = newest(instance)
-        counts, fit = instance.reader.counts(), instance.model_before_noise()
-        labelled = read_labelled(counts, fit.words, task_options(instance.settings))
-        again = draw_again(
-            instance.sources,
-            instance.noise_key,
-            fit,
-            counts,
-            release.version,
-            labelled,
-        )
-        other = draw_again(
-            instance.sources,
-            instance.noise_key,
-            fit,
-            counts,
-            release.version + 1,
-            labelled,
-        )
-        for task in release.heads:
-            assert np.array_equal(again.payload.heads[task].B, release.head(task).B)
-            assert not np.array_equal(other.payload.heads[task].B, release.head(task).B)
-        with pytest.raises(CannotLearn, match="withheld"):
-            draw_again(instance.sources, instance.noise_key, fit, counts, release.version)
 
 
 @pytest.mark.parametrize("how", [{}, WITHHELD], ids=["topics", "tasks"])

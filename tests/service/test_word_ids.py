@@ -12,7 +12,6 @@ from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateError
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.state import MAX_WORD_IDS, ModelSettings, Reader, word_ids
-from streamtopic.state.measure import Growth
 from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog, TopicNames
 
@@ -110,9 +109,3 @@ def test_no_number_of_words_refuses_a_document(connection, tmp_path, caplog, mon
         world.take(add("a", "a1 a2 a3 a4 a5 a6 a7 a8"))
     assert len(caplog.records) == 2
     assert "13 words" in caplog.records[1].getMessage()
-
-
-@pytest.mark.parametrize(("hapaxes", "times"), [(1_000, 10.0), (500, 100.0), (0, float("inf"))])
-def test_growth_is_extrapolated_by_heaps_law(hapaxes, times):
-    """Ten times as many words take ten times as many documents at exponent 1, a hundred times as many at 1/2."""
-    assert Growth(1_000, hapaxes).times_until(10_000) == pytest.approx(times)

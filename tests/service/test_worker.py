@@ -6,7 +6,6 @@ import itertools
 import pytest
 
 from streamtopic.documents.events import encode_add, encode_delete
-from streamtopic.errors import StateMismatch
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
 from streamtopic.state import ModelSettings, Reader
@@ -173,22 +172,3 @@ def test_idle_partitions_get_a_heartbeat(work, log, names):
     assert log.end(names.documents, 0) > ends[0]
     assert log.end(names.documents, 1) > ends[1]
     assert log.end(names.documents, 2) == ends[2]
-
-
-def test_a_log_that_does_not_fit_stops_the_worker(work, log, names, connection, model):
-    """Counting on after records were lost would be silent damage: it is refused, with the remedy."""
-    fill(log, names, 0, 30)
-    worker = work(Share(0, 1, 2))
-    settle(worker)
-    connection.call("HSET", f"{{st:{model}:1}}:meta", "next", "999")
-    worker.close()
-    with pytest.raises(StateMismatch, match="rebuild"):
-        settle(work(Share(0, 1, 2)))
-
-
-def test_closing_leaves_the_group(work):
-    """Others need not wait for a session to end."""
-    share = Share(0)
-    worker = work(share)
-    worker.close()
-    assert share.left

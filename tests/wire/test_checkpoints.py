@@ -105,13 +105,6 @@ def test_a_proof_is_in_the_form_of_c2sp(maker, proofs):
     assert len(proofs[2].encode()) < 2000
 
 
-def test_a_ledger_of_one_entry_has_a_proof_without_a_path(maker):
-    """The root of its tree is the hash of the entry."""
-    maker.append(maker.receipt(0))
-    assert LedgerProof.parse(maker.proof(0)).path == ()
-    assert LedgerProof.parse(maker.proof(0)).verify(maker.keys()).index == 0
-
-
 def test_any_changed_byte_of_a_proof_is_detected(maker, proofs):
     """Entry, index, path and checkpoint: no byte of the file can be changed, left out or added unseen."""
     data = proofs[6].encode()

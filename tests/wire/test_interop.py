@@ -12,7 +12,16 @@ from sent_records import Sent
 import go_programs
 from ledger_maker import LedgerMaker
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed import Checkpoint, LedgerProof, PublicKey, SigningKey, Witness, cosigned, open_note, sign_note
+from streamtopic.signed import (
+    COSIGNATURE,
+    Checkpoint,
+    LedgerProof,
+    PublicKey,
+    SigningKey,
+    cosigned,
+    open_note,
+    sign_note,
+)
 from streamtopic.signed.checkpoints import text_of
 from waiting import flipped
 
@@ -143,7 +152,7 @@ def test_we_count_what_a_witness_of_go_signs(go):
     """Its cosignature verifies under the key that it prints."""
     text = Checkpoint("example.org/news", 3, bytes(32)).text
     made = go("example.org/news", text)
-    witness = Witness.parse(made["Witness"])
+    witness = PublicKey.parse(made["Witness"], COSIGNATURE)
     assert witness.name == "witness.example/w1"
     assert cosigned(made["Cosigned"], [witness]) == {"witness.example/w1"}
     assert cosigned(made["Note"], [witness]) == frozenset()

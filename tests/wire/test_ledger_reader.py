@@ -12,7 +12,6 @@ from streamtopic.signed import (
     Tree,
     Withdraw,
     leaf_hash,
-    page_record,
 )
 from streamtopic.streams import FileLog
 
@@ -102,21 +101,6 @@ def first_page(maker, keys, offset):
     return pages[0]
 
 
-def test_another_reader_goes_on_with_a_dump(maker):
-    """At any moment, also between a draft and its checkpoint: nothing is missed and nothing comes twice."""
-    reader = reader_of(maker)
-    for offset in range(6):
-        draft, checkpoint = maker.records([maker.receipt(offset)])
-        maker.send(draft)
-        for sent in (None, checkpoint):
-            if sent is not None:
-                maker.send(sent)
-                maker.take(draft, checkpoint)
-            reader = reader_of(maker, dump=reader.ledger.dump(), offset=reader.resume)
-            assert offsets(reader.catch_up()) == ([] if sent is None else [offset])
-    assert (reader.ledger.root, reader.ledger.gaps) == (maker.ledger.root, [])
-
-
 @pytest.mark.parametrize("behind", [0, 1, 10, 40])
 def test_the_tail_is_read_as_far_back_as_the_last_word(maker, behind):
     """A reader who wants to know what holds now reads few records of many, with the tree of all."""
@@ -182,26 +166,3 @@ def test_a_reader_at_the_tail_begins_there_again(listed):
     assert reader.restarts == 1
     assert (reader.ledger.alive.made, reader.ledger.root) == (NOW + 1, listed.ledger.root)
     assert reader.ledger.start > 50
-
-
-def test_a_reader_with_the_root_key_reads_what_stands_before_the_first_list(log):
-    """The service had signed for a while before it made a root key."""
-    maker = LedgerMaker(log, key=OLD, root=ROOT)
-    maker.append(maker.receipt(1))
-    reader = reader_of(maker)
-    assert reader.catch_up() == []
-    maker.list_keys(KeyList("test/news", 1, 0, OLD.public))
-    maker.append(maker.receipt(2))
-    reader.catch_up()
-    assert (reader.ledger.start, reader.ledger.gaps, reader.ledger.root) == (0, [], maker.ledger.root)
-
-
-def test_a_checkpoint_may_come_from_another_process(maker):
-    """Whoever reads a draft signs it: the page counts for readers who have seen the draft before."""
-    draft, _ = maker.records([maker.receipt(1)])
-    maker.send(draft)
-    reader = reader_of(maker)
-    assert reader.catch_up() == []
-    note = reader.ledger.sign(reader.ledger.pending, maker.key)
-    maker.send(page_record(note))
-    assert offsets(reader.catch_up()) == [1]

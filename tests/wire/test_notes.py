@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosigning import SECONDS, cosignature, witness
-from streamtopic.errors import InvalidRelease, UnknownKey
-from streamtopic.signed import PublicKey, SigningKey, Witness, cosigned, open_note, sign_note
+from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey
+from streamtopic.signed import COSIGNATURE, PublicKey, SigningKey, cosigned, open_note, sign_note
 from streamtopic.signed.notes import read_note, signature_line
 from streamtopic.signed.signing_keys import key_hash
 
@@ -167,14 +167,17 @@ def test_witnesses_are_counted_by_their_own_keys():
 def test_other_signatures_are_no_cosignatures(line):
     """Of another text, time, type or name, or without the words that keep cosignatures apart."""
     key, known = witness()
-    assert cosigned(sign_note(TEXT, KEY) + line(key), [known, Witness("witness.example/w2", bytes(32))]) == frozenset()
+    assert (
+        cosigned(sign_note(TEXT, KEY) + line(key), [known, PublicKey("witness.example/w2", bytes(32), COSIGNATURE)])
+        == frozenset()
+    )
 
 
 def test_a_witness_reads_from_its_verifier_key():
-    """Only an Ed25519 key of a witness is one; keys of logs and of other algorithms are passed over."""
+    """Only an Ed25519 key of a witness is one; keys of logs and of other algorithms are refused."""
     key, known = witness()
     encoded = base64.b64encode(b"\x04" + key.public.raw).decode()
-    assert Witness.parse(f"{key.name}+{known.hash.hex()}+{encoded}") == known
+    assert PublicKey.parse(f"{key.name}+{known.hash.hex()}+{encoded}", COSIGNATURE) == known
     later = b"\x06" + bytes(1312)
     for text in (
         str(key.public),
@@ -184,4 +187,5 @@ def test_a_witness_reads_from_its_verifier_key():
         f"w+{key_hash('w', later).hex()}+{base64.b64encode(later).decode()}",
         "",
     ):
-        assert Witness.parse(text) is None
+        with pytest.raises(SettingsError):
+            PublicKey.parse(text, COSIGNATURE)

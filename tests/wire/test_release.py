@@ -88,16 +88,26 @@ def test_every_field_of_a_payload_is_there():
         {"A": np.full((6, 2), np.nan, np.float32)},
         {"A": np.full((6, 2), 0.5, np.float32)},
         {"shares": np.array([0.5, np.inf])},
+        {"shares": np.array([0.5, 0.6])},
+        {"R": np.diag([0.5, -0.5]).astype(np.float32)},
+        {"R": np.array([[0.5, 0.1], [0.2, 0.5]], np.float32)},
         {"anchors": ("w00000",)},
         {"top_words": (("w00000",),)},
     ],
     ids=str,
 )
 def test_models_with_parts_missing_or_no_numbers_are_not_published(change):
-    """Topics come whole, or not at all and then with heads only; no release holds a NaN."""
+    """Topics come whole, or not at all and then with heads only; their numbers are shares, and a covariance."""
     payload, envelope = made()
     with pytest.raises(InvalidRelease):
         pack_payload(dataclasses.replace(payload, **change), envelope)
+
+
+@pytest.mark.parametrize("certificate", [1.01e-7, math.inf, math.nan])
+def test_a_certificate_above_the_tolerance_is_not_published(certificate):
+    """The noise is made for models that lie within the tolerance of the exact one."""
+    with pytest.raises(InvalidRelease, match="certificate"):
+        pack_payload(*made(certificate=certificate))
 
 
 @pytest.mark.parametrize("changes", [{"n": 7}, {"r": 3}])

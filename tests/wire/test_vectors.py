@@ -13,13 +13,13 @@ import rfc6962
 from streamtopic.client import verify_receipt
 from streamtopic.errors import InvalidRelease
 from streamtopic.signed import (
+    COSIGNATURE,
     Frontier,
     KeyRing,
     Ledger,
     LedgerProof,
     PublicKey,
     SigningKey,
-    Witness,
     cosigned,
     leaf_hash,
     open_keys,
@@ -85,7 +85,7 @@ def test_keys_notes_and_lists_read(tmp_path):
     assert open_note(note["signed"], [PublicKey.load(note["key"])])[0] == note["text"]
     keys = open_keys(VECTORS["key_list"]["signed"], PublicKey.load(VECTORS["key_list"]["key"]))
     assert (keys.sequence, len(keys.revoked)) == (3, 1)
-    witness = Witness.parse(VECTORS["witness"]["key"])
+    witness = PublicKey.parse(VECTORS["witness"]["key"], COSIGNATURE)
     assert cosigned(VECTORS["witness"]["signed"], [witness]) == {witness.name}
 
 

@@ -34,7 +34,7 @@ from streamtopic.service.publish.witnesses import Witnesses
 from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret
 from streamtopic.state import MAX_WORD_IDS, ModelState
 from streamtopic.state.change_log import MOST_UNSUMMED
-from streamtopic.state.measure import growth, measure
+from streamtopic.state.measure import measure
 from streamtopic.state.meta import changed_limits, require_keys
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.stored_counts import CountsStore
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from streamtopic.settings import Settings
     from streamtopic.signed import Ledger
     from streamtopic.state import Meta, ModelSettings
-    from streamtopic.state.measure import Growth
 
 __all__ = ["Diagnosis", "Level", "examine", "examine_log", "examine_room"]
 
@@ -467,10 +466,9 @@ def examine_ledger(parts: Parts) -> Iterator[Diagnosis]:
     """Examine whether the ledger is whole, whether witnesses sign it, and whether its service has spoken lately."""
     parts.ledger.catch_up()
     ledger = parts.ledger.ledger
-    missing = [*([range(ledger.start)] if ledger.start else []), *ledger.gaps]
     shown = f"{ledger.size:,} entries"
-    if missing:
-        gaps = ", ".join(f"{gap.start} to {gap.stop - 1}" for gap in missing)
+    if ledger.missing:
+        gaps = ", ".join(ledger.missing)
         yield fail("ledger", f"{shown}, but {gaps} are missing from the log", "restore its topic from a backup")
     else:
         yield ok("ledger", f"{shown}, one tree; {ledger.strays} other records passed over")
@@ -596,28 +594,21 @@ def examine_room(parts: Parts) -> Iterator[Diagnosis]:
     except StateMissing:
         return
     for partition, meta in positions.items():
-        grown = growth(parts.connection, ModelKeys(parts.settings.model).partition(partition))
-        yield _word_growth(f"words of partition {partition}", grown, meta)
+        yield _words(f"words of partition {partition}", meta)
     documents = sum(meta.documents for meta in positions.values())
     if documents >= _LEAST_DOCUMENTS:
         yield _documents_that_fit(parts, documents, len(positions))
 
 
-def _word_growth(name: str, grown: Growth, meta: Meta) -> Diagnosis:
-    """Examine the words of a partition, and how they grow with documents."""
-    shown = f"{grown.words:,}"
+def _words(name: str, meta: Meta) -> Diagnosis:
+    """Examine the words and word ids of a partition."""
+    shown = f"{meta.words:,}"
     if meta.next_word > NEARLY * MAX_WORD_IDS:
         detail = f"{shown}; {meta.next_word:,} of {MAX_WORD_IDS:,} word ids were given, most to words that are gone"
         return warn(name, detail, "run `streamtopic rebuild`, which gives ids anew: without ids ingest stops")
-    if grown.words > MANY_WORDS:
+    if meta.words > MANY_WORDS:
         return warn(name, f"{shown}: each costs memory everywhere", "keep ids, hashes and base64 out of the texts")
-    times = grown.times_until(MANY_WORDS)
-    until = times * meta.documents
-    # Few documents, or a thousand times as many, allow no forecast.
-    if meta.documents < _LEAST_DOCUMENTS or not math.isfinite(until) or times > _LEAST_DOCUMENTS:
-        return ok(name, shown)
-    forecast = f"{MANY_WORDS:,} at about {_round(until):,} documents"
-    return ok(name, f"{shown}; they grow like documents^{grown.exponent:.2f}: {forecast}")
+    return ok(name, shown)
 
 
 def _documents_that_fit(parts: Parts, documents: int, partitions: int) -> Diagnosis:

@@ -223,7 +223,7 @@ def _model(service: Parts, situation: SituationReader, overdue: Sequence[Hidden]
     base = situation.base()
     rule = left = None
     if base is not None:
-        rule = base.calibration.get("rule")
+        rule = base.capacity_rule
         left = max(present.capacity - present.forget_set, 0)
     decided: int | None = None
     noted = service.state.decision()

@@ -14,10 +14,8 @@ the forget set. Numbers measured before noise go into the release record, for th
 
 from __future__ import annotations
 
-import io
 import math
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -42,29 +40,24 @@ from streamtopic.service.schedule.payload import (
     norm_ratio,
     published_heads,
 )
-from streamtopic.service.schedule.version import kept_fields
-from streamtopic.signed import Payload
+from streamtopic.service.schedule.version import kept_of
+from streamtopic.signed import Payload, pack, unpack
 from streamtopic.topics.anchors import changed_anchors
 from streamtopic.topics.display import WordEvidence, top_words, topic_shares
 from streamtopic.topics.fit import fingerprint
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from collections.abc import Callable, Mapping
 
     from streamtopic.counts import Counts, CountSource
     from streamtopic.privacy.keystream import NoiseKey
     from streamtopic.service.schedule.payload import Sample
     from streamtopic.service.schedule.situation import Base
-    from streamtopic.signed import Release
     from streamtopic.state import DocumentCounts, StoredBase
     from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["Run", "TheoremBase", "TheoremCheck", "TheoremModeller", "TheoremRule", "theorem_payload"]
-
-
-_FIELD = "theorem"
-"""The field of a stored base model that holds what this mode keeps with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,25 +114,30 @@ class TheoremBase:
     @classmethod
     def parse(cls, stored: StoredBase) -> Self:
         """Read the kept base model. Raises StateCorrupt where it was kept in another mode."""
-        kept = kept_fields(stored).get(_FIELD)
-        with np.load(io.BytesIO(stored.blob)) as arrays:
-            # Certified mode keeps neither.
-            if kept is None or "C" not in arrays:
-                raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic unlearn --retrain`")
-            words = tuple(arrays["words"].tolist())
-            C = arrays["C"]
+        # Certified mode keeps nothing.
+        if not (kept := kept_of(stored)):
+            raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic unlearn --retrain`")
+        fields = unpack(kept)
         documents = stored.start.documents
-        statistics = Statistics(words, C, tuple(stored.fields["anchors"]), documents)
-        constants = ModelConstants(**kept["constants"])
-        facts = BaseFacts(documents, constants, kept["q_norm"], kept["rarest"])
-        return cls(statistics, facts, kept["length"], stored.fields["capacity"])
+        statistics = Statistics(
+            tuple(fields["words"]), np.array(fields["C"]), tuple(stored.fields["anchors"]), documents
+        )
+        facts = BaseFacts(documents, ModelConstants(**fields["constants"]), fields["q_norm"], fields["rarest"])
+        return cls(statistics, facts, fields["length"], stored.fields["capacity"])
 
-    @property
-    def fields(self) -> dict[str, Any]:
-        """Return the numbers that are kept beside C^S, as msgpack values."""
+    def pack(self) -> bytes:
+        """Return the bytes that `parse` reads."""
         facts = self.facts
-        constants = asdict(facts.constants)
-        return {"constants": constants, "q_norm": facts.q_norm, "rarest": facts.rarest, "length": self.length}
+        return pack(
+            {
+                "words": self.statistics.words,
+                "C": self.statistics.C,
+                "constants": asdict(facts.constants),
+                "q_norm": facts.q_norm,
+                "rarest": facts.rarest,
+                "length": self.length,
+            }
+        )
 
     def options(self, rule: TheoremRule) -> TheoremOptions:
         """Return the options that noise is calibrated to, with m_U = T."""
@@ -224,7 +222,7 @@ class TheoremModeller:
     def refuses(self, base: Base) -> str | None:
         """Return why no update can start from a kept base model, None where one can."""
         # Another mode does not keep the C^S that an update starts from.
-        if _FIELD not in base.kept:
+        if base.guarantee != self.guarantee:
             return "the base model was not learned in theorem mode"
         return base.changed_rules(self.options.rules)
 
@@ -239,17 +237,12 @@ class TheoremModeller:
         """
         start = self._clock()
         fit = learn_cold(counts, self.options)
-        learning = self._clock() - start
-        bears = capacity(counts, fit)
-        # The trials of a capacity are a stage of their own, so their time is not counted here.
-        start = self._clock() - learning
-        base = TheoremBase.of(fit, counts, bears.limit)
+        base = TheoremBase.of(fit, counts, capacity(fit))
         try:
             run = Run.of(remaining(fit), base, self.rule, self.options)
         except UsageError as error:
             raise CannotLearn("noise", str(error)) from error
-        new = NewBase(fit, bears, {_FIELD: base.fields}, {"C": base.statistics.C})
-        return self._made(run, counts, start), new
+        return self._made(run, counts, start), NewBase(fit, base.capacity, base.pack())
 
     def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:
         """Run Algorithm 1 from the kept C^S.
@@ -340,7 +333,9 @@ def _noise(release: TheoremRelease, rule: TheoremRule) -> ReleaseNoise:
     # The norm is taken after noise: before noise it is secret.
     ratio = norm_ratio(plan.sigma, release.A)
     epsilon = together.epsilon(rule.delta)
-    return ReleaseNoise(epsilon, rule.delta, plan.sigma, 1 / together.mu, together.slack, plan.grid, ratio)
+    return ReleaseNoise(
+        epsilon, rule.delta, plan.sigma, 1 / together.mu, together.slack, plan.grid, ratio, release.plan.covariance.grid
+    )
 
 
 def _facts(base: TheoremBase, release: TheoremRelease) -> dict[str, Any]:
@@ -395,9 +390,6 @@ def _plain(value: float) -> float | int | None:
     return float(value) if math.isfinite(value) else None
 
 
-# A grid is fine below this share of a number's size: only then is rounding likely to carry a number to the next point.
-_FINE = 1e-3
-_AGREES = 1e-12
 _CLOSE = 1e-6
 # Name of a constant in the release record to the setting that decides it.
 _SETTINGS = {
@@ -423,70 +415,31 @@ class TheoremCheck:
     learner: LearnerOptions
     model: str
 
-    @property
-    def expected(self) -> bool:
-        """Return whether the settings ask for theorem mode."""
-        return self.rule is not None
-
-    def differs(
-        self, release: Release, counts: Counts, stored: StoredBase, record: Mapping[str, Any], key: NoiseKey
-    ) -> tuple[str | None, PayloadPlan | None]:
-        """Make a version's payload again; say how the version differs from it, and return it.
+    def again(
+        self, version: int, counts: Counts, stored: StoredBase, record: Mapping[str, Any], key: NoiseKey
+    ) -> PayloadPlan:
+        """Return a version made again, with Algorithm 1 on the counts of the log.
 
         counts: of the base model's documents that are left.
         stored: the kept base model.
         record: the release record of the version.
         key: the secret that noise is drawn from.
 
-        The difference is None where there is none. The payload is None where it cannot be made again.
+        Raises CannotLearn, StateCorrupt, and UsageError where settings have changed since it was made.
         """
         if self.rule is None:
-            return "settings say certified", None
+            raise UsageError(
+                "it was made under the theorem, settings say certified: verify with --set guarantee=theorem"
+            )
         # Abar is the same from any start, so a wrong C^S could not hide; a wrong constant would show as other noise.
-        try:
-            base = TheoremBase.parse(stored)
-            statistics = remaining_counts(base.statistics, counts, self.learner)
-            run = Run.of(statistics, base, self.rule, self.learner)
-        except (CannotLearn, StateCorrupt, UsageError) as error:
-            return str(error), None
-        plan = theorem_payload(run, counts, no_sample, key, self.model, release.version)
+        base = TheoremBase.parse(stored)
+        left = remaining_counts(base.statistics, counts, self.learner)
+        run = Run.of(left, base, self.rule, self.learner)
+        plan = theorem_payload(run, counts, no_sample, key, self.model, version)
         other = _other_constants(record.get("constants", {}), plan.facts["constants"])
         if other is not None:
-            return other, plan
-        payload = plan.payload
-        if payload.words != release.words or payload.A is None or payload.A.shape != release.A.shape:
-            return "the documents in the log give other words or topics", plan
-        noise = run.examined.plan
-        sent = release.payload
-        problem = _apart("topics", sent.A, payload.A, noise.topics.grid)
-        problem = problem or _apart("covariance", sent.R, payload.R, noise.covariance.grid)
-        # Shares are made from the noised R.
-        problem = problem or _apart("shares", sent.shares, payload.shares, noise.covariance.grid)
-        problem = problem or _top_words(sent, payload)
-        return problem, plan
-
-    def kept_differs(self, stored: StoredBase, fit: TopicFit, counts: Counts) -> str | None:
-        """Say how the kept facts of a base model differ from those of a base model learned cold; None: not at all.
-
-        stored: the kept base model.
-        fit, counts: the base model learned again from the log, and the counts that it was learned from.
-        """
-        # Certified mode keeps no such facts.
-        if "theorem" not in stored.fields:
-            return None
-        kept = TheoremBase.parse(stored)
-        again = TheoremBase.of(fit, counts, stored.fields["capacity"])
-        change = kept.statistics.C - again.statistics.C
-        gap = float(np.abs(change).max())
-        if gap > _AGREES:
-            return f"its C is more than {_AGREES:g} from that of a base model learned from the log"
-        have = kept.fields
-        want = again.fields
-        for name in want:
-            pairs = zip(_flat(have[name]), _flat(want[name]), strict=True)
-            if not all(math.isclose(one, other, rel_tol=_CLOSE) for one, other in pairs):
-                return f"its {name} differ from those of a base model learned from the log"
-        return None
+            raise UsageError(other)
+        return plan
 
 
 def _other_constants(made: Mapping[str, float], again: Mapping[str, float]) -> str | None:
@@ -497,33 +450,3 @@ def _other_constants(made: Mapping[str, float], again: Mapping[str, float]) -> s
             said = f"{made[name]:.6g}, settings and base model give {again[name]:.6g}"
             return f"it was made with {name} = {said}: verify with --set {setting}={made[name]:.6g}"
     return None
-
-
-def _top_words(sent: Payload, made: Payload) -> str | None:
-    """Compare top words, where the topics are the same to the bit."""
-    # Where rounding moved a number, top words may differ with it.
-    same = sent.A is not None and made.A is not None and np.array_equal(sent.A, made.A)
-    if same and sent.top_words != made.top_words:
-        return "top words are not those of the topics"
-    return None
-
-
-def _flat(value: float | Mapping[str, float]) -> list[float]:
-    """Return the numbers of a field."""
-    return list(value.values()) if isinstance(value, Mapping) else [value]
-
-
-def _apart(
-    what: str, sent: npt.NDArray[np.floating] | None, made: npt.NDArray[np.floating] | None, grid: float
-) -> str | None:
-    """Compare published numbers with those made again."""
-    if sent is None or made is None:
-        return f"{what} are missing"
-    change = sent.astype(float) - made
-    gap = float(np.abs(change).max())
-    size = float(np.abs(made).max())
-    # Published numbers are float32. Rounding may carry one to the next point of a fine grid, hardly of a coarse one.
-    allowed = 2.0**-20 * size
-    if grid < _FINE * size:
-        allowed += 4 * grid
-    return f"{what} differ by {gap:.3g}, more than {allowed:.3g}" if gap > allowed else None

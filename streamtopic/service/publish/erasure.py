@@ -16,9 +16,9 @@ import numpy as np
 
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import SettingsError, StateError, StateMismatch
+from streamtopic.service.schedule.situation import cut_of
 from streamtopic.service.watching import Watch
 from streamtopic.signed import tombstones, version_of
-from streamtopic.state import Stale
 from streamtopic.state.base_documents import remaining_noted
 from streamtopic.state.model_state import BASE_GRACE_SECONDS
 from streamtopic.state.residue_ledger import Marks, Outstanding, Residue, ResidueState, Rewrite, Stage
@@ -28,7 +28,7 @@ from streamtopic.streams import TopicNames, pages
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
-    from streamtopic.state import Lease, Meta, ModelState, Reader
+    from streamtopic.state import Meta, ModelState, Reader
     from streamtopic.streams import EventLog, Record
 
 __all__ = ["ResidueKeeper", "ResidueOptions", "residue_fields", "superseded_from", "waiting_by_stage"]
@@ -49,13 +49,11 @@ class ResidueOptions:
 
     max_age: seconds. Logs are read, and Redis's file is rewritten, at most four times in that time.
     backups_kept: seconds until backups are destroyed; None where the operator attests it.
-    base_needed: whether updates start from the bytes of the base model.
     grace: seconds after which a base model that was replaced has left Redis.
     """
 
     max_age: float = 86_400.0
     backups_kept: float | None = None
-    base_needed: bool = False
     grace: float = BASE_GRACE_SECONDS + _MARGIN_SECONDS
 
 
@@ -138,10 +136,9 @@ class ResidueKeeper:
         """Read the logs at the next step: records were erased from them just now."""
         self._look_again = True
 
-    def step(self, lease: Lease, *, whole: bool = False) -> bool:
-        """Do a slice of the work; return whether marks have moved. It may be called as often as you like.
+    def step(self, *, whole: bool = False) -> bool:
+        """Do a slice of the work as the leader; return whether marks have moved. It may be called as often as you like.
 
-        lease: shows that the caller leads.
         whole: read the logs to their ends at once.
 
         Raises StateMissing before all partitions are counted, ComponentUnreachable, StateError.
@@ -158,7 +155,7 @@ class ResidueKeeper:
         self._counted(progress)
         self._looked_through(progress, whole=whole)
         # In this order: Redis's file may hold all that Redis held, so its mark follows from that of the state.
-        self._out_of_state(progress, lease)
+        self._out_of_state(progress)
         self._rewritten(progress)
         self._backups(progress)
         after = _pruned(progress.residue)
@@ -188,7 +185,7 @@ class ResidueKeeper:
         """Return, by partition, the offset before which the newest published version reflects deletions."""
         newest = self._state.releases(1)
         # A staged version is in Redis before it is in the log: only an empty outbox says that it was published.
-        return _cut(newest[0][1]) if newest and not self._state.outbox(1) else {}
+        return cut_of(newest[0][1]) if newest and not self._state.outbox(1) else {}
 
     def _looked_through(self, progress: _Progress, *, whole: bool) -> None:
         """Read through the logs, a slice at a time, for all waiting deletions at once; move the marks at the end."""
@@ -231,8 +228,8 @@ class ResidueKeeper:
         if standing:
             # Only a closed file is compacted, and only a further record closes it: the next version may take months.
             self._log.append_many(self._names.releases, tombstones(max(standing), 0))
-        cuts = [_cut(records.get(version, {})) for version in standing]
-        last = _cut(newest[0][1]) if newest else {}
+        cuts = [cut_of(records.get(version, {})) for version in standing]
+        last = cut_of(newest[0][1]) if newest else {}
         for partition, meta in positions.items():
             if not meta.removals:
                 continue
@@ -243,10 +240,10 @@ class ResidueKeeper:
             found[partition] = min(released, superseded)
         return found
 
-    def _out_of_state(self, progress: _Progress, lease: Lease) -> None:
+    def _out_of_state(self, progress: _Progress) -> None:
         """Move the marks of the state to where nothing in Redis holds a document that left before."""
         published = self._published()
-        base = self._base(progress, lease)
+        base = self._base(progress)
         about = self._sums.about()
         for partition, meta in progress.positions.items():
             # Where no deletion lies behind it, changes are clean up to the last record that was counted.
@@ -257,30 +254,22 @@ class ResidueKeeper:
             offsets = (published.get(partition, 0), base.get(partition, 0), changes, summed)
             progress.move(partition, Stage.STATE, min(offsets))
 
-    def _base(self, progress: _Progress, lease: Lease) -> Mapping[int, int]:
-        """Return, by partition, the offset before which the base model holds no deleted document.
-
-        Its bytes are dropped once the log cannot make them again.
-        """
+    def _base(self, progress: _Progress) -> Mapping[int, int]:
+        """Return, by partition, the offset before which the base model holds no deleted document."""
         counted = {partition: meta.next_offset for partition, meta in progress.positions.items()}
         head = self._state.base_head()
-        if head is None:
+        # A model in certified mode keeps none.
+        if head is None or not self._state.has_base_bytes():
             return counted
         record = dict(self._state.releases_among([(head.version, head.version)])).get(head.version, {})
         # The base model before this one stays in Redis for a while.
         if progress.now() < record.get("created", 0) + self._options.grace * 1000:
             return {}
-        cut = _cut(record)
         left = remaining_noted(self._state.connection, self._state.model, head.version, head.start)
+        if left.documents < head.start.documents:
+            return cut_of(record)
         # What was deleted after the leader looked may be in the base, too.
-        counted = {partition: left.offsets.get(partition, 0) for partition in counted}
-        holds = left.documents < head.start.documents and self._state.has_base_bytes()
-        if holds and not self._options.base_needed:
-            in_log = progress.passed(Stage.LOG)
-            erased = any(in_log[partition] > cut.get(partition, 0) for partition in counted)
-            # Stale: another process leads by now, and drops them itself.
-            holds = not erased or isinstance(self._state.drop_base_bytes(lease), Stale)
-        return cut if holds else counted
+        return {partition: left.offsets.get(partition, 0) for partition in counted}
 
     def _rewritten(self, progress: _Progress) -> None:
         """Let Redis rewrite its file where the file may hold more than Redis itself; move the marks when it is done."""
@@ -462,11 +451,6 @@ def residue_fields(residue: Residue) -> dict[str, Any]:
         "looked": residue.looked or None,
         "completed": completed,
     }
-
-
-def _cut(record: Mapping[str, Any]) -> dict[int, int]:
-    """Return, by partition, the offset up to which a recorded version reflects deletions; {} without a record."""
-    return {int(partition): int(offset) for partition, offset in record.get("cut", {}).items()}
 
 
 def _pruned(residue: Residue) -> Residue:

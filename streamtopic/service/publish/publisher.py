@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from streamtopic.errors import StateError
 from streamtopic.monitoring.tracing import span
 from streamtopic.service.publish.request_receipts import RequestReceipts
+from streamtopic.service.schedule.situation import cut_of, recorded
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (
     Alive,
@@ -29,7 +30,6 @@ from streamtopic.signed import (
     document_digest,
     line_of,
     link_digest,
-    parse_line,
     proof_message,
     receipt_id,
     request_digest,
@@ -222,7 +222,7 @@ class Publisher:
         behind = staged[0][0] - newest if staged else 0
         if behind > 1:
             staged = self._state.releases(behind)
-        return [_envelope(record) for version, record in staged if version > newest]
+        return [recorded(record) for version, record in staged if version > newest]
 
     def _withdrawals(self) -> list[Withdraw]:
         """Return the withdrawals without a new version that the ledger lacks."""
@@ -301,7 +301,7 @@ class Publisher:
             # A version that waits is not in the ledger, and one that was drawn again is not the one in it. Of those
             # long ago the ledger does not remember the digest.
             if version <= ledger.newest and ledger.digest(version) in {None, record["digest"]}:
-                cuts.append((version, {int(partition): int(offset) for partition, offset in record["cut"].items()}))
+                cuts.append((version, cut_of(record)))
         return cuts
 
     def _receipts(self, served: Sequence[_Served]) -> tuple[list[Receipt], list[_Served]]:
@@ -447,16 +447,6 @@ class Publisher:
     def _now(self) -> int:
         """Return milliseconds since 1970."""
         return int(self._clock() * 1000)
-
-
-def _envelope(record: Mapping[str, Any]) -> Envelope:
-    """Return the entry of a staged version."""
-    entry = parse_line(record["entry"])
-    if not isinstance(entry, Envelope):
-        raise StateError(
-            "the record of a version in Redis holds another entry: `streamtopic unlearn --retrain` makes a new one"
-        )
-    return entry
 
 
 def _end(residue: Residue, partition: int, stream: Forgets) -> int:

@@ -12,13 +12,14 @@ import queue
 import re
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from streamtopic.console import printable
-from streamtopic.errors import InvalidRelease, SettingsError, StateError
-from streamtopic.signed import Checkpoint, PublicKey, Witness, cosigned
+from streamtopic.errors import InvalidRelease, SettingsError, StateError, StreamtopicError
+from streamtopic.signed import COSIGNATURE, Checkpoint, PublicKey, cosigned
 from streamtopic.signed.checkpoints import text_of
 from streamtopic.signed.notes import read_note
 
@@ -67,7 +68,7 @@ class WitnessPolicy:
     quorum: which of them are enough.
     """
 
-    witnesses: Mapping[str, Witness]
+    witnesses: Mapping[str, PublicKey]
     addresses: Mapping[str, str]
     quorum: Quorum
 
@@ -97,7 +98,7 @@ class _Reading:
     keys: of witnesses and logs.
     """
 
-    witnesses: dict[str, Witness] = field(default_factory=dict)
+    witnesses: dict[str, PublicKey] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
     quorum: Quorum | None = None
     names: dict[str, str | Quorum] = field(default_factory=dict)
@@ -128,12 +129,13 @@ class _Reading:
                 )
 
     def _witness(self, name: str, key: str, url: str = "") -> None:
-        witness = Witness.parse(key)
-        if witness is None:
+        try:
+            witness = PublicKey.parse(key, COSIGNATURE)
+        except SettingsError:
             raise SettingsError(
                 f"the key of witness {printable(name)!r} is not one that cosigns with Ed25519: copy the line that its "
                 "operator publishes"
-            )
+            ) from None
         self._once(witness.raw)
         if url:
             self.addresses[name] = _address(url)
@@ -184,33 +186,47 @@ def _address(url: str) -> str:
     return url.rstrip("/")
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What a witness has answered.
-
-    status: of HTTP; 0 where there was no answer.
-    text: of the answer, or why there is none.
-    """
-
-    name: str
-    status: int
-    text: str
-
-
 @dataclass(slots=True, eq=False)
 class _Asked:
     """What is known of one witness.
 
     size: entries of the checkpoint that it signed last, 0 before the first.
-    tries: requests for the present checkpoint.
     busy: whether a request is under way, also one that nobody waits for any more.
     failed: when it failed last, by the clock; None if it signed last.
     """
 
     size: int = 0
-    tries: int = 0
     busy: bool = False
     failed: float | None = None
+
+
+class _Page:
+    """A checkpoint while witnesses are asked for it, each in a thread of its own.
+
+    note: signed by the service.
+    size: number of entries.
+    """
+
+    def __init__(self, note: str, consistency: Callable[[int, int], list[bytes]]) -> None:
+        self.note = note
+        self.size = Checkpoint.parse(read_note(note).text).size
+        self._consistency = consistency
+        self._one_at_a_time = threading.Lock()
+        self._done = False
+
+    def body(self, old: int) -> str:
+        """Return a request to a witness that has signed `old` entries. Raises InvalidRelease once nobody waits."""
+        # A proof is read from Redis and the log, as only one thread may; the thread that waits uses them afterwards.
+        with self._one_at_a_time:
+            if self._done:
+                raise InvalidRelease("nobody waits for it any more")
+            path = self._consistency(old, self.size) if 0 < old < self.size else []
+        return "\n".join([f"old {old}", *map(text_of, path), "", self.note])
+
+    def end(self) -> None:
+        """Note that nobody waits any more."""
+        with self._one_at_a_time:
+            self._done = True
 
 
 class Witnesses:
@@ -235,6 +251,7 @@ class Witnesses:
         self._keys = policy.witnesses
         self._addresses = policy.addresses
         self._seconds = seconds
+        self._late = f"it has not answered within {seconds:g} s"
         self._clock = clock
         self._asked = {name: _Asked() for name in policy.addresses}
 
@@ -265,31 +282,30 @@ class Witnesses:
 
         Raises StateError where the quorum is required and not met: the page waits, and witnesses are asked again.
         """
-        text = read_note(checkpoint).text
-        size = Checkpoint.parse(text).size
-        answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
+        page = _Page(checkpoint, consistency)
+        answers: queue.SimpleQueue[tuple[str, str, str]] = queue.SimpleQueue()
         deadline = self._clock() + self._seconds
         waiting = set(self._due())
         for name in waiting:
-            self._asked[name].tries = 0
-            self._ask(name, checkpoint, size, consistency, answers)
+            self._asked[name].busy = True
+            # A daemon, since a witness that answers a byte a minute must not keep the process from ending.
+            arguments = name, page, answers
+            threading.Thread(target=self._ask, args=arguments, name=f"witness {name}", daemon=True).start()
         lines = dict[str, str]()
         while waiting and not self._enough(lines):
             try:
-                answer = answers.get(timeout=max(deadline - self._clock(), 0))
+                name, line, problem = answers.get(timeout=max(deadline - self._clock(), 0))
             except queue.Empty:
                 break
-            waiting.discard(answer.name)
-            line, problem = self._judge(answer, checkpoint, size)
+            waiting.discard(name)
             if line:
-                lines[answer.name] = line
-            elif problem is None:
-                waiting.add(answer.name)
-                self._ask(answer.name, checkpoint, size, consistency, answers)
+                lines[name] = line
+                self._signed(name)
             else:
-                self._fail(answer.name, problem)
+                self._fail(name, problem)
+        page.end()
         for name in () if self._enough(lines) else waiting:
-            self._fail(name, f"it has not answered within {self._seconds:g} s")
+            self._fail(name, self._late)
         if self.required and not self.quorum.met_by(lines):
             raise StateError(
                 f"a page of the ledger waits for its witnesses: {', '.join(sorted(lines)) or 'nobody'} of "
@@ -309,66 +325,54 @@ class Witnesses:
             if not asked.busy and (self.required or not paused):
                 yield name
 
-    def _ask(
-        self,
-        name: str,
-        checkpoint: str,
-        size: int,
-        consistency: Callable[[int, int], list[bytes]],
-        answers: queue.SimpleQueue[_Answer],
-    ) -> None:
-        asked = self._asked[name]
-        asked.tries += 1
-        # Here and not in the thread: the proof is read from Redis and the log, which this thread uses.
-        path = consistency(asked.size, size) if 0 < asked.size < size else []
-        lines = [f"old {asked.size}", *map(text_of, path), "", checkpoint]
-        asked.busy = True
-        # A daemon, since a witness that answers a byte a minute must not keep the process from ending.
-        arguments = name, "\n".join(lines), answers
-        threading.Thread(target=self._post, args=arguments, name=f"witness {name}", daemon=True).start()
-
-    def _post(self, name: str, body: str, answers: queue.SimpleQueue[_Answer]) -> None:
+    def _ask(self, name: str, page: _Page, answers: queue.SimpleQueue[tuple[str, str, str]]) -> None:
+        """Answer with the name of a witness, the line of its signature or "", and why there is none."""
+        line = problem = ""
         try:
-            status, text = _posted(self._addresses[name], body, self._seconds)
+            line = self._line(name, page)
+        except StreamtopicError as error:
+            problem = str(error)
+        except TimeoutError:
+            problem = self._late
         except (OSError, http.client.HTTPException, ValueError) as error:
-            status, text = 0, f"{type(error).__name__}: {error}"
+            problem = f"{type(error).__name__}: {error}"
         self._asked[name].busy = False
-        answers.put(_Answer(name, status, text))
+        answers.put((name, line, problem))
 
-    def _judge(self, answer: _Answer, checkpoint: str, size: int) -> tuple[str, str | None]:
-        """Return the line of a signature, "" without one; and why it is to be asked no more, None to ask again."""
-        asked = self._asked[answer.name]
-        if answer.status == http.client.OK:
-            line = self._line(answer, checkpoint)
-            if not line:
-                return "", "its answer holds no signature that its key has made"
-            asked.size = size
-            if asked.failed is not None:
-                extra = {"event": "witness_signs", "witness": answer.name}
-                logger.info("witness %s signs again", printable(answer.name), extra=extra)
-            asked.failed = None
-            return line, None
-        if answer.status == http.client.CONFLICT and re.fullmatch(r"(0|[1-9][0-9]{0,17})\n?", answer.text):
-            known = int(answer.text)
-            if known > size:
-                return "", (
-                    f"it has signed this ledger with {known} entries, and it has {size} here: find out whether its "
-                    "topic has lost records"
+    def _line(self, name: str, page: _Page) -> str:
+        """Return the line by which a witness signs a page. Raises InvalidRelease with what it answers instead."""
+        asked = self._asked[name]
+        for _ in range(_TRIES):
+            status, text = _posted(self._addresses[name], page.body(asked.size), self._seconds)
+            if status == http.client.OK:
+                line = self._own(name, page.note, text)
+                asked.size = page.size
+                return line
+            if status != http.client.CONFLICT or not re.fullmatch(r"(0|[1-9][0-9]{0,17})\n?", text):
+                raise InvalidRelease(f"it answered {status}: {printable(' '.join(text[:200].split()))}")
+            if int(text) > page.size:
+                raise InvalidRelease(
+                    f"it has signed this ledger with {int(text)} entries, and it has {page.size} here: find out "
+                    "whether its topic has lost records"
                 )
-            asked.size = known
-            return "", None if asked.tries < _TRIES else "it does not say which entries it has seen"
-        said = printable(" ".join(answer.text[:200].split()))
-        return "", f"it answered {answer.status}: {said}" if answer.status else said
+            asked.size = int(text)
+        raise InvalidRelease("it does not say which entries it has seen")
 
-    def _line(self, answer: _Answer, checkpoint: str) -> str:
-        """Return the line of the answer that is the signature of its witness, "" without one."""
-        for line in answer.text.splitlines(keepends=True):
-            try:
-                if cosigned(checkpoint + line, [self._keys[answer.name]]):
+    def _own(self, name: str, checkpoint: str, text: str) -> str:
+        """Return the line of an answer that is the signature of its witness. Raises InvalidRelease without one."""
+        for line in text.splitlines(keepends=True):
+            with suppress(InvalidRelease):
+                if cosigned(checkpoint + line, [self._keys[name]]):
                     return line
-            except InvalidRelease:
-                continue
-        return ""
+        raise InvalidRelease("its answer holds no signature that its key has made")
+
+    def _signed(self, name: str) -> None:
+        """Note that a witness has signed; say so where it had failed."""
+        asked = self._asked[name]
+        if asked.failed is not None:
+            extra = {"event": "witness_signs", "witness": name}
+            logger.info("witness %s signs again", printable(name), extra=extra)
+        asked.failed = None
 
     def _fail(self, name: str, problem: str) -> None:
         """Note that a witness did not sign; say so the first time."""

@@ -81,11 +81,7 @@ def waiting_deletion(parts: Parts, name: str) -> tuple[int, Forget] | None:
     name: request id, or the id that the receipt will have.
     """
     for partition in parts.reader.positions():
-        offset = 0
-        stream = parts.reader.forgets(partition)
-        while page := stream.read(offset):
-            offset = page[-1].offset + 1
-            for forget in page:
-                if name in {forget.request, receipt_id(parts.settings.model, partition, forget.offset)}:
-                    return partition, forget
+        for forget in parts.reader.forgets(partition).each():
+            if name in {forget.request, receipt_id(parts.settings.model, partition, forget.offset)}:
+                return partition, forget
     return None

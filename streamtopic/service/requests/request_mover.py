@@ -62,9 +62,6 @@ _MOST_BEHIND = 3_000
 # How far the clocks of two brokers may be apart. Within this time a misplaced deletion wins over an add.
 _CLOCKS_MS = 60_000
 _MOST_LATELY = 100_000
-# The time that a request takes is known from so many that are completed; 99 of 100 take no longer.
-_ENOUGH = 20
-_SHARE = 0.99
 
 logger = logging.getLogger("streamtopic.service")
 
@@ -76,13 +73,11 @@ class Brake:
     share: of the live documents from which on requests are paused; 0 for never.
     window_ms: milliseconds within which requests are summed.
     hold_ms: milliseconds that each request waits.
-    max_forget_lag_ms: the longest that a deletion waits for a version, milliseconds.
     """
 
     share: float
     window_ms: int
     hold_ms: int
-    max_forget_lag_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +95,10 @@ class Moved:
         return any((self.taken, self.paused, self.sent, self.counted, self.completed, self.lost))
 
 
-def new_request(wanted: Wanted, received_ms: int, hold_ms: int, usual_ms: int = 0) -> DeletionRequest:
+def new_request(wanted: Wanted, received_ms: int, hold_ms: int) -> DeletionRequest:
     """Return a request as it is taken in.
 
     received_ms: when, milliseconds since 1970. hold_ms: how long it is held.
-    usual_ms: milliseconds that requests take after that.
     """
     # Who wrote a misplaced delete asked the documents topic, which holds nothing back.
     due_ms = received_ms + (0 if wanted.misplaced else hold_ms)
@@ -117,7 +111,6 @@ def new_request(wanted: Wanted, received_ms: int, hold_ms: int, usual_ms: int = 
         received_ms=received_ms,
         due_ms=due_ms,
         changed_ms=received_ms,
-        expected_ms=due_ms + usual_ms if usual_ms else 0,
     )
 
 
@@ -257,11 +250,10 @@ class RequestMover:
         self._ledger.catch_up()
         ended = {receipts[name] for name in self._ledger.find(list(receipts))}
         taken = 0
-        usual_ms = self._usual_ms()
         for wanted, received_ms in new:
             if wanted.id in ended:
                 continue
-            request = new_request(wanted, received_ms, self._brake.hold_ms, usual_ms)
+            request = new_request(wanted, received_ms, self._brake.hold_ms)
             answer = self._requests.receive(request)
             if isinstance(answer, Stale) and answer.reason == "full":
                 # They stay in the topic, and are taken in when others have ended.
@@ -504,17 +496,6 @@ class RequestMover:
         # If Redis is set back, a request that was moved comes back, and is looked up again then.
         self._looked = None if completed else looked
         return {request.id for request in completed}
-
-    def _usual_ms(self) -> int:
-        """Return the time within which 99 of 100 requests got their receipts, milliseconds.
-
-        It is `max_forget_lag` until 20 requests are completed.
-        """
-        ended = [request for request in self._requests.ended() if request.state is RequestState.COMPLETED]
-        if len(ended) < _ENOUGH:
-            return self._brake.max_forget_lag_ms
-        took = sorted(max(request.changed_ms - request.sent_ms, 0) for request in ended)
-        return took[min(int(_SHARE * len(took)), len(took) - 1)]
 
     def _trim(self) -> None:
         now = self._clock()

@@ -13,7 +13,7 @@ In certified mode the retained counts decide the anchors of an update. They may 
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -24,7 +24,7 @@ from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import gaussian_scale
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.schedule.payload import Guarded, PayloadPlan, Sample, TaskData, make_payload
-from streamtopic.service.schedule.situation import Base, BaseCapacity, Mode
+from streamtopic.service.schedule.situation import Base, Mode
 from streamtopic.state import CutGone, DocumentCounts
 from streamtopic.state.stored_counts import StoredCounts, SummedCounts
 from streamtopic.topics.fit import TopicFit, fingerprint
@@ -53,7 +53,7 @@ __all__ = [
 _SURELY = 1 / 16
 
 Draw = Callable[[Sample, NoiseKey, str, int, TaskData], PayloadPlan]
-MeasureCapacity = Callable[[DocumentCounts, TopicFit], BaseCapacity]
+MeasureCapacity = Callable[[TopicFit], int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,14 +61,13 @@ class NewBase:
     """A base model that was just learned, before noise: secret.
 
     fit: its numbers.
-    capacity: deletions that it bears.
-    fields, arrays: msgpack values and arrays that its mode keeps with it, to start updates from.
+    capacity: number of deletions that it bears.
+    kept: bytes that its mode keeps to start updates from; b"" for a mode that starts from counts.
     """
 
     fit: TopicFit
-    capacity: BaseCapacity
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    capacity: int
+    kept: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +81,7 @@ class Made:
     notes: a sentence for each guided topic that has ended or lacks a seed.
     tolerance: the promised distance to the model of a retraining (Frobenius norm of the difference of A).
     certificate: the proven bound on that distance, infinite where the promise rests on another proof.
-    seconds: how long it took to make, without the trials of its capacity.
+    seconds: how long it took to make.
     draw: adds noise and fills the payload of a version. It takes a sample (as in `make_payload`), the noise
         key, the model's name, the version and the data of downstream tasks.
     fit: the learned model; None where a kept base model was moved without learning.
@@ -213,7 +212,7 @@ class CertifiedModeller:
         fit = self._keep(learn_cold(counts, self.options), counts)
         seconds = self._clock() - start
         made = self._made(fit, counts, seconds, warm=False)
-        return made, NewBase(fit, capacity(counts, fit))
+        return made, NewBase(fit, capacity(fit))
 
     def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:  # noqa: ARG002 - see Modeller
         """Carry the model over to the documents that remain.
@@ -274,7 +273,7 @@ class CertifiedModeller:
             documents=fit.documents,
             words=fit.words,
             anchors=fit.topic_names,
-            notes=fit.notes,
+            notes=tuple(fit.notes.values()),
             tolerance=fit.options.tolerance,
             certificate=fit.certificate.bound,
             seconds=seconds,

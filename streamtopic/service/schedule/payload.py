@@ -42,7 +42,6 @@ from streamtopic.topics.learner import learn
 
 __all__ = [
     "Guarded",
-    "Labelled",
     "PayloadPlan",
     "ReleaseNoise",
     "Sample",
@@ -83,40 +82,30 @@ class TaskOptions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Labelled:
-    """The labelled documents of a version.
-
-    by_task: task to its documents, in the order of their ids; a document may belong to several tasks.
-    """
-
-    by_task: Mapping[str, LabelledDocuments] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class TaskData:
     """The data that the heads of a version are made of, beside its model.
 
     options: the tasks.
-    labelled: their documents.
+    labelled: task to its documents, in the order of their ids; a document may belong to several tasks.
     before: heads of the last version, to start from; empty unless topics are withheld.
     cold: whether the model was learned from counts alone, so that it has the same bits on every path.
     """
 
     options: TaskOptions = field(default_factory=TaskOptions)
-    labelled: Labelled = field(default_factory=Labelled)
+    labelled: Mapping[str, LabelledDocuments] = field(default_factory=dict)
     before: Mapping[str, TopicHead] = field(default_factory=dict)
     cold: bool = True
 
 
-def read_labelled(counts: DocumentCounts, words: Sequence[str], options: TaskOptions) -> Labelled:
-    """Read the labelled ones of the documents that are counted, as counts of `words`.
+def read_labelled(counts: DocumentCounts, words: Sequence[str], options: TaskOptions) -> dict[str, LabelledDocuments]:
+    """Read the documents of each task from those that are counted, as counts of `words`.
 
     Raises CutGone, StateCorrupt, ComponentUnreachable.
     """
     if not options.tasks:
-        return Labelled()
+        return {}
     stored = read_documents(counts, words, labelled=options.tasks)
-    return Labelled(labelled_by_task(stored.batch, stored.labels, words, options))
+    return labelled_by_task(stored.batch, stored.labels, words, options)
 
 
 def labelled_by_task(
@@ -147,7 +136,7 @@ def labelled_digest(counted: str, data: TaskData) -> str:
     # difference would be free of it.
     state = hashlib.sha256(b"streamtopic heads 1\0" + counted.encode())
     for task in sorted(data.options.tasks):
-        documents = data.labelled.by_task[task]
+        documents = data.labelled[task]
         counts = documents.counts
         # Each text by its own digest: texts one behind the other could be divided in another way.
         for text in (task, repr(data.options.tasks[task]), *documents.labels):
@@ -175,7 +164,7 @@ def published_heads(
     model = TopicMatrix(A.astype(np.float64), words, names)
     heads, unfitted = {}, {}
     for name, task in data.options.tasks.items():
-        documents = data.labelled.by_task[name]
+        documents = data.labelled[name]
         try:
             heads[name] = head_of(fit_head(model, documents, task), documents)
         except CannotLearn as error:
@@ -238,7 +227,7 @@ def withheld_heads(
     fitted: dict[str, TopicHead] = {}
     unfitted: dict[str, str] = {}
     for name, task in data.options.tasks.items():
-        labelled = data.labelled.by_task[name]
+        labelled = data.labelled[name]
         try:
             constants[name] = _measured(model, labelled, task, base_error, from_counts, cold=data.cold)
             before = data.before.get(name)
@@ -264,7 +253,7 @@ def withheld_heads(
             seed=seed_for(name),
             together=len(fitted),
         )
-        labels = data.labelled.by_task[name]
+        labels = data.labelled[name]
         heads[name] = head_of(head, labels, noised[name].matrix)
     return WithheldHeads(heads, fitted, noised, unfitted)
 
@@ -324,6 +313,7 @@ class ReleaseNoise:
     scale, slack: by these it composes with other versions.
     grid: every noised number is a multiple of it; the largest of its parts.
     ratio: norm of the noise over norm of the model, in three digits. From 1 on the noise hides the model.
+    covariance_grid: as `grid`, of R; None where R has no noise of its own, since it is made from the noised A.
     """
 
     epsilon: float
@@ -333,6 +323,7 @@ class ReleaseNoise:
     slack: float
     grid: float
     ratio: float
+    covariance_grid: float | None = None
 
     @classmethod
     def of(cls, noised: NoisedMatrix) -> "ReleaseNoise":

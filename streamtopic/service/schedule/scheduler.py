@@ -294,7 +294,7 @@ class Scheduler:
         # Redis may have been set back since; the ledger says which versions there are.
         self._ledger.catch_up()
         follow_ledger(self.state, lease, self._ledger, self._log)
-        self._parent = self._last_version()
+        self._parent = self._situation.last_version()
         self._withdrawn = self._ledger.ledger.withdrawn | self.state.withdrawn_alone()
         situation = self._situation.read(requested, self._failure())
         decision = self._situation.decide(situation)
@@ -382,10 +382,16 @@ class Scheduler:
         """
         counts = self.reader.counts()
         made, new = self.modeller.retrain(counts, self._capacity)
-        limit = new.capacity.limit
-        facts = new.capacity.facts
-        start = Remaining.at(counts.positions, made.documents)
-        base = Base(self._next_version(), start, made.anchors, limit, accepted(counts), facts)
+        base = Base(
+            self._next_version(),
+            Remaining.at(counts.positions, made.documents),
+            made.anchors,
+            new.capacity,
+            accepted(counts),
+            self.options.capacity_rule,
+            self.modeller.guarantee,
+            new.fit.options.rules,
+        )
         step = self._make_version(lease, decision, made, base, new=new)
         if step.version is not None:
             self._sums.replace(lease, new.fit, made.counts)
@@ -419,11 +425,11 @@ class Scheduler:
             return Step(obstacle)
         data = pack_payload(plan.payload, envelope)
         envelope = replace(envelope, release=hashlib.sha256(data).hexdigest())
-        seconds = _stages(kind, made, base, checked)
+        seconds = _stages(kind, made, checked)
         seconds["noise and release"] = time.perf_counter() - start
         # Before the version is there: with it, the publisher drops deletions.
         asked = self._asked(envelope)
-        stored = None if new is None else stored_base(base, new, self._salt(version, plan))
+        stored = None if new is None else stored_base(base, new.kept, self._salt(version, plan))
         drafted = _Drafted(decision, made, plan, envelope, data, checked, stored, seconds)
         step = self._stage(lease, drafted)
         if step.version is not None:
@@ -436,7 +442,7 @@ class Scheduler:
         # A model takes seconds to make. A Redis that was set back meanwhile no longer knows the versions that this step
         # had read back from the ledger, and would give a number again that subscribers hold.
         self._ledger.catch_up()
-        if self._last_version() != self._parent or self._ledger.ledger.newest >= version:
+        if self._situation.last_version() != self._parent or self._ledger.ledger.newest >= version:
             return Wait(f"other versions stand there than when version {version} was begun: Redis was set back")
         # A request may have come since the decision.
         return None if decision.reason == BY_HAND else self._situation.splits(envelope.cut)
@@ -491,8 +497,7 @@ class Scheduler:
         """Return the `traceparent` of deletions that a version reflects, where somebody traces them."""
         if not enabled():
             return []
-        last = self._situation.last()
-        return traced_deletions(self.reader, {} if last is None else last.cut, envelope.cut)
+        return traced_deletions(self.reader, self._situation.last_cut() or {}, envelope.cut)
 
     def _left(self, base: Base, positions: Mapping[int, Meta]) -> Remaining:
         """Return the documents of a base model that are left at some positions."""
@@ -501,11 +506,6 @@ class Scheduler:
     def _next_version(self) -> int:
         """Return the number of the next version, which neither Redis nor the ledger has."""
         return max(self._parent, self._ledger.ledger.newest) + 1
-
-    def _last_version(self) -> int:
-        """Return the number of the newest version in Redis, 0 before the first."""
-        last = self._situation.last()
-        return last.version if last else 0
 
     def _salt(self, version: int, plan: PayloadPlan) -> bytes:
         """Return a secret for the kept bytes of a base model, the same on a retry."""
@@ -577,7 +577,7 @@ class Scheduler:
         """
         # A new version reflects deletions up to its cut only; a withdrawal alone reflects all of them.
         positions = self.reader.positions() if counts is None else counts.positions
-        waiting = unserved(self.reader, positions, self._situation.last())
+        waiting = unserved(self.reader, positions, self._situation.last_cut())
         forgotten = [
             (partition, forget.document_offset)
             for partition, forget in waiting
@@ -639,13 +639,11 @@ def _sample(made: Made) -> WordSets | None:
         return None
 
 
-def _stages(kind: Kind, made: Made, base: Base, checked: Checked | None) -> dict[str, float]:
+def _stages(kind: Kind, made: Made, checked: Checked | None) -> dict[str, float]:
     """Return the seconds that it took to make a model, by stage."""
     seconds: dict[str, float] = {kind: made.seconds}
     if checked is not None:
         seconds["self check"] = checked.seconds
-    if kind == "retrain" and "tried" in base.calibration:
-        seconds["try deletions"] = base.calibration["tried"]["seconds"]
     return seconds
 
 

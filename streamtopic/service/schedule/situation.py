@@ -1,6 +1,7 @@
 """Read the situation of a model from Redis, as `decide` needs it. It writes nothing, so `status` uses it as well.
 
-Base, LastRelease  the base model and the newest version, as the scheduler wrote them
+Base               the base model, as the scheduler wrote it
+recorded           the facts of a version in its record; cut_of: its cut
 Mode               the part of a modeller that a decision depends on
 SituationReader    reads the situation, and the versions that must be withdrawn
 """
@@ -10,32 +11,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from streamtopic.errors import StateError
 from streamtopic.monitoring.tracing import MAX_LINKS
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Policy, Situation, Wait, decide, held
+from streamtopic.signed import Envelope, parse_line
 from streamtopic.state import Forget, Meta, ModelState, Reader, Remaining, StoredBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 
 __all__ = [
     "Base",
-    "BaseCapacity",
-    "LastRelease",
     "Mode",
     "SituationReader",
+    "cut_of",
+    "recorded",
     "unserved",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class BaseCapacity:
-    """The deletion capacity of a base model, with the facts that it was derived from.
-
-    limit: number of deletions that the model bears.
-    facts: msgpack values for people, kept with the base model as its `calibration`.
-    """
-
-    limit: int
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +38,8 @@ class Base:
     anchors: (r,), the anchor word of each topic.
     capacity: number of deletions that it bears.
     counted: documents that had ever been accepted by then.
-    calibration: the facts that the capacity was derived from (BaseCapacity.facts). A base that was read from Redis has
-        only the facts that a report shows (`shown_calibration`).
-    kept: names of the fields that are kept with it; some belong to one modeller alone.
+    capacity_rule: the rule that set it.
+    guarantee: the mode that it was learned in.
     rules: `LearnerOptions.rules` that it was learned by.
     """
 
@@ -58,21 +48,15 @@ class Base:
     anchors: tuple[str, ...]
     capacity: int
     counted: int = 0
-    calibration: Mapping[str, Any] = field(default_factory=dict)
-    kept: frozenset[str] = frozenset()
+    capacity_rule: str = ""
+    guarantee: str = ""
     rules: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, stored: StoredBase) -> "Base":
         """Read the fields that Redis keeps of a base model."""
-        fields = stored.fields
-        anchors = tuple(fields["anchors"])
-        capacity = fields["capacity"]
-        calibration = fields["calibration"]
-        rules = fields["rules"]
-        counted = fields["counted"]
-        kept = frozenset(fields)
-        return cls(stored.version, stored.start, anchors, capacity, counted, calibration, kept, rules)
+        fields = {**stored.fields, "anchors": tuple(stored.fields["anchors"])}
+        return cls(version=stored.version, start=stored.start, **fields)
 
     @property
     def documents(self) -> int:
@@ -90,45 +74,36 @@ class Base:
         return f"settings of the model have changed: {', '.join(changed)}" if changed else None
 
 
-@dataclass(frozen=True, slots=True)
-class LastRelease:
-    """The newest release record.
+def recorded(record: Mapping[str, Any]) -> Envelope:
+    """Return the facts of a version as its record in Redis has them. Raises StateError for another record."""
+    entry = parse_line(record["entry"])
+    if not isinstance(entry, Envelope):
+        raise StateError(
+            "the record of a version in Redis holds another entry: `streamtopic unlearn --retrain` makes a new one"
+        )
+    return entry
 
-    version: its number.
-    base: the version of its base model.
-    documents: number of documents that it holds.
-    forget_set: documents of the base model that were deleted by then.
-    counted: documents that had ever been accepted by then.
-    cut: partition to the first offset that the version does not reflect.
+
+def cut_of(record: Mapping[str, Any]) -> dict[int, int]:
+    """Return, by partition, the offset up to which a recorded version reflects deletions.
+
+    It is {} without a record, and where documents were moved since.
     """
-
-    version: int
-    base: int
-    documents: int
-    forget_set: int
-    counted: int
-    cut: Mapping[int, int]
-
-    @classmethod
-    def parse(cls, version: int, record: Mapping[str, Any]) -> "LastRelease":
-        """Read a release record."""
-        ends = record["cut"].items()
-        cut = {int(partition): int(offset) for partition, offset in ends}
-        return cls(version, record["base"], record["documents"], record["forget_set"], record["counted"], cut)
+    return {int(partition): int(offset) for partition, offset in record.get("cut", {}).items()}
 
 
-def unserved(reader: Reader, positions: Mapping[int, Meta], last: LastRelease | None) -> list[tuple[int, Forget]]:
-    """Return (partition, deletion) for each deletion that no version reflects."""
+def unserved(reader: Reader, positions: Mapping[int, Meta], last: Mapping[int, int] | None) -> list[tuple[int, Forget]]:
+    """Return (partition, deletion) for each deletion that no version reflects.
+
+    last: the cut of the newest version, None before the first.
+    """
     if last is None:
         return []
     # Deletions of documents that came after the last version count too: their receipts wait for a later version.
     waiting = []
     for partition in positions:
-        at = last.cut.get(partition, 0)
-        forgets = reader.forgets(partition)
-        while page := forgets.read(at):
-            waiting += [(partition, forget) for forget in page if forget.found]
-            at = page[-1].offset + 1
+        forgets = reader.forgets(partition).each(last.get(partition, 0))
+        waiting += [(partition, forget) for forget in forgets if forget.found]
     return waiting
 
 
@@ -140,12 +115,12 @@ def traced_deletions(reader: Reader, since: Mapping[int, int], cut: Mapping[int,
     """
     found = list[bytes]()
     for partition, end in cut.items():
-        at = since.get(partition, 0)
-        forgets = reader.forgets(partition)
-        while len(found) < MAX_LINKS and at < end and (page := forgets.read(at)):
-            found += [forget.trace for forget in page if forget.trace and forget.offset < end]
-            at = page[-1].offset + 1
-    return found[:MAX_LINKS]
+        for forget in reader.forgets(partition).each(since.get(partition, 0)):
+            if forget.offset >= end or len(found) == MAX_LINKS:
+                break
+            if forget.trace:
+                found.append(forget.trace)
+    return found
 
 
 class Mode(Protocol):
@@ -254,16 +229,16 @@ class SituationReader:
         if base is None or behind is not None:
             return Situation(documents, failed=failed, requested=requested, behind=behind, lost=lost, unsent=unsent)
         left = self._left(base, positions)
-        waiting = unserved(self._reader, positions, last)
+        waiting = unserved(self._reader, positions, last.cut)
         received = [forget.received_ms for _, forget in waiting]
         ever_counted = sum(meta.accepted for meta in positions.values())
         next_spent = self.spent(base.version).then(self._mode.scale)
         return Situation(
             documents=documents,
             base_documents=base.documents,
-            model_documents=last.documents,
+            model_documents=last.m,
             forget_set=base.documents - left.documents,
-            published_forget_set=last.forget_set,
+            published_forget_set=last.forgotten,
             unserved=len(received),
             oldest_unserved_ms=min(received, default=None),
             new_documents=ever_counted - last.counted,
@@ -280,10 +255,22 @@ class SituationReader:
         """Return the action that a situation calls for now."""
         return decide(situation, self._policy, self.now())
 
-    def last(self) -> LastRelease | None:
-        """Return the newest version, None before the first."""
+    def last(self) -> Envelope | None:
+        """Return the newest version, None before the first. Its cut is empty if documents were moved since."""
         newest = self._state.releases(1)
-        return LastRelease.parse(*newest[0]) if newest else None
+        if not newest:
+            return None
+        record = newest[0][1]
+        return replace(recorded(record), cut=cut_of(record))
+
+    def last_cut(self) -> dict[int, int] | None:
+        """Return the cut of the newest version, None before the first."""
+        newest = self._state.releases(1)
+        return cut_of(newest[0][1]) if newest else None
+
+    def last_version(self) -> int:
+        """Return the number of the newest version in Redis, 0 before the first."""
+        return max((version for version, _ in self._state.releases(1)), default=0)
 
     def base(self) -> Base | None:
         """Return the base model, None before the first."""
@@ -292,8 +279,8 @@ class SituationReader:
 
     def spent(self, base: int) -> Composition:
         """Return the composition of all versions of a base model so far. base: the version that it was published as."""
-        last = self.last()
-        records = [] if last is None or last.version < base else self._state.releases(last.version - base + 1)
+        last = self.last_version()
+        records = [] if last < base else self._state.releases(last - base + 1)
         own = [record for _, record in records if record["base"] == base]
         return Composition.of((record["scale"], record["slack"]) for record in own)
 
@@ -339,7 +326,7 @@ class SituationReader:
         return f"version {refuted[0]} is not borne out by the service's own check" if refuted else None
 
 
-def _behind(positions: Mapping[int, Meta], last: LastRelease) -> str | None:
+def _behind(positions: Mapping[int, Meta], last: Envelope) -> str | None:
     """Return why counts are older than the newest version, as after Redis was set back; None where they are not."""
     late = []
     for partition, meta in sorted(positions.items()):
@@ -352,7 +339,7 @@ def _behind(positions: Mapping[int, Meta], last: LastRelease) -> str | None:
     return f"version {last.version} reflects more than is counted now: waiting for ingest to reach partition {places}"
 
 
-def _lost(last: LastRelease, base: Base | None) -> str | None:
+def _lost(last: Envelope, base: Base | None) -> str | None:
     """Return why the base model in Redis is not the base of the newest version, or may not be; None where it is."""
     if base is None or base.version != last.base:
         held = "no base model" if base is None else f"the base model of version {base.version}"

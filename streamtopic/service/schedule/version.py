@@ -4,17 +4,13 @@ After Redis was set back, the versions of the ledger count, and not those that R
 """
 
 import dataclasses
-import io
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import msgpack
-import numpy as np
-
 from streamtopic.service.publish.ledger_writer import LedgerWriter
-from streamtopic.service.schedule.modeller import Made, NewBase
+from streamtopic.service.schedule.modeller import Made
 from streamtopic.service.schedule.situation import Base
 from streamtopic.signed import Envelope, Kind, Payload, Runs, SentRelease, line_of, sent_releases, tombstones
 from streamtopic.state import DocumentCounts, Lease, ModelState, OutboxRecord, Stale, StoredBase
@@ -26,18 +22,18 @@ __all__ = [
     "erasures",
     "follow_ledger",
     "holding",
-    "kept_fields",
+    "kept_of",
     "outgoing",
     "release_record",
     "replaced",
     "rounded",
-    "shown_calibration",
     "stored_base",
 ]
 
 
 # Most versions that one version retires. A `keep_versions` that was lowered by much takes effect over several versions.
 _RETIRED = 20
+_SALT_BYTES = 32
 
 # Fields of the envelope that the release record has in another form, or under another name.
 _OTHERWISE = {"cut", "withdrawn", "m", "n", "r", "forgotten", "release"}
@@ -254,75 +250,30 @@ def _erase_again(state: ModelState, lease: Lease, withdrawn: Sequence[int], sent
         state.withdraw(lease, standing, erasures(state, records, standing, retired=False))
 
 
-_TRIED = (
-    "limit",
-    "random_limit",
-    "aimed_limit",
-    "updates",
-    "complete",
-    "sampled",
-    "utility",
-    "probability",
-    "random",
-    "aimed",
-)
-
-
-def stored_base(base: Base, new: NewBase, salt: bytes) -> StoredBase:
+def stored_base(base: Base, kept: bytes, salt: bytes) -> StoredBase:
     """Return a base model as Redis keeps it. It is before noise, so subscribers never get it.
 
-    `serve` may read its fields, but not its bytes. The bytes hold all numbers that follow from the documents to the
-    last digit, also shares of topics, documents of each anchor and constants (`kept_fields`).
+    `serve` may read its fields, but not its bytes, which hold numbers that follow from the documents to the last digit.
 
-    salt: secret bytes that are stored among the others.
+    kept: that its mode keeps (`kept_of`).
+    salt: 32 secret bytes, which stand before them.
     """
-    # Every field of a mode is named here, and its value stands in the bytes only: updates must know which mode it was.
-    fields: dict[str, Any] = {name: {} for name in new.fields}
-    fields["counted"] = base.counted
-    fields["anchors"] = list(base.anchors)
-    fields["capacity"] = base.capacity
-    fields["rules"] = new.fit.options.rules
-    fields["calibration"] = shown_calibration(base.calibration)
-    kept = {"calibration": dict(base.calibration), **new.fields}
-    arrays: dict[str, Any] = dict(new.arrays)
-    arrays["words"] = np.array(new.fit.words)
-    arrays["A"] = new.fit.A
-    packed = msgpack.packb(kept)
-    arrays["kept"] = np.frombuffer(packed, np.uint8)
+    fields = {
+        "counted": base.counted,
+        "anchors": list(base.anchors),
+        "capacity": base.capacity,
+        "capacity_rule": base.capacity_rule,
+        "guarantee": base.guarantee,
+        "rules": dict(base.rules),
+    }
     # `serve` reads the checksum of these bytes. Without a salt, who can guess the documents could learn the model and
     # compare.
-    arrays["salt"] = np.frombuffer(salt, np.uint8)
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    return StoredBase(base.version, base.start, fields, buffer.getvalue())
+    return StoredBase(base.version, base.start, fields, salt + kept if kept else b"")
 
 
-def kept_fields(stored: StoredBase) -> Mapping[str, Any]:
-    """Return the facts in a base model's bytes: its calibration and, in the paper's mode, the figures of its noise.
-
-    Where the bytes are gone, return the facts of its head.
-    """
-    if not stored.blob:
-        return stored.fields
-    with np.load(io.BytesIO(stored.blob)) as arrays:
-        found: dict[str, Any] = msgpack.unpackb(arrays["kept"].tobytes())
-    return found
-
-
-def shown_calibration(found: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the facts of a capacity that a report shows, with three digits.
-
-    found: all facts of the capacity, None where there are none.
-    """
-    known = found or {}
-    # Counts of words and shares before noise are left out: with them, two base models could be subtracted.
-    shown: dict[str, Any] = {name: known[name] for name in ("rule", "limit") if name in known}
-    if "formula" in known:
-        shown["formula"] = rounded(known["formula"])
-    if tried := known.get("tried"):
-        figures = {name: tried[name] for name in _TRIED if name in tried}
-        shown["tried"] = rounded(figures)
-    return shown
+def kept_of(stored: StoredBase) -> bytes:
+    """Undo `stored_base`: return the bytes that the mode of a base model keeps, b"" where it keeps none."""
+    return stored.blob[_SALT_BYTES:]
 
 
 def rounded(value: object) -> Any:  # noqa: ANN401 -- whatever was given

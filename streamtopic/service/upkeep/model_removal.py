@@ -53,19 +53,11 @@ def facts_of(service: Service, *, keep_ledger: bool) -> End:
     for partition in range(known.partitions if known else 0):
         keys = ModelKeys(settings.model).partition(partition)
         documents += counted_documents(service.connection, settings.model, partition)
-        waiting += _unanswered(Forgets(service.connection, keys))
+        # Deletions that have asked for a receipt and have none yet.
+        waiting += sum(forget.wants_receipt for forget in Forgets(service.connection, keys).each())
     waiting += _not_sent(DeletionRequests(service.connection, settings.model))
     made = int(service.clock() * 1000)
     return End(made, documents, service.ledger.ledger.newest, waiting, ledger_kept=keep_ledger)
-
-
-def _unanswered(forgets: Forgets) -> int:
-    """Return how many deletions of a partition have asked for a receipt and have none yet."""
-    waiting = at = 0
-    while page := forgets.read(at):
-        waiting += sum(forget.wants_receipt for forget in page)
-        at = page[-1].offset + 1
-    return waiting
 
 
 def _not_sent(requests: DeletionRequests) -> int:

@@ -3,18 +3,15 @@
 verify_instance    every check: ledger, recount of the log, models learned again, a version
 gather             all evidence about a version, as JSON values
 Finding            one check and its outcome (passed: of several; as_json)
-read_audit         reads the result of `streamtopic audit`, to go with the evidence (Audited)
 """
 
 from streamtopic.service.verify.evidence import gather, verify_instance
-from streamtopic.service.verify.finding import Audited, Finding, as_json, passed, read_audit
+from streamtopic.service.verify.finding import Finding, as_json, passed
 
 __all__ = [
-    "Audited",
     "Finding",
     "as_json",
     "gather",
     "passed",
-    "read_audit",
     "verify_instance",
 ]

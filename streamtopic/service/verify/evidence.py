@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from streamtopic import __version__
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.formats import REPORT
-from streamtopic.service.schedule.version import rounded, shown_calibration
-from streamtopic.service.verify.claims import LIMITS, assumptions_of, statement_of, steps_of
+from streamtopic.service.schedule.version import rounded
 from streamtopic.service.verify.finding import as_json, fails, not_checked, passed
 from streamtopic.service.verify.ledger_checks import read_ledger
 from streamtopic.service.verify.recount import Recounts
@@ -26,12 +26,12 @@ from streamtopic.service.verify.release_checks import (
 from streamtopic.signed import LedgerProof
 
 if TYPE_CHECKING:
-    from streamtopic.service.verify.finding import Audited, Finding
+    from streamtopic.service.verify.finding import Finding
     from streamtopic.service.verify.ledger_checks import WholeLedger
     from streamtopic.service.verify.relearn import Kept
     from streamtopic.service.verify.release_checks import InLog, Record
     from streamtopic.service.verify.sources import Sources
-    from streamtopic.signed import Envelope, KeyRing, Release
+    from streamtopic.signed import KeyRing, Release
 
 __all__ = ["FORMAT", "PROGRAM", "gather", "proof_facts", "verify_instance"]
 
@@ -85,23 +85,21 @@ def _findings(sources: Sources, whole: WholeLedger, known: InLog | None) -> Iter
         yield read_waiting(sources, known.envelope).finding(known.release.version)
 
 
-def gather(sources: Sources, version: int, update: Update | None = None, audited: Audited | None = None) -> Json:
+def gather(sources: Sources, version: int, update: Update | None = None) -> Json:
     """Return the evidence about a published version: a map of JSON values. Its `passed` says that no check failed.
 
     version: number of the version.
     update: given if the report is to count and learn again; as of `verify_instance`.
-    audited: result of an audit, to go with the evidence.
 
     Raises UsageError if there is no such version to report on, CheckFailed if it does not verify.
     """
     kept = None if update is None else read_kept(sources)
-    whole = read_ledger(sources.log, sources.model, sources.keys, version)
+    whole = read_ledger(sources.log, sources.model, sources.keys)
     known = version_in_log(sources, whole, version)
     findings = list(_findings(sources, whole, known))
     if update is not None and kept is not None:
         findings += _relearned(sources, whole, kept, known, update)
-    if audited is not None:
-        findings.append(audited.finding(known.envelope))
+    release, record = known.release, known.record
     evidence = {
         "format": FORMAT,
         "program": PROGRAM,
@@ -113,40 +111,16 @@ def gather(sources: Sources, version: int, update: Update | None = None, audited
         "version": version,
         "newest": whole.newest,
         "findings": as_json(findings),
-        "audit": None if audited is None else audited.as_json(),
-        "limits": list(LIMITS),
-        **_of_version(sources, known),
-    }
-    found: Json = plain(evidence)
-    return found
-
-
-def _of_version(sources: Sources, known: InLog) -> Json:
-    """Return the facts of a version, each by its name in the evidence."""
-    release, envelope, record = known.release, known.envelope, known.record
-    published = "topics" if release.payload.A is not None else "tasks"
-    waiting = read_waiting(sources, envelope)
-    steps = [
-        {"shows": shows, "command": command, "needs": needs} for shows, command, needs in steps_of(release.version)
-    ]
-    return {
-        "envelope": entry_facts(envelope),
-        "proof": proof_facts(release.proof, known.whole.ledger.keys),
-        "claim": {
-            "guarantee": envelope.guarantee,
-            "published": published,
-            "statement": statement_of(published, envelope),
-            "assumptions": assumptions_of(published, envelope),
-        },
+        "envelope": entry_facts(known.envelope),
+        "proof": proof_facts(release.proof, whole.ledger.keys),
+        "published": "tasks" if release.payload.A is None else "topics",
         "record": {
             "reason": _nameless(record.get("reason")),
             "seconds": record.get("seconds"),
-            "warm": record.get("warm"),
             "self_check": record.get("self_check"),
         },
         "spending": {"budget": sources.epsilon_budget, "versions": list(_spending(known))},
-        "capacity": _capacity(sources, envelope),
-        "forgotten": known.whole.as_json(envelope) | {"waiting": waiting.as_json()},
+        "forgotten": whole.as_json(known.envelope) | {"waiting": asdict(read_waiting(sources, known.envelope))},
         "conditions": {
             "checks": rounded(record.get("checks") or []),
             "constants": rounded(record.get("constants") or {}),
@@ -156,8 +130,9 @@ def _of_version(sources: Sources, known: InLog) -> Json:
         "anchors": release.anchors,
         "guided": release.payload.guided,
         "quality": dict(release.quality),
-        "steps": steps,
     }
+    found: Json = plain(evidence)
+    return found
 
 
 def proof_facts(text: str, keys: KeyRing) -> Json:
@@ -188,22 +163,6 @@ def _spending(known: InLog) -> Iterator[Json]:
                 # Withdrawn versions stay in the list: they were seen, so their epsilon is spent.
                 "withdrawn": known.whole.ledger.is_withdrawn(version),
             }
-
-
-def _capacity(sources: Sources, envelope: Envelope) -> Json:
-    """Return the deletion capacity of a version's base, and how it was calibrated."""
-    base = sources.state.base_head()
-    # Redis keeps the calibration of the present base only.
-    present = {} if base is None or base.version != envelope.base else base.fields
-    shown = shown_calibration(present.get("calibration"))
-    return {
-        "rule": envelope.capacity_rule,
-        "capacity": envelope.capacity,
-        "used": envelope.forgotten,
-        "left": max(0, envelope.capacity - envelope.forgotten),
-        "formula": shown.get("formula"),
-        "tried": shown.get("tried", {}),
-    }
 
 
 def _tasks(release: Release, record: Record) -> Json:

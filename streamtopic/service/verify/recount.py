@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from streamtopic.documents.events import (
     keeps_days,
 )
 from streamtopic.errors import InvalidEvent
-from streamtopic.service.schedule.payload import Labelled, labelled_by_task
+from streamtopic.service.schedule.payload import labelled_by_task
 from streamtopic.streams import MURMUR2, pages, partition_of
 from streamtopic.topics.learner import thresholds
 from streamtopic.words.text import passages
@@ -41,12 +41,14 @@ if TYPE_CHECKING:
     from streamtopic.documents.corpus import Corpus
     from streamtopic.documents.events import Passages
     from streamtopic.documents.suppression import SuppressionKey
+    from streamtopic.service.schedule.modeller import ModelBeforeNoise
     from streamtopic.service.schedule.payload import TaskOptions
     from streamtopic.service.verify.ledger_checks import WholeLedger
     from streamtopic.service.verify.sources import Sources
     from streamtopic.signed import Envelope
     from streamtopic.state import DocumentCounts, Reader
     from streamtopic.streams import EventLog, Record
+    from streamtopic.topics.heads import LabelledDocuments
     from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = [
@@ -145,10 +147,12 @@ def _placed(passage: Passage, place: npt.NDArray[np.int32]) -> Passage:
     return Passage(passage.length, words[order], passage.counts[order])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DocumentsInLog:
     """The documents that the records before some offsets leave alive, by (partition, id), over numbers of words.
 
+    dialect: of the records.
+    limits: rules that the state is counted under.
     alive: passages of each document.
     labels: task to class, of each document with labels.
     added: offset of the record that added each document.
@@ -157,12 +161,14 @@ class DocumentsInLog:
     whole: whether the log still holds every record before the offsets.
     """
 
-    alive: Mapping[DocumentKey, Document]
-    labels: Mapping[DocumentKey, Mapping[str, str]]
-    added: Mapping[DocumentKey, int]
-    deleted: Mapping[int, array[int]]
-    numbering: Numbering
-    whole: bool
+    dialect: Dialect = OWN
+    limits: str = LIMITS
+    alive: dict[DocumentKey, Document] = field(default_factory=dict)
+    labels: dict[DocumentKey, Mapping[str, str]] = field(default_factory=dict)
+    added: dict[DocumentKey, int] = field(default_factory=dict)
+    deleted: dict[int, array[int]] = field(default_factory=dict)
+    numbering: Numbering = field(default_factory=Numbering)
+    whole: bool = True
 
     def added_before(self, offsets: Mapping[int, int]) -> Self:
         """Return only the documents that were added before these offsets.
@@ -180,19 +186,6 @@ class DocumentsInLog:
         """Return the counts of the documents, made from scratch."""
         documents = list(self.alive.values())
         return self.numbering.count(documents, weighting)
-
-
-@dataclass(slots=True)
-class _Living:
-    """The documents that the records read so far leave alive, as in DocumentsInLog."""
-
-    numbering: Numbering
-    dialect: Dialect = OWN
-    alive: dict[DocumentKey, Document] = field(default_factory=dict)
-    labels: dict[DocumentKey, Mapping[str, str]] = field(default_factory=dict)
-    added: dict[DocumentKey, int] = field(default_factory=dict)
-    deleted: dict[int, array[int]] = field(default_factory=dict)
-    limits: str = LIMITS
 
     def apply(self, record: Record, *, refused: bool = False, asked: bool = True) -> None:
         """Apply the next record of a partition, as ingest does.
@@ -250,17 +243,16 @@ def documents_in_log(
 
     Raises ComponentUnreachable.
     """
-    living = _Living(Numbering(), dialect, limits=limits)
+    living = DocumentsInLog(dialect, limits)
     partitions = log.partitions(topic)
     total = sum(offsets.values())
     done = 0
-    whole = True
     for partition, end in offsets.items():
         expected = 0
         refused = set() if suppression is None else _refused(log, topic, partition, end, suppression)
         for record in _records(log, topic, partition, end):
             # Offsets skip where compaction or retention has erased a record.
-            whole &= record.offset == expected
+            living.whole &= record.offset == expected
             expected = record.next_offset
             # A producer with another hash wrote the record to the wrong partition: ingest does not count it there.
             if not record.key or partition_of(record.key, partitions, partitioner) == partition:
@@ -268,10 +260,10 @@ def documents_in_log(
                 living.apply(record, refused=record.offset in refused, asked=not own)
             if expected % STRIDE == 0:
                 progress(done + expected, total)
-        whole &= expected == end
+        living.whole &= expected == end
         done += end
         progress(done, total)
-    return DocumentsInLog(living.alive, living.labels, living.added, living.deleted, living.numbering, whole)
+    return living
 
 
 def _refused(log: EventLog, topic: str, partition: int, end: int, key: SuppressionKey) -> set[int]:
@@ -322,14 +314,13 @@ class Recount:
     """
 
     counts: Counts
-    labelled: Labelled
+    labelled: dict[str, LabelledDocuments]
     deleted: Mapping[int, array[int]]
     whole: bool
 
-    def over(self, words: Sequence[str]) -> Labelled:
+    def over(self, words: Sequence[str]) -> dict[str, LabelledDocuments]:
         """Return the labelled documents over a model's words."""
-        by_task = {task: documents.over(words) for task, documents in self.labelled.by_task.items()}
-        return Labelled(by_task)
+        return {task: documents.over(words) for task, documents in self.labelled.items()}
 
 
 class Recounts:
@@ -389,7 +380,7 @@ class Recounts:
         return Recount(counts, labelled, found.deleted, found.whole)
 
 
-def _labelled(found: DocumentsInLog, options: TaskOptions) -> Labelled:
+def _labelled(found: DocumentsInLog, options: TaskOptions) -> dict[str, LabelledDocuments]:
     """Return the labelled documents over their own words, as they would be read from Redis."""
     tasks = options.tasks.keys()
     labelled = [key for key in found.alive if key in found.labels]
@@ -399,8 +390,7 @@ def _labelled(found: DocumentsInLog, options: TaskOptions) -> Labelled:
     labels = [found.labels[key] for key in chosen]
     documents = [found.alive[key] for key in chosen]
     words, batch = found.numbering.batch(documents)
-    by_task = labelled_by_task(batch, labels, words, options)
-    return Labelled(by_task)
+    return labelled_by_task(batch, labels, words, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,19 +405,7 @@ class Difference:
     words_equal: bool
 
 
-class Topics(Protocol):
-    """A model before noise: words (n,) ascending, A (n, r)."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Its words."""
-
-    @property
-    def A(self) -> npt.NDArray[np.float64]:  # noqa: N802 -- the paper's symbol
-        """Words given topics."""
-
-
-def compare(one: Topics, other: Topics) -> Difference:
+def compare(one: ModelBeforeNoise, other: ModelBeforeNoise) -> Difference:
     """Return the distance of two models before noise.
 
     Topics are compared by their number, since both models sort their topics by anchor word.

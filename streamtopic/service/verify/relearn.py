@@ -1,15 +1,14 @@
-"""Checks an instance from the log up: counts every document again, learns again, and compares both with the service."""
+"""Checks from the log up: counts every document again, makes a version again, and compares both with the service."""
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamtopic.counts import SymmetricCounts
-from streamtopic.errors import CannotLearn, SettingsError
+from streamtopic.errors import CannotLearn, SettingsError, StateCorrupt, UsageError
 from streamtopic.service.schedule.payload import TaskData, make_payload, no_sample, published_heads
 from streamtopic.service.verify.finding import Finding, fails, holds, not_checked
 from streamtopic.signed import receipt_id
@@ -20,36 +19,35 @@ from streamtopic.topics.learner import learn
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import numpy.typing as npt
+
     from streamtopic.counts import Cooccurrence, Counts, CountSource
     from streamtopic.privacy.keystream import NoiseKey
-    from streamtopic.service.schedule.payload import Labelled, PayloadPlan, TaskOptions
+    from streamtopic.service.schedule.payload import PayloadPlan, TaskOptions
     from streamtopic.service.verify.recount import Recount, Recounts
     from streamtopic.service.verify.release_checks import InLog
     from streamtopic.service.verify.sources import Sources
     from streamtopic.signed import Envelope, Head, Payload, Release
-    from streamtopic.state import DocumentCounts, StoredBase
+    from streamtopic.state import DocumentCounts
     from streamtopic.topics.fit import TopicFit
+    from streamtopic.topics.heads import LabelledDocuments
 
 __all__ = ["Kept", "Relearning", "draw_again", "read_kept", "topics_differ"]
 
 # R and shares are computed in double precision by threads that may add in another order, and R is stored in single.
 _ROUNDING = 1e-5
-# Two learners of the same counts may add in another order. A larger difference means another model.
-AGREES = 1e-12
+# A grid is fine below this share of a number's size.
+_FINE = 1e-3
 _NAMED = 5
 
 _KEEP = "keep a copy of the log, then `streamtopic unlearn --retrain`"
 _DO_NOT_USE = f"do not use this version: {_KEEP}"
 _REBUILD = "do not trust this state: keep a copy of it, then `streamtopic rebuild --yes` and `streamtopic verify`"
-_OTHER_BASE = (
-    "`streamtopic unlearn --retrain` makes a base that can be checked; verify with the settings it was made with"
-)
 _RETRAIN = (
     "deleted documents have left the log, so only models made from now on can be learned again: `streamtopic "
     "retrain`, then `streamtopic verify`"
 )
 _ITS_SETTINGS = "verify with the settings that the version was made with (`--config`, `--set`)"
-_STATUS = "`streamtopic status` says why no model can be made of these documents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def read_kept(sources: Sources) -> Kept:
     # After the counts: a deletion that they reflect waits, or has its receipt in the ledger.
     waiting = {}
     for partition in counts.offsets:
-        waiting[partition] = [one.offset for one in sources.forgets(partition)]
+        waiting[partition] = [one.offset for one in sources.reader.forgets(partition).each()]
     rebuilding = any(sources.reader.forgets(partition).incomplete for partition in counts.offsets)
     return Kept(counts, pairs, sums_agree, None if rebuilding else waiting)
 
@@ -112,7 +110,7 @@ class _NotLearnedError(Exception):
 
 
 class Relearning:
-    """Makes counts, base model and a version again from the log alone, and compares.
+    """Makes counts and a version again from the log alone, and compares.
 
     A compacted log holds the live documents only, so a model that was learned from others cannot be learned again.
 
@@ -129,10 +127,11 @@ class Relearning:
         """Yield the comparisons; those of a version only if there is one. Raises ComponentUnreachable."""
         yield self._counts(kept)
         yield self._deleted(kept)
-        yield self._base_model()
-        if known is not None:
-            yield from self._version(known)
-            yield from self._heads(known)
+        for compared in () if known is None else (self._version(known), self._heads(known)):
+            try:
+                yield from compared
+            except _NotLearnedError as reason:
+                yield reason.finding
 
     def _counts(self, kept: Kept) -> Finding:
         """Compare words, frequencies, tokens and every pair of the documents in Redis with a recount, bit for bit.
@@ -173,91 +172,52 @@ class Relearning:
         number = sum(map(len, found.deleted.values()))
         return holds(name, f"each of {number} deletions in the log has its receipt or waits for it")
 
-    def _base_model(self) -> Finding:
-        """Compare the base model before noise, as Redis keeps it, with one learned cold from its documents."""
-        name, stored = "base model", self._sources.state.base()
-        if stored is None:
-            return not_checked(name, "there is no base model yet", "`streamtopic status` says what it waits for")
-        envelope = self._counted.whole.versions.get(stored.version)
-        if envelope is None:
-            detail = f"version {stored.version}, which it was published as, is not in the ledger"
-            return not_checked(name, detail, "verify again once it is published")
-        if not stored.blob:
-            detail = "its bytes were removed: documents that it was trained on were deleted"
-            return not_checked(name, detail, _RETRAIN)
-        try:
-            return self._kept_as_learned(name, stored, envelope)
-        except _NotLearnedError as reason:
-            return reason.finding
-
-    def _kept_as_learned(self, name: str, stored: StoredBase, envelope: Envelope) -> Finding:
-        """Compare a base model that Redis keeps with one learned cold. Raises _NotLearnedError."""
-        fit = self._learned(name, envelope)
-        with np.load(io.BytesIO(stored.blob)) as arrays:
-            words, A = arrays["words"].tolist(), arrays["A"]
-        if words != list(fit.words) or A.shape != fit.A.shape:
-            return fails(name, "a model learned from scratch has other words or topics", _OTHER_BASE)
-        problem = self._sources.paper.kept_differs(stored, fit, self._counted.of(envelope).counts)
-        if problem is not None:
-            return fails(name, f"version {stored.version}: {problem}", _OTHER_BASE)
-        gap = float(np.abs(A - fit.A).max())
-        said = "no number is more" if gap <= AGREES else "a number is more"
-        detail = f"version {stored.version}: {said} than {AGREES:g} from that of one learned from scratch"
-        return holds(name, detail) if gap <= AGREES else fails(name, detail, _OTHER_BASE)
-
     def _version(self, known: InLog) -> Iterator[Finding]:
-        """Compare a version as published with one learned cold from the documents at its cut, with the same noise.
+        """Compare a version as published with one made again from the documents at its cut, with the same noise.
 
-        The version commits to counts; these are compared with the counts of the documents as well.
+        The version commits to counts; these are compared with the counts of the documents as well. Raises
+        _NotLearnedError.
         """
-        name, key = "version", self._sources.noise_key
+        name, envelope, key = "version", known.envelope, self._sources.noise_key
         if isinstance(key, SettingsError):
             yield not_checked(name, f"its noise cannot be drawn again: {key}", "verify where the noise key is")
             return
-        again = self._unlearned if known.envelope.guarantee == "theorem" else self._compared
-        try:
-            finding, plan = again(name, key, known)
-        except _NotLearnedError as reason:
-            yield reason.finding
-            return
-        yield finding
-        if plan is not None:
-            yield _committed(known.envelope, key, plan)
-
-    def _unlearned(self, name: str, key: NoiseKey, known: InLog) -> tuple[Finding, PayloadPlan | None]:
-        """Compare a version of the paper's mode with Algorithm 1 on the counts of the log, from the stored base."""
-        envelope, stored = known.envelope, self._sources.state.base()
-        if not self._sources.paper.expected:
-            detail = "it was made under the theorem, settings say certified: verify with --set guarantee=theorem"
-            return fails(name, detail, _ITS_SETTINGS), None
         self._need_topics(name, envelope)
-        self._need_documents(name, envelope)
-        if stored is None or stored.version != envelope.base:
-            return not_checked(name, "its base model is not kept any more", _RETRAIN), None
-        counts = self._counted.of(envelope).counts
-        problem, plan = self._sources.paper.differs(known.release, counts, stored, known.record, key)
-        what = _noise_included(envelope)
-        if problem is not None:
-            return fails(name, f"{what}: {problem}", _DO_NOT_USE), plan
-        return holds(name, f"{what}: Algorithm 1 on the documents in the log gives the same"), plan
-
-    def _compared(self, name: str, key: NoiseKey, known: InLog) -> tuple[Finding, PayloadPlan | None]:
-        """Compare a version with one made again, noise included, from a model learned cold."""
-        envelope, withheld = known.envelope, self._counted.tasks.withheld
-        fit, found = self._learned(name, envelope), self._counted.of(envelope)
-        labelled = found.over(fit.words) if withheld else None
+        found = self._need_documents(name, envelope)
+        what = f"version {envelope.version}, as published, noise included"
         try:
-            plan = draw_again(self._sources, key, fit, found.counts, envelope.version, labelled)
-        except CannotLearn as error:
-            return fails(name, f"the documents in the log do not make a version: {error}", _DO_NOT_USE), None
-        what = _noise_included(envelope)
-        if withheld:
-            problem = _withheld_differ(known.release, plan)
-            return _judged(name, problem, f"{what}: heads", _DO_NOT_USE), plan
-        problem, gap = topics_differ(known.release, plan)
-        if problem is not None:
-            return fails(name, f"{what}: {problem}", _DO_NOT_USE), plan
-        return holds(name, f"{what}: largest difference {gap:.3g} from one learned from scratch"), plan
+            if envelope.guarantee == "theorem":
+                plan = self._by_the_paper(name, found, key, known)
+            else:
+                plan = self._drawn_again(found, key, envelope.version)
+        except UsageError as error:
+            yield fails(name, str(error), _ITS_SETTINGS)
+            return
+        except (CannotLearn, StateCorrupt) as error:
+            yield fails(name, f"{what}: the documents in the log do not make it: {error}", _DO_NOT_USE)
+            return
+        if self._counted.tasks.withheld:
+            yield _judged(name, _withheld_differ(known.release, plan), f"{what}: heads", _DO_NOT_USE)
+        else:
+            problem, gap = topics_differ(known.release, plan)
+            if problem is None:
+                yield holds(name, f"{what}: largest difference {gap:.3g} from one learned from scratch")
+            else:
+                yield fails(name, f"{what}: {problem}", _DO_NOT_USE)
+        yield _committed(envelope, key, plan)
+
+    def _by_the_paper(self, name: str, found: Recount, key: NoiseKey, known: InLog) -> PayloadPlan:
+        """Run Algorithm 1 again, from the base model in Redis. Raises _NotLearnedError if it is gone by now."""
+        stored = self._sources.state.base()
+        if stored is None or stored.version != known.envelope.base:
+            raise _NotLearnedError(not_checked(name, "its base model is not kept any more", _RETRAIN))
+        return self._sources.paper.again(known.envelope.version, found.counts, stored, known.record, key)
+
+    def _drawn_again(self, found: Recount, key: NoiseKey, version: int) -> PayloadPlan:
+        """Return a version made from a model that is learned cold. Raises CannotLearn."""
+        fit = learn(found.counts, self._counted.options)
+        labelled = found.over(fit.words) if self._counted.tasks.withheld else None
+        return draw_again(self._sources, key, fit, found.counts, version, labelled)
 
     def _heads(self, known: InLog) -> Iterator[Finding]:
         """Compare the heads beside a version's topics with heads fitted on the same topics from the log alone."""
@@ -265,24 +225,10 @@ class Relearning:
         if not tasks.tasks or tasks.withheld:
             return
         name, release = "heads", known.release
-        try:
-            found = self._need_documents(name, known.envelope)
-        except _NotLearnedError as reason:
-            yield reason.finding
-            return
+        found = self._need_documents(name, known.envelope)
         problem = _heads_differ(release, found.over(release.words), tasks)
         what = f"version {release.version}: {len(release.heads)} heads"
         yield _judged(name, problem, what, f"do not use its heads: {_KEEP}")
-
-    def _learned(self, name: str, envelope: Envelope) -> TopicFit:
-        """Return a model learned cold from the documents at a version's cut. Raises _NotLearnedError."""
-        self._need_topics(name, envelope)
-        found = self._need_documents(name, envelope)
-        try:
-            return learn(found.counts, self._counted.options)
-        except CannotLearn as error:
-            detail = f"the documents in the log do not make a model: {error}"
-            raise _NotLearnedError(fails(name, detail, _STATUS)) from None
 
     def _need_topics(self, name: str, envelope: Envelope) -> None:
         """Raise _NotLearnedError if the settings ask for another number of topics than a version has."""
@@ -320,10 +266,6 @@ def _difference(kept: Kept, fresh: Counts) -> str | None:
     return None if kept.sums_agree else "the sums in Redis, with what changed since, differ from a recount of the log"
 
 
-def _noise_included(envelope: Envelope) -> str:
-    return f"version {envelope.version}, as published, noise included"
-
-
 def _committed(envelope: Envelope, key: NoiseKey, plan: PayloadPlan) -> Finding:
     """Compare the counts to which a version commits with those of the documents in the log."""
     name, again = "commitment", key.commitment(envelope.model, envelope.version, plan.digest)
@@ -346,7 +288,7 @@ def draw_again(
     fit: TopicFit,
     source: CountSource,
     version: int,
-    labelled: Labelled | None = None,
+    labelled: dict[str, LabelledDocuments] | None = None,
 ) -> PayloadPlan:
     """Return the payload that a version gets if it is made of this model, with noise from the same key.
 
@@ -372,39 +314,43 @@ def topics_differ(release: Release, plan: PayloadPlan) -> tuple[str | None, floa
 
     The first is None if they do not differ.
     """
-    sent = release.payload
-    again = plan.payload
+    sent, again = release.payload, plan.payload
     if sent.A is None or again.A is None:
         return "topics are withheld, settings say that they are published: verify with --set publish=tasks", 0.0
     if sent.words != again.words or sent.A.shape != again.A.shape:
         return "a model learned from scratch has other words or topics", 0.0
     gap = float(np.abs(sent.A - again.A).max())
-    largest = float(sent.A.max())
-    # Rounding may put a number of A on the next point of the noise's grid, and A is stored in single precision.
-    bound = 2 * plan.noise.grid + 2.0**-23 * largest
     # In this form a NaN is refused too.
-    if not gap <= bound:
+    if not gap <= _rounding(plan.noise.grid, sent.A):
         return f"largest difference {gap:.3g} from one learned from scratch", gap
-    # R, shares and top words are computed from A, so they may differ wherever A does.
-    problem = None if gap else _others_differ(sent, again)
-    return problem, gap
+    return _others_differ(sent, again, plan.noise.covariance_grid, same=gap == 0), gap
 
 
-def _others_differ(sent: Payload, again: Payload) -> str | None:
-    """Return which of R, shares and top words differs if A is the same, None if all are the same."""
-    for name in ("R", "shares"):
-        one = np.asarray(getattr(sent, name), np.float64)
-        other = np.asarray(getattr(again, name), np.float64)
-        largest = float(np.abs(other).max())
-        gap = float(np.abs(one - other).max())
-        if not gap <= _ROUNDING * max(1.0, largest):
-            return f"A is that of one learned from scratch, {name} is not"
-    if sent.top_words != again.top_words:
+def _rounding(grid: float, values: npt.NDArray[Any]) -> float:
+    """Return how far two computations of the same published numbers may be apart. grid: of their noise."""
+    size = float(np.abs(values).max())
+    # Rounding may carry a number to the next point of a fine grid, hardly of a coarse one. They are stored in single
+    # precision.
+    return 2.0**-20 * size + (4 * grid if grid < _FINE * size else 0.0)
+
+
+def _others_differ(sent: Payload, again: Payload, grid: float | None, *, same: bool) -> str | None:
+    """Return which of R, shares and top words differs, None if all are the same.
+
+    grid: of the noise on R; None where it is made from A, as shares and top words are: then it may differ where A does.
+    same: whether A is the same.
+    """
+    for name in ("R", "shares") if same or grid is not None else ():
+        one, other = (np.asarray(getattr(part, name), np.float64) for part in (sent, again))
+        allowed = _ROUNDING * max(1.0, float(np.abs(other).max())) if grid is None else _rounding(grid, other)
+        if not float(np.abs(one - other).max()) <= allowed:
+            return f"{name} is not that of one learned from scratch"
+    if same and sent.top_words != again.top_words:
         return "A is that of one learned from scratch, top words are not"
     return None
 
 
-def _heads_differ(release: Release, labelled: Labelled, options: TaskOptions) -> str | None:
+def _heads_differ(release: Release, labelled: dict[str, LabelledDocuments], options: TaskOptions) -> str | None:
     """Return how heads beside published topics differ from heads fitted again on that A, None if they do not."""
     if release.payload.A is None:
         return "topics are withheld, settings say that they are published: verify with --set publish=tasks"

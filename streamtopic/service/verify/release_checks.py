@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.paper.capacity_formulas import theorem_sigma
@@ -32,10 +30,6 @@ _STILL_THERE = "`streamtopic run` erases them; if they come again, see who may w
 
 # Of a few double precision operations on the way from scale to epsilon and back.
 _ROUNDING = 1e-9
-# R is stored in single precision, so its smallest eigenvalue may fall below 0 by this share of its norm.
-_FLOAT32 = 2.0**-22
-# Sums of thousands of numbers in single precision.
-_COLUMN_ERROR = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +114,6 @@ def release_findings(known: InLog) -> Iterator[Finding]:
     """Yield the checks of a version against its own bytes, the ledger, and the other versions in the log."""
     envelope, payload = known.envelope, known.release.payload
     yield _bytes(known)
-    yield _form(payload, envelope)
-    yield from _certificate(envelope)
     yield _noise(payload, envelope, known.record)
     yield from _conditions(envelope, known.record)
     yield _composition(envelope, known.whole)
@@ -130,54 +122,11 @@ def release_findings(known: InLog) -> Iterator[Finding]:
 
 
 def _bytes(known: InLog) -> Finding:
-    """Say which bytes these are: only bytes that the ledger names are read as a version at all."""
-    index = LedgerProof.parse(known.release.proof).index
+    """Say which bytes these are: only bytes that the ledger names, and that make a model, are read as a version."""
+    index, envelope = LedgerProof.parse(known.release.proof).index, known.envelope
+    topics = "topics are withheld" if known.release.payload.A is None else f"{envelope.r} topics"
     detail = f"{known.size} bytes of SHA-256 {known.release.digest}, as entry {index} of the ledger says"
-    return holds("release", detail)
-
-
-def _form(payload: Payload, envelope: Envelope) -> Finding:
-    """Whether the numbers are those of a model: finite, columns on the simplex, R symmetric positive semidefinite."""
-    name = "form"
-    arrays = {part: getattr(payload, part) for part in ("A", "R", "shares")}
-    present = {part: array for part, array in arrays.items() if array is not None}
-    problems = [part for part, array in present.items() if not np.isfinite(array).all()]
-    # Eigenvalues of a matrix with a NaN cannot be computed, so these checks come second.
-    problems = problems or list(_malformed(arrays))
-    if problems:
-        return fails(name, f"{', '.join(problems)}: these numbers are not those of a model", _UNUSABLE)
-    if payload.A is None:
-        return holds(name, f"{envelope.n} words; topics are withheld")
-    detail = f"{envelope.n} words, {envelope.r} topics, every number finite, columns on the simplex"
-    return holds(name, detail)
-
-
-def _malformed(arrays: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the properties of a model that these arrays (A, R, shares) do not have."""
-    A, R, shares = (None if array is None else np.asarray(array, np.float64) for array in arrays.values())
-    if A is not None and (A.min() < 0 or np.abs(A.sum(axis=0) - 1).max() > _COLUMN_ERROR):
-        yield "columns of A off the simplex"
-    if shares is not None and (shares.min() < 0 or abs(shares.sum() - 1) > _COLUMN_ERROR):
-        yield "shares that do not sum to 1"
-    if R is not None:
-        rounding = _FLOAT32 * len(R) * max(1.0, float(np.linalg.norm(R)))
-        asymmetry = np.abs(R - R.T).max()
-        least = np.linalg.eigvalsh((R + R.T) / 2).min()
-        if asymmetry > rounding or least < -rounding:
-            yield "R not positive semidefinite"
-
-
-def _certificate(envelope: Envelope) -> Iterator[Finding]:
-    """Yield whether the model before noise is as near to the exact one as the noise is made for."""
-    if envelope.guarantee != "certified":
-        return
-    name, allowed = "certificate", f"the tolerance {envelope.tolerance:.3g} that the noise is made for"
-    lies = f"the model before noise lies within {envelope.certificate:.3g} of the exact one"
-    # In this form a NaN fails too.
-    if not envelope.certificate <= envelope.tolerance:
-        yield fails(name, f"{lies}, more than {allowed}", "do not use it: `streamtopic unlearn --retrain`")
-    else:
-        yield holds(name, f"{lies}, at most {allowed}")
+    return holds("release", f"{detail}: a model of {envelope.n} words, {topics}")
 
 
 def _noise(payload: Payload, envelope: Envelope, record: Record) -> Finding:
@@ -288,10 +237,6 @@ class Waiting:
     oldest: int | None
     lag: int
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return asdict(self)
-
     def finding(self, version: int) -> Finding:
         """Return whether the version holds documents that are deleted by now."""
         name = "deletions"
@@ -316,7 +261,7 @@ def read_waiting(sources: Sources, envelope: Envelope) -> Waiting:
     for partition, meta in sources.reader.positions().items():
         lag += sources.log.end(sources.names.documents, partition) - meta.next_offset
         reflected = cut.get(partition, 0)
-        for forget in sources.forgets(partition):
+        for forget in sources.reader.forgets(partition).each():
             # A document that another record replaced is forgotten as well, but nobody asked for a receipt.
             if forget.wants_receipt:
                 received.append(forget.received_ms)

@@ -9,7 +9,7 @@ from streamtopic.documents.dialects import OWN, Dialect
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from streamtopic.counts import Counts
     from streamtopic.documents.suppression import SuppressionKey
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from streamtopic.privacy.keystream import NoiseKey
     from streamtopic.service.schedule.payload import Guarded, PayloadPlan
     from streamtopic.service.schedule.scheduler import SchedulerOptions
-    from streamtopic.signed import Envelope, KeyRing, Release
-    from streamtopic.state import Forget, ModelState, Reader, StoredBase
+    from streamtopic.signed import Envelope, KeyRing
+    from streamtopic.state import ModelState, Reader, StoredBase
     from streamtopic.streams import EventLog
-    from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["PaperCheck", "Sources"]
@@ -32,29 +31,15 @@ class PaperCheck(Protocol):
     It is handed in, so that this folder does not import `service/paper_mode`.
     """
 
-    @property
-    def expected(self) -> bool:
-        """Whether the settings ask for versions of this mode."""
-
-    def differs(
-        self, release: Release, counts: Counts, stored: StoredBase, record: Mapping[str, Any], key: NoiseKey
-    ) -> tuple[str | None, PayloadPlan | None]:
-        """Return how a version differs from the same version made again, and the one made again.
+    def again(
+        self, version: int, counts: Counts, stored: StoredBase, record: Mapping[str, Any], key: NoiseKey
+    ) -> PayloadPlan:
+        """Return a version made again. Raises StreamtopicError with the reason why it cannot be made as it was.
 
         counts: of the remaining documents of the base model.
         stored: the base model in Redis.
         record: of the version, in Redis.
         key: the noise key.
-
-        The first is None if they do not differ, the second is None if it could not be made.
-        """
-
-    def kept_differs(self, stored: StoredBase, fit: TopicFit, counts: Counts) -> str | None:
-        """Return how the facts kept beside a base model differ from those of a model learned cold, None if they do not.
-
-        stored: the base model in Redis.
-        fit: the model learned cold.
-        counts: that it was learned from.
         """
 
 
@@ -109,11 +94,3 @@ class Sources:
     def cut(self, envelope: Envelope) -> Mapping[int, int]:
         """Return a version's cut, partition to offset; empty if documents were moved to other partitions since."""
         return {} if envelope.version <= self.state.moved() else envelope.cut
-
-    def forgets(self, partition: int) -> Iterator[Forget]:
-        """Yield the deletions of a partition that wait for their receipts, page by page."""
-        offset = 0
-        stream = self.reader.forgets(partition)
-        while page := stream.read(offset):
-            yield from page
-            offset = page[-1].offset + 1

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from streamtopic.service.schedule.situation import Base
     from streamtopic.service.verify import Finding
     from streamtopic.signed import Receipt, Release
-    from streamtopic.state import Meta, ModelState, Remaining
+    from streamtopic.state import Meta, ModelState, RemainingBase
     from streamtopic.topics.over_time import SliceReport, Unit
 
 __all__ = ["Sent", "Service", "Settled", "silent"]
@@ -184,7 +184,7 @@ class Service(Parts):
         mode = assembly.modeller(self.settings, self.state.base, self.sums.read)
         return SituationReader(self.reader, self.state, mode, self._left, options.policy, options.delta, self.clock)
 
-    def _left(self, base: Base, _positions: Mapping[int, Meta]) -> Remaining:
+    def _left(self, base: Base, _positions: Mapping[int, Meta]) -> RemainingBase:
         """Return what is left of the base model, as the leader noted it last."""
         return remaining_noted(self.connection, self.settings.model, base.version, base.start)
 

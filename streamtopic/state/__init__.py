@@ -32,7 +32,7 @@ Below all
     varints             whole numbers in few bytes
 """
 
-from streamtopic.state.base_documents import BaseDocuments, Remaining, StoredBase
+from streamtopic.state.base_documents import BaseDocuments, RemainingBase, StoredBase
 from streamtopic.state.change_log import CutGone
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget, ForgetKind, Forgets, SubjectIndex, Suppressed
@@ -88,7 +88,7 @@ __all__ = [
     "PartitionWriter",
     "PreparedBatch",
     "Reader",
-    "Remaining",
+    "RemainingBase",
     "RemovedDocument",
     "RowSpan",
     "Rows",

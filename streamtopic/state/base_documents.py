@@ -18,11 +18,11 @@ from streamtopic.state.meta import Meta
 from streamtopic.state.reader import Reader
 from streamtopic.state.redis_keys import ModelKeys
 
-__all__ = ["BaseDocuments", "Remaining", "StoredBase", "remaining_noted"]
+__all__ = ["BaseDocuments", "RemainingBase", "StoredBase", "remaining_noted"]
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class RemainingBase:
     """The documents of a base model that are live at a moment.
 
     offsets: partition to the first offset that was not counted then.
@@ -35,7 +35,7 @@ class Remaining:
     documents: int
 
     @classmethod
-    def at(cls, positions: Mapping[int, Meta], documents: int) -> "Remaining":
+    def at(cls, positions: Mapping[int, Meta], documents: int) -> "RemainingBase":
         """Return what there is at these positions. documents: how many."""
         offsets = {partition: meta.next_offset for partition, meta in positions.items()}
         places = {partition: meta.place for partition, meta in positions.items()}
@@ -47,7 +47,7 @@ class Remaining:
         return bytes(msgpack.packb([dict(self.offsets), places, self.documents]))
 
     @classmethod
-    def unpack(cls, packed: bytes) -> "Remaining":
+    def unpack(cls, packed: bytes) -> "RemainingBase":
         """Undo `pack`. Raises ValueError, TypeError or msgpack.UnpackException for other bytes."""
         offsets, places, documents = msgpack.unpackb(packed, strict_map_key=False)
         return cls(offsets, {partition: Place(*place) for partition, place in places.items()}, documents)
@@ -64,12 +64,12 @@ class StoredBase:
     """
 
     version: int
-    start: Remaining
+    start: RemainingBase
     fields: Mapping[str, Any]
     blob: bytes
 
 
-def remaining_noted(connection: Connection, model: str, version: int, start: Remaining) -> Remaining:
+def remaining_noted(connection: Connection, model: str, version: int, start: RemainingBase) -> RemainingBase:
     """Return what is left of a base model as the leader noted it last, usually a moment ago.
 
     version: that the base model was published as.
@@ -78,7 +78,7 @@ def remaining_noted(connection: Connection, model: str, version: int, start: Rem
     packed = connection.call("HGET", ModelKeys(model).named("base"), "left")
     try:
         of, left = msgpack.unpackb(packed or b"")
-        return Remaining.unpack(left) if of == version else start
+        return RemainingBase.unpack(left) if of == version else start
     except (ValueError, TypeError, msgpack.UnpackException):
         return start
 
@@ -89,9 +89,9 @@ class BaseDocuments:
     def __init__(self, reader: Reader, model: str) -> None:
         self._reader = reader
         self._keys = ModelKeys(model)
-        self._known: tuple[int, Remaining] | None = None
+        self._known: tuple[int, RemainingBase] | None = None
 
-    def left(self, version: int, start: Remaining, positions: Mapping[int, Meta]) -> Remaining:
+    def left(self, version: int, start: RemainingBase, positions: Mapping[int, Meta]) -> RemainingBase:
         """Return what is left at these positions, and note it for others.
 
         version: that the base model was published as.
@@ -108,13 +108,13 @@ class BaseDocuments:
             documents = known.documents + change
         except CutGone:
             documents = self._reader.counts(before=start.offsets, at=positions).documents
-        found = Remaining.at(positions, documents)
+        found = RemainingBase.at(positions, documents)
         if (version, found) != self._known:
             connection.call("HSET", self._keys.named("base"), "left", msgpack.packb([version, found.pack()]))
             self._known = version, found
         return found
 
-    def _change(self, start: Remaining, known: Remaining, partition: int, meta: Meta) -> int:
+    def _change(self, start: RemainingBase, known: RemainingBase, partition: int, meta: Meta) -> int:
         """Return by how many the base's documents of a partition have changed since a moment. Raises CutGone."""
         if partition not in known.places:
             raise CutGone(f"nothing is known of partition {partition}")

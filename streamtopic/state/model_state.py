@@ -14,7 +14,7 @@ from streamtopic.documents.events import LIMITS
 from streamtopic.errors import StateCorrupt, StateMismatch
 from streamtopic.formats import STATE
 from streamtopic.state import scripts
-from streamtopic.state.base_documents import Remaining, StoredBase
+from streamtopic.state.base_documents import RemainingBase, StoredBase
 from streamtopic.state.connection import Connection
 from streamtopic.state.meta import MURMUR2, fixed, mismatch
 from streamtopic.state.redis_keys import ModelKeys
@@ -334,7 +334,7 @@ class ModelState:
             raise StateCorrupt(
                 f"the base model of {self.model} fails its checksum: run `streamtopic unlearn --retrain`"
             )
-        return StoredBase(fields["version"], Remaining.unpack(fields["start"]), fields["fields"], blob)
+        return StoredBase(fields["version"], RemainingBase.unpack(fields["start"]), fields["fields"], blob)
 
     def has_base_bytes(self) -> bool:
         """Whether the bytes of the base model are stored."""
@@ -346,7 +346,7 @@ class ModelState:
         if head is None:
             return None
         fields = msgpack.unpackb(head)
-        return StoredBase(fields["version"], Remaining.unpack(fields["start"]), fields["fields"], b"")
+        return StoredBase(fields["version"], RemainingBase.unpack(fields["start"]), fields["fields"], b"")
 
     def releases(self, count: int | None = None) -> list[tuple[int, dict[str, Any]]]:
         """Return (version, release record), oldest first; only the last `count`, if given."""

@@ -25,7 +25,7 @@ from streamtopic.service.schedule.version import describe
 from streamtopic.service.verify import gather
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Payload
-from streamtopic.state import Remaining
+from streamtopic.state import RemainingBase
 from streamtopic.topics.learner_options import LearnerOptions
 
 TOPICS = {
@@ -232,7 +232,7 @@ def retrained(source, options):
     """Return a modeller, and what it made of counts, with the base model."""
     modeller = CertifiedModeller(options, Guarded(1.0, 1e-6, options.tolerance))
     made, new = modeller.retrain(source, lambda _: 50)
-    return modeller, made, Base(1, Remaining({}, {}, made.documents), made.anchors, new.capacity)
+    return modeller, made, Base(1, RemainingBase({}, {}, made.documents), made.anchors, new.capacity)
 
 
 def after_forgetting(modeller, base, retained, options):

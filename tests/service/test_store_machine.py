@@ -24,7 +24,7 @@ from streamtopic.state import (
     ModelSettings,
     ModelState,
     Reader,
-    Remaining,
+    RemainingBase,
     SubjectIndex,
     scripts,
 )
@@ -236,7 +236,7 @@ class StoreMachine(RuleBasedStateMachine):
     def learn(self):
         """Take all documents as those of a base model, and keep their counts."""
         found = self.reader.counts()
-        self.version, self.start = self.version + 1, Remaining.at(found.positions, found.documents)
+        self.version, self.start = self.version + 1, RemainingBase.at(found.positions, found.documents)
         keep = np.arange(len(found.words))[: 2 * len(found.words) // 3]
         self.store.write([found.words[k] for k in keep], found.symmetric(keep), found, self.lease())
 

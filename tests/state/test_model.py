@@ -12,14 +12,14 @@ from streamtopic.state import (
     ModelSettings,
     ModelState,
     OutboxRecord,
-    Remaining,
+    RemainingBase,
     Stale,
     StoredBase,
 )
 from streamtopic.state.change_log import Place
 
 SETTINGS = ModelSettings(2, 256)
-START = Remaining({0: 5, 1: 7}, {0: Place(3, "c"), 1: Place(4, "d")}, 12)
+START = RemainingBase({0: 5, 1: 7}, {0: Place(3, "c"), 1: Place(4, "d")}, 12)
 RECORDS = [OutboxRecord("t", b"1/0", b"\x00bytes", (("sha256", b"\xff"),)), OutboxRecord("t", b"1/1", None)]
 
 

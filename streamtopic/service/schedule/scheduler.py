@@ -66,7 +66,7 @@ from streamtopic.state import (
     Meta,
     ModelState,
     Reader,
-    Remaining,
+    RemainingBase,
     Stale,
     StoredBase,
 )
@@ -384,7 +384,7 @@ class Scheduler:
         made, new = self.modeller.retrain(counts, self._capacity)
         base = Base(
             self._next_version(),
-            Remaining.at(counts.positions, made.documents),
+            RemainingBase.at(counts.positions, made.documents),
             made.anchors,
             new.capacity,
             accepted(counts),
@@ -499,7 +499,7 @@ class Scheduler:
             return []
         return traced_deletions(self.reader, self._situation.last_cut() or {}, envelope.cut)
 
-    def _left(self, base: Base, positions: Mapping[int, Meta]) -> Remaining:
+    def _left(self, base: Base, positions: Mapping[int, Meta]) -> RemainingBase:
         """Return the documents of a base model that are left at some positions."""
         return self._base_documents.left(base.version, base.start, positions)
 

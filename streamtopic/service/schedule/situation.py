@@ -16,7 +16,7 @@ from streamtopic.monitoring.tracing import MAX_LINKS
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Policy, Situation, Wait, decide, held
 from streamtopic.signed import Envelope, parse_line
-from streamtopic.state import Forget, Meta, ModelState, Reader, Remaining, StoredBase
+from streamtopic.state import Forget, Meta, ModelState, Reader, RemainingBase, StoredBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 
 __all__ = [
@@ -44,7 +44,7 @@ class Base:
     """
 
     version: int
-    start: Remaining
+    start: RemainingBase
     anchors: tuple[str, ...]
     capacity: int
     counted: int = 0
@@ -154,7 +154,7 @@ class SituationReader:
         reader: Reader,
         state: ModelState,
         mode: Mode,
-        left: Callable[[Base, Mapping[int, Meta]], Remaining],
+        left: Callable[[Base, Mapping[int, Meta]], RemainingBase],
         policy: Policy,
         delta: float,
         clock: Callable[[], float],

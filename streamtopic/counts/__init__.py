@@ -17,7 +17,7 @@ The pair counts of n words are an n by n matrix. It takes four forms, each for o
 
 Below SymmetricCounts lies `compact.Compact`, its rows in six bytes an entry, which compiled loops read;
 `compact.UpperRows` is the same for a part of one triangle, until both are written. One form for all purposes would be
-twice as large (docs/decisions/0022), or every change would copy it.
+twice as large (docs/decisions/0003), or every change would copy it.
 """
 
 from streamtopic.counts.batch import (

@@ -293,7 +293,7 @@ class Weighting:
     """How often words count in pairs, and the document mass f(L) = min(L, cap) as fixed-point integers.
 
     A passage with word counts h adds w g_i g_j to the pair (i, j), and w g_i (g_i - 1) to (i, i), with g = min(h, 2): a
-    word that is repeated says little more than a word that is there twice (docs/decisions/0064). The published learner
+    word that is repeated says little more than a word that is there twice (docs/decisions/0009). The published learner
     has g = h.
 
     Each passage has a part of its document's mass f(L) by its counted tokens, and shares it among their ordered pairs.

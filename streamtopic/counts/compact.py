@@ -3,7 +3,7 @@
 An entry is a column and a value. The column takes two bytes where there are at most 65,536 of them. The value takes
 four. A value that four bytes do not hold (2^32 - 1 and above, or negative) is wide: a mark stands in its place, and the
 value stands in a table of wide values, which is sorted by row and column. So an entry takes six bytes, and a wide one
-ten more. Nothing is rounded (docs/decisions/0022).
+ten more. Nothing is rounded (docs/decisions/0003).
 
     Compact      the rows; pack and unpack; merged: a + b
     RowWriter    rows appended one after the other

@@ -8,7 +8,7 @@
 Most words of a corpus are too rare for any vocabulary, and nearly all pairs have such a word: 93 pairs in 100 of 18,846
 newsgroup posts. Those pairs took 860 MB; the passages that they come from take 15. So KeptCounts keeps no pairs: those
 of the working vocabulary are counted for each learner. When a word enters the vocabulary later, the documents that hold
-it are still there to be counted. docs/decisions/0025 has the measurements.
+it are still there to be counted. docs/decisions/0010 has the measurements.
 """
 
 from bisect import bisect_left

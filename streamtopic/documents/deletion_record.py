@@ -3,7 +3,7 @@
 A record has the request id as its key and JSON as its value. The service writes a tombstone under the key once the
 request has ended, so that the log forgets whom it named. Only the service's own tombstones mean anything.
 
-Ingest writes requests too: for deletions in another partition than that of their document (docs/decisions/0030).
+Ingest writes requests too: for deletions in another partition than that of their document (docs/decisions/0007).
 """
 
 import json

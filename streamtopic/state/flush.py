@@ -43,7 +43,7 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 MAX_FLUSH_DOCUMENTS = 3_000
-"""Documents of one flush: its commit keeps Redis busy for about 10 ms (docs/decisions/0013)."""
+"""Documents of one flush: its commit keeps Redis busy for about 10 ms (docs/decisions/0004)."""
 
 MAX_FLUSH_WRITES = 4_000
 """Documents, new words and deletions of one flush together, for the same reason."""

@@ -19,7 +19,7 @@ __all__ = ["Marks", "Outstanding", "Residue", "ResidueState", "Rewrite", "Stage"
 
 T = TypeVar("T")
 
-# Bounds the bytes of a mark, for deletions that never stop (docs/decisions/0037).
+# Bounds the bytes of a mark, for deletions that never stop (docs/decisions/0021).
 _MOST_STEPS = 64
 
 

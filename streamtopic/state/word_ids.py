@@ -45,7 +45,7 @@ MAX_WORD_IDS = 1 << 26
 reader 8, and ids are numbers of 31 bits. A rebuild begins at 0 again."""
 
 MANY_WORDS = 2_000_000
-"""Words of live documents in a partition above which its writer warns (docs/decisions/0029)."""
+"""Words of live documents in a partition above which its writer warns (docs/decisions/0006)."""
 
 NEARLY = 0.8
 """Share of all word ids above which the writer warns."""

@@ -16,7 +16,7 @@ All of it is a function of the retained counts. It has the same bits from a cold
 on any machine, by any number of threads. So a near tie cannot fall two ways, and needs no rule.
 Large products are exact. Both factors are integers of 26 bits with rows and columns no longer than 1. So by Cauchy and
 Schwarz every partial sum stays below 2^53, and every order of summation gives the same number. Everything else goes
-through `reproducible`. docs/proof.md, "Decisions", has the consequences; docs/decisions/0026 has the reasons.
+through `reproducible`. docs/proof.md, "Decisions", has the consequences; docs/decisions/0011 has the reasons.
 """
 
 import hashlib

@@ -158,7 +158,7 @@ def coefficients(A: Float, evidence: WordEvidence) -> Float:
     and columns are weighted by inverse document frequency: K = diag(idf) Q diag(idf), and H0 is diag(idf) A with
     columns of length 1. One step of alternating least squares from H0 gives V = H0 (H0^T H0)^-1, M = K V and
     H = M (V^T M)^-1. The result is H / idf times `WordEvidence.weight`, and 0 if H is negative. It is 0 too for a word
-    of which the topic has no probability (docs/decisions/0064).
+    of which the topic has no probability (docs/decisions/0009).
 
     A: (n, r), columns on the simplex.
     Cost: one pass over Q, nnz(Q) r, and about 5 n r^2. Operations have a fixed order: equal A and counts, equal bits.

@@ -7,7 +7,7 @@
     C          least squares           every word as a mixture of those rows
     A          columns p_i C_ik / z_k, with a certificate of ||A - A*||_F
 
-The working vocabulary needs no pair counts, so an update knows its words before it reads a pair (docs/decisions/0028).
+The working vocabulary needs no pair counts, so an update knows its words before it reads a pair (docs/decisions/0008).
 Words and weights are pure functions of a few integers for each word, rounded to powers of sqrt 2 so that they rarely
 move:
 
@@ -69,7 +69,7 @@ _LEAST_MAX_DF = 20
 _LEAST_ANCHOR_DF = 2
 # A word in this share of the documents is frequent enough, however few documents that is.
 _MOST_MIN_DF_SHARE = 0.02
-# With this many words or more, words that repeat themselves are left out (docs/decisions/0028).
+# With this many words or more, words that repeat themselves are left out (docs/decisions/0008).
 _FEWEST_WORDS = 1_000
 # `_repeated` says how these three count.
 _HEAVY = 10

@@ -9,7 +9,7 @@
 
 Every decision is made from counts, to the bit as a cold start makes it. Numbers that are carried over are continuous
 and have an error bound. So a cold start from the same counts gives the same model within the certificates of both.
-Source: the paper's Algorithm 1 with an exact solve in place of its projected Newton step; docs/decisions/0007 says why.
+Source: the paper's Algorithm 1 with an exact solve in place of its projected Newton step; docs/decisions/0010 says why.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 A word is a run of two or more letters, combining marks and digits, in lower case and in Unicode form NFC: `covid19`,
 `mp3` and `2004` are words, `x` and `7` are not. Vowel signs (Indic scripts, Arabic) never split a word. Numbers count
-because they tell topics apart (docs/decisions/0005); numbers that are everywhere fall to max_df like other words.
+because they tell topics apart (docs/decisions/0008); numbers that are everywhere fall to max_df like other words.
 Invisible joiners and soft hyphens vanish. Scripts written without spaces give overlapping pairs: of characters for Han
 and kana, of letters with their marks for Thai, Lao, Khmer and Burmese. Hangul has spaces and stays whole.
 Lower case rather than case folding: people read topics, and folding turns `Straße` into `strasse`.
@@ -12,7 +12,7 @@ dropped before the text is brought into NFC, which takes time with the square of
 Letters are the letters of the running Python's Unicode tables.
 
 Anyone may send a text. So all steps take time and memory in proportion to its length, and its passages make a bounded
-number of pairs (docs/decisions/0031).
+number of pairs (docs/decisions/0006).
 """
 
 import re

@@ -67,7 +67,7 @@ REPAIRED = {
     "suppressed": "written again from the requests topic",
     "settings": "written again from the settings of the process",
     "withdrawn": "the ledger has them",
-    "deletions:": "requests for deletions: kept in Redis alone, docs/decisions/0056",
+    "deletions:": "requests for deletions: kept in Redis alone, docs/decisions/0019",
 }
 """Key of a model, by name, with the reason why versions and receipts are those of a twin."""
 

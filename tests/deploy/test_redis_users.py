@@ -112,7 +112,7 @@ def test_what_the_server_reads_of_the_base_model_is_what_it_shows(run, service):
     """No share of a topic, no documents of an anchor, no constant: those are in bytes that it may not read."""
     with service("serve") as serve:
         head = serve.state.base_head()
-        assert set(head.fields) == {"documents", "anchors", "capacity", "capacity_rule", "guarantee", "rules"}
+        assert set(head.fields) == {"counted", "anchors", "capacity", "capacity_rule", "guarantee", "rules"}
         with pytest.raises(SettingsError, match="refuses this user"):
             serve.connection.call("GET", f"{MODEL}:base:theorem:0")
     with service("operator") as operator:

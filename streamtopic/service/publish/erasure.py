@@ -258,13 +258,15 @@ class ResidueKeeper:
         """Return, by partition, the offset before which the base model holds no deleted document."""
         counted = {partition: meta.next_offset for partition, meta in progress.positions.items()}
         head = self._state.base_head()
-        # A model in certified mode keeps none.
-        if head is None or not self._state.has_base_bytes():
+        if head is None:
             return counted
         record = dict(self._state.releases_among([(head.version, head.version)])).get(head.version, {})
         # The base model before this one stays in Redis for a while.
         if progress.now() < record.get("created", 0) + self._options.grace * 1000:
             return {}
+        # Certified mode keeps no bytes of a model.
+        if not self._state.has_base_bytes():
+            return counted
         left = remaining_noted(self._state.connection, self._state.model, head.version, head.start)
         if left.documents < head.start.documents:
             return cut_of(record)

@@ -80,11 +80,8 @@ def record(connection: Connection, model: str, settings: ModelSettings, moved: i
 
 
 def counted_documents(connection: Connection, model: str, partition: int) -> int:
-    """Return the number of documents that a partition's state counts, whatever its format; 0 without a state."""
-    keys = ModelKeys(model).partition(partition)
-    fields = connection.call("HGETALL", keys.meta)
-    live = (value for name, value in fields.items() if name.startswith(b"live:"))
-    return sum(int(value) for value in live)
+    """Return the number of documents that a partition's state counts; 0 without a state."""
+    return int(connection.call("HGET", ModelKeys(model).partition(partition).meta, "documents") or 0)
 
 
 def lead(connection: Connection, model: str, holder: str, ttl_ms: int) -> Lease:

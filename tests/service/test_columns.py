@@ -14,7 +14,7 @@ from streamtopic.state import Lexicon, LiveDocuments, Meta
 from streamtopic.streams import Record, partition_of
 
 NUMBERS = {field.name: 0 for field in fields(Meta)}
-BASE = Meta(**NUMBERS | {"commit": "c", "cuts": (2, 4), "live": {}, "counted": {}, "totals": {}})
+BASE = Meta(**NUMBERS | {"commit": "c", "totals": {}})
 HEADERS = [(), (), (), (("traceparent", b"x"),), (("ce_type", b"io.deletion.v1.delete"),)]
 ADDS = [
     {"op": "add", "text": "one two two"},

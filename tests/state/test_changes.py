@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from state_reference import as_words, difference
 from test_exactness import Run, dump, restore
 
-from streamtopic.errors import StateCorrupt, StateError
+from streamtopic.errors import StateCorrupt
 from streamtopic.state import (
     Applied,
     Changes,
@@ -19,7 +19,7 @@ from streamtopic.state import (
     partition_writer,
 )
 from streamtopic.state.change_log import ChangeEntry, Place, WordStatistics, read_changes, read_statistics
-from streamtopic.state.measure import growth, measure
+from streamtopic.state.measure import measure
 
 # Any text, half a surrogate pair as well: JSON allows it.
 odd = st.text(st.characters(exclude_categories=()), max_size=5)
@@ -284,27 +284,10 @@ def test_a_sum_between_position_and_statistics_is_no_damage(connection, run, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(connection, "call", after_a_sum)
-        assert growth(connection, run.state.keys).words == len(run.live.recount()[1])
-        tried.clear()
         before = run.live.recount()
         assert as_words(Reader(connection, run.model, 1).counts()) == before
     assert tried
     assert as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
-
-
-def test_a_partition_that_changes_too_fast_is_said(connection, run, monkeypatch):
-    """Where a commit and a sum come between each two reads, growth is not measured, and nothing is called lost."""
-    call = connection.call
-
-    def after_a_sum(*command):
-        if command[0] == "GET":
-            run.add(run.offset, ((2, {f"n{run.offset}": 2}),))
-            run.sum()
-        return call(*command)
-
-    monkeypatch.setattr(connection, "call", after_a_sum)
-    with pytest.raises(StateError, match="try again"):
-        growth(connection, run.state.keys)
 
 
 def test_statistics_are_due_by_the_bytes_of_changes(run, monkeypatch):

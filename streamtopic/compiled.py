@@ -91,7 +91,7 @@ def short(function: F) -> F:
 
 
 def _without_python(function: _Numba) -> _Numba:
-    # Where numba's compiler is switched off this is a plain function, which Python calls.
+    # If numba's compiler is switched off this is a plain function, which Python calls.
     if isinstance(function, CPUDispatcher):
         function.__class__ = _Inner
     return function
@@ -200,7 +200,7 @@ def remember_answers() -> None:
             return look_up(self, context, args, kws)
         question = self, tuple(args)
         answer = answers.get(question)
-        # Where there is no answer numba raises an error, which is not kept: types may be known better in a later round.
+        # If there is no answer numba raises an error, which is not kept: types may be known better in a later round.
         if answer is None:
             answer = answers[question] = look_up(self, context, args, kws)
         return answer

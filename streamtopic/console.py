@@ -1,4 +1,4 @@
-"""Output for a person or a pipe: lines, tables, progress bars, durations. Bars are quiet where nobody watches.
+"""Output for a person or a pipe: lines, tables, progress bars, durations. Bars are quiet if nobody watches.
 
 All output of the program goes through `say`, `show`, `say_json`, `warn`, `doing` or `log_to_stderr`, which escape
 control characters of others. tests/hostile/test_terminal.py searches for output that bypasses them.

@@ -127,7 +127,7 @@ def _few(tasks: dict[str, TaskSettings]) -> dict[str, TaskSettings]:
 
 
 def _seeds(seeds: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the seeds of a guided topic. Raises ValueError where there are none, too many, or one twice."""
+    """Return the seeds of a guided topic. Raises ValueError if there are none, too many, or one twice."""
     if not 0 < len(seeds) <= MAX_SEEDS or "" in seeds:
         raise ValueError(f"a guided topic has 1 to {MAX_SEEDS} seeds, words that stand for it together")
     if len(set(seeds)) < len(seeds):
@@ -573,7 +573,7 @@ def _toml(value: object) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the values in a TOML file. Raises SettingsError where it cannot be read."""
+    """Return the values in a TOML file. Raises SettingsError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return tomllib.load(file)

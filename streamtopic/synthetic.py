@@ -152,7 +152,7 @@ class Recovery:
     """Distance of a learned model from the planted one, after its topics were matched with the planted topics.
 
     A: greatest absolute entry of A - A*.
-    R: greatest absolute entry of R - R*; nan where no R was given.
+    R: greatest absolute entry of R - R*; nan if no R was given.
     order: (r,), the learned topic of each planted topic.
     """
 
@@ -311,7 +311,7 @@ class SyntheticTopics:
         A: (n', r), its topics; words that are missing have probability 0.
         R: (r, r), its covariance of topics.
 
-        Topics are matched so that the sum of their greatest entries of A - A* is least. Raises UsageError where the
+        Topics are matched so that the sum of their greatest entries of A - A* is least. Raises UsageError if the
         number of topics differs.
         """
         if A.shape[1] != self.A.shape[1]:

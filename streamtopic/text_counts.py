@@ -46,7 +46,7 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     words_ : tuple with the word of each column.
 
     It has no parameters: other words, or a limit on them, would give another model. It keeps words, never texts; words
-    of texts that a model has unlearned stay until it is fitted anew.
+    of texts that a model has unlearned stay until it is fitted again.
     """
 
     words_: tuple[str, ...]

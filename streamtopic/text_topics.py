@@ -51,7 +51,7 @@ class TextTopics(AnchorTopics):
         """Learn from texts and forget those of an earlier fit.
 
         X: strings.
-        Raises ValueError where an item is not a text, named by its row and type, or where the texts make no model. An
+        Raises ValueError if an item is not a text, named by its row and type, or if the texts make no model. An
         earlier model then stays as it was.
         """
         del y
@@ -89,7 +89,7 @@ class TextTopics(AnchorTopics):
         """Take away texts that were fitted before: the exact inverse of having fitted them.
 
         X: strings. A text is taken away once for each item that equals it in all words.
-        Raises ValueError where not all of them are in the model, or where the texts left cannot make n_topics topics.
+        Raises ValueError if not all of them are in the model, or if the texts left cannot make n_topics topics.
         The model then stays as it was.
         """
         model = self._now()
@@ -125,7 +125,7 @@ class TextTopics(AnchorTopics):
         """Read a model that `save` wrote, with its words. It goes on with the same bits, and runs no code of the file.
 
         The model may have been an AnchorTopics that was fitted on the result of `TextCounts`.
-        Raises UsageError where the file does not hold a whole model, or the columns of the model are not words.
+        Raises UsageError if the file does not hold a whole model, or the columns of the model are not words.
         """
         model = super().load(path)
         fitted = model._now()  # noqa: SLF001  the class's own method

@@ -81,7 +81,7 @@ class AuditPlan:
     def enough(self, guarantee: NoiseClaim) -> int:
         """Return the draws of each run in each game.
 
-        Raises UsageError where the plan's draws cannot show a fault, or where the usual draws would take hours.
+        Raises UsageError if the plan's draws cannot show a fault, or if the usual draws would take hours.
         """
         least = self._least(guarantee)
         if self.draws is not None and self.draws < least:
@@ -232,7 +232,7 @@ def audit(
     guarantee: the claim to attack.
     plan: None for `AuditPlan()`.
     progress: called with steps done and steps in all.
-    Raises CannotLearn where these counts make no model, UsageError for too few draws.
+    Raises CannotLearn if these counts make no model, UsageError for too few draws.
     """
     plan = plan or AuditPlan()
     draws = plan.enough(guarantee)

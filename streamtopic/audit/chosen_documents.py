@@ -60,7 +60,7 @@ class Forgotten:
     model: after unlearning.
     moved: ||A(S) - A(S - S_f)||_F over all words.
     gap: the distance of the unlearned from the retrained A, which noise has to hide.
-    reason: why the model was learned anew; "" if it was updated.
+    reason: why the model was learned again; "" if it was updated.
     different: parts that are published without noise and differ from a retraining.
     kept: parts that would differ if the documents had not been subtracted.
     """
@@ -212,7 +212,7 @@ def forget(
     documents: the forget set.
     name: of the forget set.
     options: of the learner.
-    Raises CannotLearn where counts and documents make no model.
+    Raises CannotLearn if counts and documents make no model.
     """
     words = counts.words
     batches = [DocumentBatch.build([document]) for document in documents]
@@ -244,7 +244,7 @@ def hardest(
     step: called after each set.
 
     The hardest set was unlearned by an update and left the model farthest from the retrained model; among equals, the
-    set that moved the model most is the hardest. Raises CannotLearn where `counts` make no model.
+    set that moved the model most is the hardest. Raises CannotLearn if `counts` make no model.
     """
     retrained = learn(counts, options)
     tries = []
@@ -256,7 +256,7 @@ def hardest(
             continue
         finally:
             step()
-    # Noise is there for the gap that an update leaves; a model that was learned anew has no gap.
+    # Noise is there for the gap that an update leaves; a model that was learned again has no gap.
     tries.sort(key=lambda one: (one.reason == "", one.gap, one.moved), reverse=True)
     return retrained, tuple(tries)
 
@@ -290,7 +290,7 @@ def exact_differences(unlearned: TopicFit, retrained: TopicFit, before: Counts, 
 
 
 def _without(fit: TopicFit | None, now: Counts, part: Cooccurrence, reason: str) -> tuple[TopicFit | None, str]:
-    """Carry a fit over to counts without `part`; return None and the reason where it has to be learned anew."""
+    """Carry a fit over to counts without `part`; return None and the reason where it has to be learned again."""
     if fit is None:
         return None, reason
     zero = Cooccurrence.zero(len(now.words))

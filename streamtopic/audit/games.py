@@ -84,7 +84,7 @@ class Rates:
     draws: int
 
     def epsilon(self, delta: float, error: float) -> float:
-        """Return a lower bound on epsilon at delta; 0 where the rates show no difference.
+        """Return a lower bound on epsilon at delta; 0 if the rates show no difference.
 
         error: half the probability that the bound is wrong.
         """

@@ -11,7 +11,7 @@ A benchmark is a module in `streamtopic.bench.cases` (underscores in its name ar
 
 and a docstring whose first line says what it measures. Modules import what is heavy inside their functions.
 
-Where OPTIONS have `folder` with the default "", all cases of a run are given the same new one, which goes with the run:
+If OPTIONS have `folder` with the default "", all cases of a run are given the same new one, which goes with the run:
 for state that is built once.
 """
 

@@ -8,7 +8,7 @@ After every change all of these must hold. The first that does not hold ends the
     words, anchors, sets, guides   equal to the fresh fit's; of guided topics also which have ended, and why
     shape       A is finite and its columns lie on the simplex
     certificate ||A - A'||_F is at most the sum of both certificates
-    precision   max |A - A'| is at most 1e-12 where both certificates are at most 1e-10
+    precision   max |A - A'| is at most 1e-12 if both certificates are at most 1e-10
     exception   nothing else is raised, and nothing warns
 """
 
@@ -130,7 +130,7 @@ def described(fit: TopicFit) -> Described:
 
 
 def parted(one: Described, other: Described) -> tuple[str, str] | None:
-    """Return the promise that two models of the same counts break, and how; None where they keep all promises."""
+    """Return the promise that two models of the same counts break, and how; None if they keep all promises."""
     return _decided_apart(one, other) or _misshapen(one) or _misshapen(other) or _too_far(one, other)
 
 

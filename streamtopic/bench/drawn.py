@@ -42,7 +42,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def drawn(kind: str, folder: Path, *sizes: int) -> None:
-    """Draw documents into a folder, in a process that is gone afterwards. Raises CheckFailed where it fails."""
+    """Draw documents into a folder, in a process that is gone afterwards. Raises CheckFailed if it fails."""
     program = [sys.executable, "-P", "-m", "streamtopic.bench.drawn", kind, str(folder), *map(str, sizes)]
     if subprocess.run(program, check=False).returncode:  # noqa: S603  this very program
         raise CheckFailed("the documents could not be drawn: see the output above")

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value with its unit; `target` is the value that it has to reach, empty where nothing is promised."""
+    """One measured value with its unit; `target` is the value that it has to reach, empty if nothing is promised."""
 
     name: str
     value: float

@@ -62,7 +62,7 @@ class Point:
 
     @property
     def update(self) -> Cost:
-        """The median of verified updates, nan where there is none."""
+        """The median of verified updates, nan if there is none."""
         return _median(self.verified)
 
     @property

@@ -26,7 +26,7 @@ class IngestProcesses:
 
     feed: the model and its servers.
     shares: for each process its core (ANY_CORE: it may use all) and its partitions. Cores are counted from 0, and
-        begin again at 0 where there are fewer.
+        begin again at 0 if there are fewer.
 
     On entry all of them have counted what the log holds, so everything is loaded and compiled. They end on exit.
     """

@@ -28,7 +28,7 @@ class Material:
     """Documents of about `tokens` tokens over `words` words and `topics` planted topics; sizes: ascending.
 
     The documents of a size are the first of those of the next. A million of 66 tokens take 0.5 GB in `folder`, their
-    counts over 5,000 words 0.1 GB for each size and each document mass. Raises UsageError where the folder is missing.
+    counts over 5,000 words 0.1 GB for each size and each document mass. Raises UsageError if the folder is missing.
     """
 
     folder: Path

@@ -91,7 +91,7 @@ class Profile:
 
 
 def found(stage: Stage) -> tuple[Any, str]:
-    """Return the object that holds a stage's function, and its name. Raises AttributeError where it is missing."""
+    """Return the object that holds a stage's function, and its name. Raises AttributeError if it is missing."""
     *path, name = stage.attribute.split(".")
     holder = import_module(f"streamtopic.{stage.module}")
     for part in path:

@@ -119,7 +119,7 @@ def picture(result: Result) -> str:
 
 
 def text(result: Result) -> str | None:
-    """Return the result as the benchmark's own table, None where it has none and figures are listed."""
+    """Return the result as the benchmark's own table, None if it has none and figures are listed."""
     module = _find(result.benchmark)
     shown: str | None = module.text(result) if hasattr(module, "text") else None
     return shown

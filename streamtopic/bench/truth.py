@@ -3,7 +3,7 @@
     recovery    error of A and R against m, beside the Learning Guarantee
     borne       T of theorem 1 with the constant c = 1, and how many deletions keep the error within 0.01 in truth
 
-The guarantee's constants are hidden in O(...) and taken as 1. The guarantee says something only where it is below 1,
+The guarantee's constants are hidden in O(...) and taken as 1. The guarantee says something only if it is below 1,
 which takes gamma p near 1: a world of 12 words can be made like that; a world of 200 words is closer to documents.
 """
 

@@ -59,13 +59,13 @@ class ForgetSet:
 class TwinOutcome:
     """The outcome of one forget set.
 
-    retrain: why the update was refused and the model learned again; empty where it was not.
+    retrain: why the update was refused and the model learned again; empty if it was not.
     new_anchors: number of anchor words that the model before did not have.
     same_counts: whether the counts less the forget set are those of the twin, bit for bit.
     same_words: whether vocabulary and anchors are those of the twin.
     difference: largest difference of an entry of A to the twin, before noise.
     certificate: bound on ||A - A*||_F of the model that forgot.
-    update, relearn: seconds, nan where there was no update.
+    update, relearn: seconds, nan if there was no update.
     """
 
     kind: str
@@ -98,7 +98,7 @@ class Chain:
 class Twins:
     """A corpus with its model, learned once; each forget set is taken out of a copy.
 
-    Raises CannotLearn where the whole corpus, or the rest of it, gives no model.
+    Raises CannotLearn if the whole corpus, or the rest of it, gives no model.
     """
 
     def __init__(self, corpus: Corpus, options: LearnerOptions) -> None:
@@ -112,7 +112,7 @@ class Twins:
         self.certificate = self.fit.certificate.bound
 
     def forget_sets(self, draws: int, seed: int = 0) -> Iterator[ForgetSet]:
-        """Yield `draws` forget sets of each kind, fewer where there are fewer classes or topics; none without classes.
+        """Yield `draws` forget sets of each kind, fewer if there are fewer classes or topics; none without classes.
 
         Classes go by size, largest first; anchors by the number of their documents, fewest first.
         """

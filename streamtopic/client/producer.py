@@ -96,7 +96,7 @@ class DocumentProducer(Closing):
         timestamp_ms: time of the document, milliseconds since 1970.
         subjects: the people that the document is about, for `delete_subject`: at most 8 texts.
 
-        A replacement takes the document before it out of the counts; where the model has learned from that document,
+        A replacement takes the document before it out of the counts; if the model has learned from that document,
         this counts as a deletion. The same content again changes nothing.
         """
         message = encode_add(

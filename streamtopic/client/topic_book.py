@@ -97,7 +97,7 @@ class TopicBook:
         A topic is known again by its anchor word, else by its words: those pairs first whose cosines are largest in
         sum, of .3 at least. All others are new. A version that was followed before changes nothing.
 
-        Raises UsageError for a version of another model or an older one, InvalidRelease where topics are withheld.
+        Raises UsageError for a version of another model or an older one, InvalidRelease if topics are withheld.
         """
         model = release.envelope.model
         if self._model not in ("", model):
@@ -174,7 +174,7 @@ class TopicBook:
             raise UsageError(f"{path} is not a book of topics ({type(error).__name__}): name another file") from None
 
     def _write(self) -> None:
-        """Replace the file in one step, so that it is whole at any moment. Raises UsageError where that fails."""
+        """Replace the file in one step, so that it is whole at any moment. Raises UsageError if that fails."""
         if self._path is None:
             return
         topics = [asdict(topic) for topic in self.topics]

@@ -1,6 +1,6 @@
 """`add`, `delete`, `unlearn` and `lift`: change an instance's documents, or ask for a model.
 
-Documents are changed by events in the log. Where no other process runs the instance, these commands bring its model up
+Documents are changed by events in the log. If no other process runs the instance, these commands bring its model up
 to date as well.
 """
 
@@ -133,7 +133,7 @@ def _add(args: argparse.Namespace) -> int:
 def _delete(args: argparse.Namespace) -> int:
     """Write delete events, then bring the model up to date unless another process is doing so.
 
-    Where a hold or a brake is set, requests are made in place of events.
+    If a hold or a brake is set, requests are made in place of events.
     """
     from streamtopic.service.app import Service
     from streamtopic.service.requests.request_door import guarded_by

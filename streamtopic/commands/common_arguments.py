@@ -147,7 +147,7 @@ def instance_settings(args: argparse.Namespace, *, must_exist: bool = True) -> S
     """Return the settings of an instance: one in a folder, or a service at Kafka and Redis.
 
     must_exist: whether the folder must be one of an instance; `add`, `init` and `run` make it.
-    Raises UsageError where no instance is named, or its folder must exist and does not.
+    Raises UsageError if no instance is named, or its folder must exist and does not.
     """
     settings = settings_of(args)
     if settings.dir is None:
@@ -210,7 +210,7 @@ def _model_of(origin: str) -> str:
 def uses_instance(args: argparse.Namespace, settings: Settings) -> bool:
     """Return whether a command that can read a file or an instance shall read an instance.
 
-    Raises UsageError where --documents and --dir are given both.
+    Raises UsageError if --documents and --dir are given both.
     """
     if args.documents is None:
         return settings.dir is not None or settings.kafka is not None

@@ -58,7 +58,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _ask(model: str, end: End, *, as_json: bool) -> None:
-    """Ask for the model's name. Raises UsageError for another answer, and where nobody can be asked."""
+    """Ask for the model's name. Raises UsageError for another answer, and if nobody can be asked."""
     if as_json or not sys.stdin.isatty():
         raise UsageError(f"this deletes model {model} for good: repeat it with --yes")
     warn(f"this deletes model {model} for good: {end.documents} documents, version {end.version}")

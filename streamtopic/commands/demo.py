@@ -166,7 +166,7 @@ def _refuse_keeping(args: argparse.Namespace) -> None:
 
 
 def _read(args: argparse.Namespace, stages: _Stages) -> Corpus:
-    """Load the program and read the documents. On a machine where nothing is compiled yet, compile meanwhile."""
+    """Load the program and read the documents. If nothing is compiled yet, compile meanwhile."""
     from streamtopic.service.first_run import CompilingAhead, cache_folder
 
     with CompilingAhead() as compiling:

@@ -173,7 +173,7 @@ def _head(release: Release, task: str) -> dict[str, Any]:
         "documents": head.documents,
         "B": release.task_weights(task).tolist(),
     }
-    # Where topics are withheld there is no w: B alone has noise.
+    # If topics are withheld there is no w: B alone has noise.
     return found if head.w is None else found | {"w": head.w.tolist()}
 
 

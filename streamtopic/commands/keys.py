@@ -122,8 +122,8 @@ def _folder(args: argparse.Namespace, parts: Parts) -> Path:
 def _take_into_use(args: argparse.Namespace, parts: Parts, root: PublicKey, made: Path | None) -> Path | None:
     """Make an instance in a folder know the root key and sign with a new key.
 
-    made: private half of the new key, None where the signing key stays.
-    Returns the file that the setting `signing_key` must name, None where nothing changes.
+    made: private half of the new key, None if the signing key stays.
+    Returns the file that the setting `signing_key` must name, None if nothing changes.
     """
     from streamtopic.service.upkeep.key_lists import replace_signing_key
 
@@ -161,7 +161,7 @@ def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | N
 
 
 def _new(args: argparse.Namespace) -> int:
-    """Write new keys, secret ones for their owner alone. Raises UsageError where a file is there already."""
+    """Write new keys, secret ones for their owner alone. Raises UsageError if a file is there already."""
     from streamtopic.service.instance import Layout
     from streamtopic.signed import new_secret, new_signing_key
 

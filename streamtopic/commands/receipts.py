@@ -88,7 +88,7 @@ def _parted(found: Sequence[Logged]) -> tuple[list[RequestReceipt], list[Logged]
 
 
 def _asked_for(parts: Parts, args: argparse.Namespace) -> list[Logged]:
-    """Return the receipts that the arguments name. Raises CheckFailed where there are none."""
+    """Return the receipts that the arguments name. Raises CheckFailed if there are none."""
     from streamtopic.service.requests.deletion_lookup import receipts_of_request
 
     found = receipts_of_request(parts, args.name, args.salt)

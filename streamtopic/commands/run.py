@@ -1,7 +1,7 @@
 """Commands that make a model's state and serve it.
 
-`streamtopic init` makes the topics and the state, and `rebuild` makes the state anew from the log. `run` is the service
-in one process; `ingest` and `schedule` are its parts as processes.
+`streamtopic init` makes the topics and the state, and `rebuild` makes the state again from the log. `run` is the
+service in one process; `ingest` and `schedule` are its parts as processes.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _plain(value: object) -> str:
 
 
 def _run_rebuild(args: argparse.Namespace) -> int:
-    """Count the whole log anew; without --yes, refuse where Redis holds counts already."""
+    """Count the whole log again; without --yes, refuse where Redis holds counts already."""
     from streamtopic.service.app import Service
     from streamtopic.service.upkeep.rebuild_state import present, rebuild
 

@@ -111,7 +111,7 @@ def add_slices(parser: argparse.ArgumentParser) -> None:
 
 
 def slice_unit(over: str | None, settings: Settings) -> Unit | None:
-    """Return the period that is asked for. Raises UsageError where documents have no days."""
+    """Return the period that is asked for. Raises UsageError if documents have no days."""
     if over is not None and not settings.keep_days:
         raise UsageError(
             "this instance does not keep the days of documents: set keep_days = true, and make its state anew from "

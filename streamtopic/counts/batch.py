@@ -212,7 +212,7 @@ def _ranges(firsts: npt.NDArray[np.integer[Any]], lasts: npt.NDArray[np.integer[
 
 
 def _joined(parts: Sequence[npt.NDArray[_Kind]], kind: type[_Kind]) -> npt.NDArray[_Kind]:
-    """Lay arrays one behind the other, also where there are none. kind: type of the numbers."""
+    """Lay arrays one behind the other, also if there are none. kind: type of the numbers."""
     if not parts:
         return np.zeros(0, kind)
     return np.concatenate(parts).astype(kind, copy=False)
@@ -338,7 +338,7 @@ class Weighting:
 
         tokens: G of each passage, its tokens that count in pairs.
         totals: L, those of its whole document; the same as `tokens` for documents of one passage.
-        Raises UsageError for a passage above 8,192, where rounding would no longer be negligible.
+        Raises UsageError for a passage above 8,192, if rounding would no longer be negligible.
         """
         counted = np.asarray(tokens, dtype=np.int64)
         total = np.asarray(totals, dtype=np.int64)

@@ -1,6 +1,6 @@
 """Integer matrices in few bytes: whole rows of numbers, nearly all of which are below 2^32.
 
-An entry is a column and a value. The column takes two bytes where there are at most 65,536 of them. The value takes
+An entry is a column and a value. The column takes two bytes if there are at most 65,536 of them. The value takes
 four. A value that four bytes do not hold (2^32 - 1 and above, or negative) is wide: a mark stands in its place, and the
 value stands in a table of wide values, which is sorted by row and column. So an entry takes six bytes, and a wide one
 ten more. Nothing is rounded (docs/decisions/0003).
@@ -98,7 +98,7 @@ def pack(n_columns: int, indptr: Int64, columns: Int32, values: Int64) -> Compac
 
 
 def merged(n_columns: int, a: Compact, b: Compact) -> Compact:
-    """Return a + b without zeros. Raises CountsOverflow where a sum leaves 62 bits."""
+    """Return a + b without zeros. Raises CountsOverflow if a sum leaves 62 bits."""
     entries = len(a.low) + len(b.low)
     rows = len(a.indptr)
     # Arrays for the worst case: pages that are never written take no memory.

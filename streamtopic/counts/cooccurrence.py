@@ -52,7 +52,7 @@ class Cooccurrence:
 
     @classmethod
     def sum(cls, parts: Sequence["Cooccurrence"], n_words: int) -> "Cooccurrence":
-        """Add up counts over the same words. Raises CountsOverflow where a sum would leave 64 bits."""
+        """Add up counts over the same words. Raises CountsOverflow if a sum would leave 64 bits."""
         level = list(parts) or [cls.zero(n_words)]
         # In pairs, as in a tournament: added one by one, the first parts would be copied once for each of the others.
         while len(level) > 1:
@@ -98,7 +98,7 @@ class Cooccurrence:
         return csr_array((self.values, self.columns, self.indptr), shape=shape)
 
     def __add__(self, other: "Cooccurrence") -> "Cooccurrence":
-        """Add the counts of other documents. Raises CountsOverflow where a sum would leave 64 bits."""
+        """Add the counts of other documents. Raises CountsOverflow if a sum would leave 64 bits."""
         return self._combine(other, 1)
 
     def __sub__(self, other: "Cooccurrence") -> "Cooccurrence":
@@ -125,7 +125,7 @@ class Cooccurrence:
         """
         new = np.asarray(ids, np.int64)
         named = new >= 0
-        # Where the order stays, entries stay where they are: the usual case, and nothing has to be sorted.
+        # If the order stays, entries stay where they are: the usual case, and nothing has to be sorted.
         if np.all(np.diff(new[named]) > 0):
             some = self if named.all() else self.restrict(np.flatnonzero(named))
             return some.spread(new[named], n_words)
@@ -199,7 +199,7 @@ class Cooccurrence:
 
 
 def _moved(statistics: Sequence[Int64], ids: Int64, n_words: int) -> Int64:
-    """Return word statistics at their new ids, 0 where an id has no word, (len(statistics), n_words)."""
+    """Return word statistics at their new ids, 0 if an id has no word, (len(statistics), n_words)."""
     moved = np.zeros((len(statistics), n_words), np.int64)
     for new, old in zip(moved, statistics, strict=True):
         new[ids] = old

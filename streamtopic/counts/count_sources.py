@@ -213,7 +213,7 @@ class KeptCounts:
     def plus(self, batch: DocumentBatch) -> "KeptCounts":
         """Return the counts with these documents added. Their words are positions in `words`.
 
-        Raises CountsOverflow where there are so many passages that a sum of their pairs might leave 64 bits.
+        Raises CountsOverflow if there are so many passages that a sum of their pairs might leave 64 bits.
         """
         passages = [len(block.lengths) for block in self.blocks]
         held = sum(passages) + len(batch.lengths)
@@ -240,7 +240,7 @@ class KeptCounts:
         A document is taken away once for each time that it stands in `batch`. Two documents are equal if their passages
         have the same lengths, words and counts.
         Cost: one look at each document's mark, and the blocks that change.
-        Raises NegativeCounts where not all of the documents are there.
+        Raises NegativeCounts if not all of the documents are there.
         """
         numbers = np.arange(batch.documents)
         wanted = Counter(_contents(batch, numbers))

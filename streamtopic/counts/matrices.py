@@ -105,7 +105,7 @@ class TextMatrix(csr_array):  # type: ignore[misc]  # scipy has no types
 
 
 def _rows_only(key: Any) -> Any:  # noqa: ANN401  an index as numpy takes it
-    """Return the part of an index that selects rows; None where the index does not select whole rows."""
+    """Return the part of an index that selects rows; None if the index does not select whole rows."""
     if isinstance(key, tuple):
         if len(key) != 2 or not _is_everything(key[1]):
             return None
@@ -129,7 +129,7 @@ def _is_everything(key: Any) -> bool:  # noqa: ANN401  an index as numpy takes i
 class TextColumns:
     """Columns of a matrix and the words that they stand for.
 
-    names: the word of each column; () where columns have only their numbers.
+    names: the word of each column; () if columns have only their numbers.
     words: (n,) ascending by code point.
     order: (n,) the column of each of these words. Columns that came later stand behind the others.
     """
@@ -161,7 +161,7 @@ class TextColumns:
     def shared(self, texts: CountedTexts) -> int:
         """Return how many columns texts share with these. Shared columns are the first ones of both.
 
-        Raises ValueError where the texts come from another vectoriser.
+        Raises ValueError if the texts come from another vectoriser.
         """
         if not self.named:
             raise ValueError(
@@ -190,7 +190,7 @@ class TextColumns:
     def placed(self, texts: CountedTexts) -> DocumentBatch:
         """Return texts as documents over `words`.
 
-        Raises ValueError where a text holds a word without a column, here or where it was counted.
+        Raises ValueError if a text holds a word without a column, here or if it was counted.
         """
         # Once such a word has a column the same text would be another document, and could not be unlearned.
         unknown = texts.unknown > 0

@@ -136,7 +136,7 @@ class SymmetricCounts:
         return True
 
     def plus(self, counts: Cooccurrence) -> "SymmetricCounts":
-        """Return the sum with signed counts, without zeros. Raises CountsOverflow where a sum leaves 62 bits."""
+        """Return the sum with signed counts, without zeros. Raises CountsOverflow if a sum leaves 62 bits."""
         change = SymmetricCounts.of(counts)
         rows = merged(self.n, self.rows, change.rows)
         return SymmetricCounts(self.n, rows)
@@ -160,7 +160,7 @@ class SymmetricCounts:
         return columns, values
 
     def row_sums(self) -> Int64:
-        """Return exact row sums, (n,). Raises CountsOverflow where one leaves 64 bits."""
+        """Return exact row sums, (n,). Raises CountsOverflow if one leaves 64 bits."""
         # Integers wrap in silence. A sum of floats is off by little, and so shows where they would.
         rough = np.zeros(self.n)
         sums = np.zeros(self.n, np.int64)

@@ -60,7 +60,7 @@ class Document:
     """One document.
 
     labels: class of the document by task.
-    timestamp_ms: when it was written, milliseconds since 1970; None where that is not known.
+    timestamp_ms: when it was written, milliseconds since 1970; None if that is not known.
     subjects: the people that the document is about.
     """
 
@@ -121,7 +121,7 @@ class Corpus:
 
 
 def load_jsonl(path: Path) -> Corpus:
-    """Read a whole file. Raises UsageError where it cannot be read or holds no usable document."""
+    """Read a whole file. Raises UsageError if it cannot be read or holds no usable document."""
     corpus = Corpus.collect(path.name, read_jsonl(path))
     if not corpus.documents:
         first = ""
@@ -143,7 +143,7 @@ def read_jsonl(path: Path) -> Iterator[Document | Problem]:
     """Yield the document or problem of each line of a JSONL file; blank lines are skipped.
 
     path: of the file, plain or gzip, which its first bytes tell.
-    Raises UsageError where the file cannot be opened.
+    Raises UsageError if the file cannot be opened.
     """
     try:
         file = path.open("rb")
@@ -240,7 +240,7 @@ def document_in(record: Mapping[str, object], number: int, place: str = "") -> D
 
     record: `id`, `text`, and perhaps `label` or `labels`, `ts`, `subjects`.
     number: of its line or row, from 1.
-    place: in words, where that is not a line.
+    place: in words, if that is not a line.
     """
     try:
         name = _id(record.get("id"))
@@ -368,7 +368,7 @@ def load_docstrings(packages: tuple[str, ...] = PACKAGES, progress: Callable[[in
 
 
 def module_docstrings(path: Path, module: str) -> list[tuple[str, str]]:
-    """Return names and docstrings of a module and of its public classes and functions; [] where it cannot be compiled.
+    """Return names and docstrings of a module and of its public classes and functions; [] if it cannot be compiled.
 
     path: of its source. Python's own cache of compiled modules is used, which takes a tenth of the time of a parse.
     module: its dotted name.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "damaged_delete", "fields_ask", "headers_ask", "holds_nothing", "map_asks", "salvaged", "unframed"]
 
 RULES = 2
-"""Version of these rules: counts that were made by other rules are made anew."""
+"""Version of these rules: counts that were made by other rules are made again."""
 
 Fields = dict[Any, Any]
 
@@ -168,7 +168,7 @@ def _salvaged_json(text: str) -> Fields:
 
 
 def _plain(inside: str) -> str:
-    """Return the text that a JSON string stands for; its inside as it is, where that is not valid."""
+    """Return the text that a JSON string stands for; its inside as it is, if that is not valid."""
     try:
         return str(json.loads(f'"{inside}"', strict=False))
     except ValueError:

@@ -224,7 +224,7 @@ class Dialect:
         return fields
 
     def _text(self, row: object) -> str:
-        """Return the text of a row. Raises InvalidEvent where there is none."""
+        """Return the text of a row. Raises InvalidEvent if there is none."""
         paths = self.mapping.text
         if paths == _WHOLE:
             found = [row.get("", row) if isinstance(row, dict) else row]
@@ -261,7 +261,7 @@ class Dialect:
         return found
 
     def _subjects(self, row: object) -> list[str]:
-        """Return the people that a document is about, [] where the mapping names no field of them.
+        """Return the people that a document is about, [] if the mapping names no field of them.
 
         Raises InvalidEvent for other values than texts and numbers.
         """
@@ -370,7 +370,7 @@ def _of_change(fields: Fields) -> _Row:
 
 
 def _data_of(fields: Fields) -> object:
-    """Return the data of a structured CloudEvent. Raises InvalidEvent where it has none."""
+    """Return the data of a structured CloudEvent. Raises InvalidEvent if it has none."""
     if "data" in fields:
         return fields["data"]
     packed = fields.get("data_base64")
@@ -396,7 +396,7 @@ def _receipt_headers(fields: Fields) -> Headers:
 
 
 def _at_path(fields: object, path: str) -> object:
-    """Return the value at a path, None where there is none.
+    """Return the value at a path, None if there is none.
 
     fields: a value as JSON has it.
     path: names of fields with dots between. A field whose own name has the dots is found as well.

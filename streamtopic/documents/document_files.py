@@ -48,7 +48,7 @@ def load_file(path: Path, update: Callable[[int, int | None], None] = lambda *_:
     path: a folder; a file that ends in .csv, .tsv or .parquet, a table perhaps with .gz behind; or JSON lines.
     update: told how many documents were read so far.
 
-    Raises UsageError where it cannot be read or holds no usable document.
+    Raises UsageError if it cannot be read or holds no usable document.
     """
     if path.is_dir():
         return _collected(path, read_folder(path), update, "expected files of text in UTF-8")
@@ -64,7 +64,7 @@ def load_file(path: Path, update: Callable[[int, int | None], None] = lambda *_:
 def _collected(
     path: Path, items: Iterable[Document | Problem], update: Callable[[int, int | None], None], expected: str
 ) -> Corpus:
-    """Return the documents of a source. Raises UsageError where it has none; expected: what it should have."""
+    """Return the documents of a source. Raises UsageError if it has none; expected: what it should have."""
     try:
         corpus = Corpus.collect(path.name, _told(items, update))
     except OSError as error:
@@ -202,7 +202,7 @@ def _document(row: Mapping[str, object], number: int, place: str = "") -> Docume
 def read_parquet(path: Path) -> Iterator[Document | Problem]:
     """Yield the document or problem of each row of a Parquet file, columns as `read_csv` has them.
 
-    Raises UsageError where pyarrow is not installed, the file is not Parquet or lacks a column, OSError.
+    Raises UsageError if pyarrow is not installed, the file is not Parquet or lacks a column, OSError.
     """
     try:
         import pyarrow as pa

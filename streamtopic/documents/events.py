@@ -114,7 +114,7 @@ def parse(value: bytes) -> object:
 def _parse_json(value: bytes) -> object:
     """Return the value in JSON text of any Unicode encoding."""
     text = value.decode(json.detect_encoding(value), "surrogatepass")
-    # A cheap count first, in which commas within strings count too; only where it is large is the text examined.
+    # A cheap count first, in which commas within strings count too; only if it is large is the text examined.
     if len(text) > MAX_VALUES:
         marks = sum(map(text.count, "[{,:"))
         if marks >= MAX_VALUES:
@@ -204,7 +204,7 @@ _LIMITS = {
     "subject": MAX_SUBJECT,
 }
 LIMITS = ",".join(f"{name}={number}" for name, number in _LIMITS.items())
-"""All limits that refuse a record, as the state in Redis keeps them: counts made under other limits are made anew."""
+"""All limits that refuse a record, as the state in Redis keeps them: counts made under other limits are made again."""
 
 DAY = ""
 """Where days are kept: the name under which a document's day stands among its labels. Producers cannot send it, since a
@@ -445,7 +445,7 @@ def encode_rejected(record: Record, error: InvalidEvent) -> Message:
     """Return the pointer that the rejected topic keeps: reason and place, never the content.
 
     record: the refused record.
-    error: the reason. Where it says that the id is suppressed, the pointer does not name the id.
+    error: the reason. If it says that the id is suppressed, the pointer does not name the id.
     It takes less than 2 KiB for any record.
     """
     value = {"offset": record.offset, "partition": record.partition, "reason": error.reason, "topic": record.topic}

@@ -115,7 +115,7 @@ class Child:
 
 
 def owns_folder(lock: IO[bytes], attached: Callable[[], bool], seconds: float, folder: Path, name: str) -> bool:
-    """Lock a folder for a new server, and return True; or return False where another program's server answers there.
+    """Lock a folder for a new server, and return True; or return False if another program's server answers there.
 
     lock: the open lock file of the folder.
     attached: asks whether the other server answers. A server that starts or stops is waited for.

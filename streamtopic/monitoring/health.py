@@ -118,7 +118,7 @@ class Health:
                 if not self._busy[reason]:
                     del self._busy[reason]
                 if not self._busy:
-                    # Not begun anew: what stands still would never be found where models are made again and again.
+                    # Not begun again: what stands still would never be found where models are made again and again.
                     now = self._clock()
                     spent = now - self._exempt_since
                     self._signs = {name: min(at + spent, now) for name, at in self._signs.items()}
@@ -140,7 +140,7 @@ class Health:
             return Verdict(live, ready, findings, busy, idle, waiting)
 
     def _hindrance(self, name: str) -> str:
-        """Return why a loop, or the loop of a partition, waits; "" where it does not."""
+        """Return why a loop, or the loop of a partition, waits; "" if it does not."""
         return self._waiting.get(name if name in self._loops else self._main, "")
 
     def _had_turns(self, name: str) -> bool:

@@ -161,7 +161,7 @@ class Asked(Protocol):
 def serving(address: str, asked: Asked) -> Iterator[str]:
     """Answer at an address, `[HOST:]PORT`, as long as the block runs; yields the address in use.
 
-    Without a host only this machine can ask; port 0: any that is free. Raises SettingsError where it cannot be had.
+    Without a host only this machine can ask; port 0: any that is free. Raises SettingsError if it cannot be had.
     """
     host, _, port = address.rpartition(":")
     try:

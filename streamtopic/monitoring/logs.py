@@ -1,7 +1,7 @@
 """What a service logs: every event with its name, and one line of JSON for each.
 
 EVENTS     all names, each with its meaning
-JsonLines  a formatter of the standard logging, for where nobody watches at a terminal
+JsonLines  a formatter of the standard logging, for processes that nobody watches at a terminal
 bound      an event of a role with what its process is known by
 
 A line holds numbers, names that are written in this program, and the text of a message. Of an event whose text may

@@ -94,7 +94,7 @@ class ModelView:
 def view_of(model: "Release | AnchorTopics", feature_names: Sequence[str] | None = None) -> ModelView:
     """Return the view of a Release or of a fitted AnchorTopics.
 
-    feature_names: words of an AnchorTopics' columns; None where it was fitted on a frame that names them.
+    feature_names: words of an AnchorTopics' columns; None if it was fitted on a frame that names them.
 
     Raises InvalidRelease for a release that is withdrawn or withholds its topics, UsageError for other values.
     """

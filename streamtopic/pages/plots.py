@@ -64,7 +64,7 @@ def shares(releases: Sequence[Release], *, most: int = 10) -> Picture:
     releases: versions that still stand, in order; versions before a change of the number of topics are left out.
     most: number of topics.
 
-    Raises UsageError for an empty list, InvalidRelease where a release is withdrawn or the last withholds its topics.
+    Raises UsageError for an empty list, InvalidRelease if a release is withdrawn or the last withholds its topics.
     """
     if not releases or most < 1:
         raise UsageError("there is nothing to show: give the versions that a subscriber received, and at least 1 topic")

@@ -61,7 +61,7 @@ class ServiceView:
     def read(self, name: Hashable, work: Callable[[Service], T], seconds: float = 2.0) -> Answer[T]:
         """Return what `work` finds, or what it found up to `seconds` ago under this name.
 
-        Raises as `work`, and ComponentUnreachable where earlier reads take too long.
+        Raises as `work`, and ComponentUnreachable if earlier reads take too long.
         """
         with self._turn():
             kept = self._answers.get(name)
@@ -112,7 +112,7 @@ class ServiceView:
         try:
             yield self._service
         except BaseException:
-            # The next read opens everything anew: a connection of a server that was away may stay broken.
+            # The next read opens everything again: a connection of a server that was away may stay broken.
             self._give_up()
             raise
         # A folder belongs to one process at a time, so other commands would wait as long as it stays open.

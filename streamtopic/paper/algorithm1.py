@@ -92,7 +92,7 @@ class Remaining:
     sigma_min: the least singular value of Qbar_P^F.
     documents: |S| - |S_f|.
     changed: number of words that are in the vocabulary of the base model or of a retraining, but not in both; None
-        where it is not known.
+        if it is not known.
     """
 
     names: tuple[str, ...]
@@ -117,7 +117,7 @@ def remaining(fit: TopicFit, forgotten: CountSource | None = None) -> Remaining:
     fit: A(S), learned with learner "paper"; it stays as it is.
     forgotten: counts of S_f made with the fit's weighting, None for the empty forget set.
     Cost: a copy of Q's values, nnz(dQ) r and the columns of changed words times r. Raises UsageError for another
-    learner; NegativeCounts where S_f cannot be part of S; CannotLearn where an anchor's row is gone, or where the rows
+    learner; NegativeCounts if S_f cannot be part of S; CannotLearn if an anchor's row is gone, or if the rows
     of the anchors have become dependent.
     """
     _require_published(fit.options)
@@ -149,8 +149,8 @@ def remaining_counts(base: Statistics, source: CountSource, options: LearnerOpti
     base: of A(S).
     source: counts of S - S_f, over any words.
     options: the options that the base was learned with.
-    Cost: reading the counts once, and nnz(Q) r. Raises UsageError for another learner, CannotLearn where an anchor word
-    has left the vocabulary, where its row is gone, or where the anchors' rows have become dependent.
+    Cost: reading the counts once, and nnz(Q) r. Raises UsageError for another learner, CannotLearn if an anchor word
+    has left the vocabulary, if its row is gone, or if the anchors' rows have become dependent.
     """
     _require_published(options)
     # A retraining would choose this same vocabulary, so that released words do not depend on forgotten documents.
@@ -189,12 +189,12 @@ def remaining_counts(base: Statistics, source: CountSource, options: LearnerOpti
 def chosen_again(left: Remaining) -> npt.NDArray[np.intp]:
     """Return the anchors that a retraining on Q^F chooses, by position in Q.
 
-    Cost: n r^2 where they are the known anchors. Raises CannotLearn where there are not r independent candidates.
+    Cost: n r^2 where they are the known anchors. Raises CannotLearn if there are not r independent candidates.
     """
     mass = left.q.row_sums()
     candidates = left.candidates[mass[left.candidates] > 0]
     known = left.live[left.anchors]
-    # The search is replayed from inner products that are at hand. It is made anew only where it leaves the known
+    # The search is replayed from inner products that are at hand. It is made again only if it leaves the known
     # anchors, or where a lead is within rounding.
     if np.isin(known, candidates).all():
         scales = 1.0 / mass[candidates].astype(float)
@@ -338,7 +338,7 @@ def newton_rows(C: Float, B: Float, G: Float) -> Float:
     G: (r, r), Qbar_P Qbar_P^T.
 
     L is quadratic, so the step lands on B G^-1, the unconstrained optimum, from any C. Its rows sum to about 1, and
-    entries may be negative. Raises CannotLearn where G is singular.
+    entries may be negative. Raises CannotLearn if G is singular.
     """
     values = np.linalg.eigvalsh(G)
     # With a smaller eigenvalue the solution would be rounding alone.
@@ -376,7 +376,7 @@ def covariance(q: SymmetricCounts, rows: npt.NDArray[np.intp], A: Float) -> Floa
     q: counts of pairs.
     rows: (n,), positions of A's words in q.
     A: (n, r), topics.
-    Raises CannotLearn where the columns of A are dependent.
+    Raises CannotLearn if the columns of A are dependent.
     """
     U, values, V = np.linalg.svd(A, full_matrices=False)
     if not values[-1] > len(A) * _UNIT * values[0]:
@@ -420,7 +420,7 @@ def literal_head(A_before: Float, A: Float, w: Float) -> Float:
     helped to choose. A retraining without them would have released a B inside col(A^F). So the part of B outside
     col(A^F) tells the two apart, however much noise v carries: noise on v is noise inside col(A^S). The service
     releases B = A w with noise on all of its n C numbers, which has no such part.
-    Raises CannotLearn where A^S has dependent columns, since v would then not be unique.
+    Raises CannotLearn if A^S has dependent columns, since v would then not be unique.
     """
     if np.linalg.matrix_rank(A_before) < A_before.shape[1]:
         raise CannotLearn("rank", "topics of A^S depend on each other, so it has no left inverse: ask for fewer topics")

@@ -58,7 +58,7 @@ class Trial:
     l1: mean over topics of the L1 distance.
     overlap: mean share of the ten words shown before that are shown after as well.
     reason: why topics cannot be compared: they have other anchor words, or the documents that are left make no model.
-        The three figures are nan then. "" where topics can be compared.
+        The three figures are nan then. "" if topics can be compared.
     """
 
     moved: float
@@ -319,7 +319,7 @@ def calibrate(
     plan: None for `CalibrationPlan()`.
     fit: the model, learned here where it is None; it stays as it is.
     update: called with the number of updates made, and with the most that there can be.
-    Raises UsageError where the documents or the fit do not belong to these counts, CannotLearn where the counts make no
+    Raises UsageError if the documents or the fit do not belong to these counts, CannotLearn if the counts make no
     model.
     """
     plan = plan or CalibrationPlan()

@@ -111,7 +111,7 @@ def base_capacity(c: float, m: int, n: int, r: int, epsilon: float, delta: float
 
 
 def implied_constant(limit: float, formula: float) -> float:
-    """Return the c at which a formula gives `limit`, if it gives `formula` at c = 1; nan where it gives 0."""
+    """Return the c at which a formula gives `limit`, if it gives `formula` at c = 1; nan if it gives 0."""
     # A formula of 0 gives 0 at any c.
     if formula <= 0:
         return math.nan
@@ -186,7 +186,7 @@ def anchored_constants(
 def precondition(m: int, r: int, constants: ModelConstants) -> float:
     """Return the most deletions that the utility proof covers: 0.001 m eps0 (gamma p)^3 / (a^2 r^2).
 
-    It is 0 where a topic has a share of 0, since a is infinite then.
+    It is 0 if a topic has a share of 0, since a is infinite then.
     """
     margin = (constants.gamma * constants.p_sep) ** 3
     divisor = constants.a**2 * r**2

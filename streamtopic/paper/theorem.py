@@ -391,7 +391,7 @@ def plan_theorem(
     constants: of the model.
     q_norm: bound on ||Q||_2.
     options: of the operator; m_U is its T, so that |S_f| does not show.
-    Raises UsageError where gamma or p is 0, where Delta is as small as rounding, or sigma too large for a release.
+    Raises UsageError if gamma or p is 0, if Delta is as small as rounding, or sigma too large for a release.
     """
     if not constants.gamma * constants.p_sep > 0:
         raise UsageError(
@@ -409,7 +409,7 @@ def plan_theorem(
             f"the proof asks for noise of {greatest_sigma:.1e}, too large for a release to hold: use certified mode"
         )
     # Constants estimated from S and from S - S_f differ in their last digits, as m does, and the guarantee means equal
-    # noise on both sides. So Delta is rounded up to a power of sqrt 2, and noise differs only where a power of sqrt 2
+    # noise on both sides. So Delta is rounded up to a power of sqrt 2, and noise differs only if a power of sqrt 2
     # lies between the two.
     delta_A = _rounded_up(formula)
     # The rows of anchors make sigma_min(A) >= p, so by Wedin (1973) ||dA^+||_F <= sqrt 2 ||dA||_F / p^2, and
@@ -470,9 +470,9 @@ class BaseFacts:
 class Compared:
     """An unlearned model before noise beside a retraining on Q^F, and the noise that each would get.
 
-    anchors: words that the retraining chooses, by topic; empty where it finds too few.
+    anchors: words that the retraining chooses, by topic; empty if it finds too few.
     topics_apart, covariance_apart: ||Abar - A^F||_F, ||Rbar - R^F||_F.
-    ratio: the greater Delta over the smaller: 1 where both have equal noise, nan where the proof gives the retraining
+    ratio: the greater Delta over the smaller: 1 if both have equal noise, nan if the proof gives the retraining
         no noise.
     """
 
@@ -488,7 +488,7 @@ class Examined:
 
     found: Abar and Rbar.
     plan: of the noise.
-    checks: conditions of the proof, with the measurements of `compared` where there was a comparison.
+    checks: conditions of the proof, with the measurements of `compared` if there was a comparison.
     vacuity: size of the noise beside the model.
     compared: the comparison with a retraining; None without one.
     """
@@ -549,8 +549,8 @@ def theorem_release(
     options: of the operator.
     seed_for: seed of the noise on "A" and on "R", as `NoiseKey.seed` gives for a purpose.
     compare: whether to retrain on Q^F as well, and measure the distances that the sensitivity must cover.
-    Raises UsageError for more deletions than T or where the proof gives no noise, NegativeCounts where the forget set
-    cannot have been learned, CannotLearn where the anchors' rows are gone or dependent.
+    Raises UsageError for more deletions than T or if the proof gives no noise, NegativeCounts if the forget set
+    cannot have been learned, CannotLearn if the anchors' rows are gone or dependent.
     """
     return release_remaining(remaining(fit, forgotten), BaseFacts.of(fit), options, seed_for, compare=compare)
 
@@ -574,7 +574,7 @@ def release_remaining(
 def examine(left: Remaining, base: BaseFacts, options: TheoremOptions, *, compare: bool = True) -> Examined:
     """Run Algorithm 1 up to its noise, and compare the conditions of the proof with this corpus.
 
-    Raises UsageError for more deletions than T and where the proof gives no noise, CannotLearn where rows depend on
+    Raises UsageError for more deletions than T and if the proof gives no noise, CannotLearn if rows depend on
     each other.
     """
     # Noise for T deletions does not cover more of them.
@@ -648,7 +648,7 @@ def _compare(left: Remaining, found: BaseModel, plan: TheoremPlan, options: Theo
 
 
 def _noise_ratio(left: Remaining, retrained: BaseModel, plan: TheoremPlan, options: TheoremOptions) -> float:
-    """Return the greater Delta over the smaller, of A or of R; nan where the retraining has no noise."""
+    """Return the greater Delta over the smaller, of A or of R; nan if the retraining has no noise."""
     # A retraining estimates the constants from Q^F, which is all that it has.
     rows = dense_rows(left.q, left.live[left.anchors])[:, left.live]
     X = rows / rows.sum(axis=1, keepdims=True)

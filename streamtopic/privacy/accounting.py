@@ -7,7 +7,7 @@ One release is the analytic Gaussian mechanism (Balle and Wang, "Improving the G
 Several releases compose exactly in Gaussian differential privacy:
 
 Dong, Roth and Su, "Gaussian Differential Privacy" (2022), corollary 3.3: mechanisms of scale s_t are together one of
-scale 1 / mu, mu = sqrt(sum 1 / s_t^2), also where each is chosen after seeing those before. A slack is the part of
+scale 1 / mu, mu = sqrt(sum 1 / s_t^2), also if each is chosen after seeing those before. A slack is the part of
 delta that an artifact takes outside its Gaussian; slacks are added up. The noise of this package has no slack
 (docs/decisions/0012).
 """

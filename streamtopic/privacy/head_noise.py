@@ -120,7 +120,7 @@ def head_constants(
         used here.
     cold: whether A is from a cold start, which gives the same bits on every path.
 
-    Numbers are rounded up to eighths of an octave. Where another run's A could have led to other numbers, the result is
+    Numbers are rounded up to eighths of an octave. If another run's A could have led to other numbers, the result is
     not `settled`: measure again on an A from a cold start. Raises UsageError for a base_error that is negative or not
     finite, CannotLearn as `fit_head` does.
     """
@@ -197,7 +197,7 @@ def release_task_weights(
         together, since mu^2 is the sum of 1 / scale^2.
 
     Raises UsageError for a guarantee that makes no sense, or a B that is not finite or has other classes; CannotLearn
-    where the constants are not settled.
+    if the constants are not settled.
     """
     fits = B.ndim == 2 and B.shape[1] == constants.classes
     if not fits or not np.isfinite(B).all():

@@ -8,7 +8,7 @@ import re
 __all__ = ["HIDDEN", "clear_address", "conceal", "shown_address"]
 
 HIDDEN = "***"
-# An address that can be read in one way only. A reserved character in a password must be percent-encoded. Where it is
+# An address that can be read in one way only. A reserved character in a password must be percent-encoded. If it is
 # not, nobody can say at which "/", "?" or "@" the password ends.
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]*)?"
 _ADDRESS = re.compile(

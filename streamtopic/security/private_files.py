@@ -26,7 +26,7 @@ def new_file(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
     Several programs may write a file of the same name at once. The first one that ends gives it the name.
     mode: rights of the file; by default only its owner can read it.
 
-    Raises FileExistsError where the name is taken, at the begin or at the end, and OSError. The file of that name
+    Raises FileExistsError if the name is taken, at the begin or at the end, and OSError. The file of that name
     stays as it is then.
     """
     if path.exists():

@@ -222,7 +222,7 @@ class Service(Parts):
     def clear_residue(self, *, whole: bool = False) -> bool:
         """Remove the traces that deletions leave, if this process leads; return whether marks have moved.
 
-        whole: read the logs to their ends at once, where that is due.
+        whole: read the logs to their ends at once, if that is due.
 
         May be repeated. Raises as ResidueKeeper.step.
         """
@@ -352,7 +352,7 @@ class Service(Parts):
     def suppress(self, documents: Iterable[str], subjects: Iterable[str], *, suppressed: bool = True) -> int:
         """Suppress ids and subjects, or lift that; return how many were named.
 
-        Raises UsageError for a text that no document and no subject can have, and where the model has no suppressions.
+        Raises UsageError for a text that no document and no subject can have, and if the model has no suppressions.
         Nothing is written then.
         """
         self.need_suppression_key()
@@ -462,7 +462,7 @@ class Service(Parts):
         return outcomes
 
     def _compact_log(self) -> bool:
-        """Compact a log in files where that is due, as Kafka does by itself; return whether it was done."""
+        """Compact a log in files if that is due, as Kafka does by itself; return whether it was done."""
         if not isinstance(self.log, FileLog):
             return False
         settings = self.settings
@@ -510,7 +510,7 @@ class Service(Parts):
         return versions_of(self.state)
 
     def model_before_noise(self) -> ModelBeforeNoise | None:
-        """Return the last model of this process, None where it made none. It is secret, for checks only."""
+        """Return the last model of this process, None if it made none. It is secret, for checks only."""
         return self.scheduler.modeller.last
 
     def status(self) -> dict[str, Any]:

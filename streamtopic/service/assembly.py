@@ -156,7 +156,7 @@ def theorem_rule(settings: Settings) -> TheoremRule | None:
 
 
 def cosigner(settings: Settings) -> Cosigner | None:
-    """Return what asks the witnesses of the settings, None where none are named. Raises SettingsError."""
+    """Return what asks the witnesses of the settings, None if none are named. Raises SettingsError."""
     if settings.witnesses is None:
         return None
     # Imported here: most services have no witnesses, and need no client of HTTP.
@@ -187,7 +187,7 @@ def input_mapping(settings: Settings) -> InputMapping:
 
 
 def kafka_options(settings: Settings) -> KafkaOptions:
-    """Return the options by which Kafka is reached. Raises SettingsError where no servers are set."""
+    """Return the options by which Kafka is reached. Raises SettingsError if no servers are set."""
     # Imported here: an instance without Kafka must not load its client.
     from streamtopic.streams.kafka_log import KafkaOptions
 
@@ -222,7 +222,7 @@ class Parts:
     watch: is told what the parts do, for metrics and health.
     leads: whether this process does the service's work on an instance. If not, commands only send events.
 
-    Raises UsageError where settings name neither a folder nor Kafka.
+    Raises UsageError if settings name neither a folder nor Kafka.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ class Parts:
 
     @property
     def own_layout(self) -> instance.Layout:
-        """Paths of the instance's folder. Raises UsageError where there is none."""
+        """Paths of the instance's folder. Raises UsageError if there is none."""
         if self.layout is None:
             raise UsageError("an instance needs a folder: give --dir DIR")
         return self.layout
@@ -375,7 +375,7 @@ class Parts:
 
     @cached_property
     def state(self) -> ModelState:
-        """The model's global keys. Raises StateMismatch where the model was made with other settings."""
+        """The model's global keys. Raises StateMismatch if the model was made with other settings."""
         model = self.settings.model
         return ModelState.open(self.connection, model, self.fixed)
 
@@ -390,7 +390,7 @@ class Parts:
 
     @cached_property
     def suppression(self) -> SuppressionKey | None:
-        """The key of suppressions; None where nothing is suppressed, and where this process lacks the key."""
+        """The key of suppressions; None if nothing is suppressed, and where this process lacks the key."""
         file = instance.suppression_file(self.settings, self.layout)
         if file is None or not file.exists():
             return None

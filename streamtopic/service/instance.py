@@ -114,9 +114,9 @@ class InstanceLock:
         self._file: IO[str] | None = None
 
     def acquire(self) -> bool:
-        """Lock the instance; return False where a service runs it.
+        """Lock the instance; return False if a service runs it.
 
-        Raises ComponentUnreachable where another command takes longer than a minute.
+        Raises ComponentUnreachable if another command takes longer than a minute.
         """
         # A copy or a restored archive may have opened files to others.
         opened = private_folder(self._root)
@@ -166,7 +166,7 @@ class InstanceLock:
 def signing_key(settings: Settings, layout: Layout | None) -> SigningKey:
     """Load the signing key. An instance's own is made on first use.
 
-    Raises SettingsError where no key is set, and for a key of another model's ledger.
+    Raises SettingsError if no key is set, and for a key of another model's ledger.
     """
     path = settings.signing_key
     if path is None:
@@ -183,7 +183,7 @@ def signing_key(settings: Settings, layout: Layout | None) -> SigningKey:
 
 
 def public_key(settings: Settings, layout: Layout | None = None) -> PublicKey | None:
-    """Load the public key that settings name, else the instance's root key; return None where there is neither."""
+    """Load the public key that settings name, else the instance's root key; return None if there is neither."""
     if settings.public_key is not None:
         return PublicKey.load(settings.public_key)
     if layout is not None and layout.root_public_key.exists():
@@ -202,7 +202,7 @@ def receipt_secret(settings: Settings, layout: Layout | None) -> bytes:
 
 
 def suppression_file(settings: Settings, layout: Layout | None) -> Path | None:
-    """Return the file of the key of suppressions, whether it exists or not; None where there are no suppressions."""
+    """Return the file of the key of suppressions, whether it exists or not; None if there are no suppressions."""
     if settings.suppression_key is not None:
         return settings.suppression_key
     # Off by default, so this key is not made by itself.
@@ -210,7 +210,7 @@ def suppression_file(settings: Settings, layout: Layout | None) -> Path | None:
 
 
 def _secret(name: str, named: Path | None, layout: Layout | None) -> bytes:
-    """Load a secret from the named file, else the instance's own. Raises SettingsError where there is neither."""
+    """Load a secret from the named file, else the instance's own. Raises SettingsError if there is neither."""
     if named is not None:
         return load_secret(named)
     if layout is None:
@@ -260,7 +260,7 @@ def provision(
     partitions: number of partitions of the documents topic.
     settings: topic to its settings, in Kafka's names.
 
-    Raises StateMismatch where a topic has another number of partitions.
+    Raises StateMismatch if a topic has another number of partitions.
     """
     # All topics are looked at before the first is changed: a refusal leaves everything as it was.
     have = check_counts(log, names, partitions, settings)
@@ -279,7 +279,7 @@ def differing(log: EventLog, topic: str, wanted: Mapping[str, str]) -> dict[str,
 
 
 def _provision_one(log: EventLog, topic: str, partitions: int, have: int, wanted: Mapping[str, str]) -> Provisioned:
-    """Make a topic, or set it right. have: its present number of partitions, 0 where it does not exist."""
+    """Make a topic, or set it right. have: its present number of partitions, 0 if it does not exist."""
     if not have:
         log.create(topic, partitions, wanted)
         return Provisioned(topic, partitions, "made")

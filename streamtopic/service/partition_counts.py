@@ -21,9 +21,9 @@ def wanted_partitions(names: TopicNames, topic: str, partitions: int) -> int:
 
 
 def check_counts(log: EventLog, names: TopicNames, partitions: int, topics: Iterable[str]) -> dict[str, int]:
-    """Return the number of partitions of each topic, 0 where it does not exist.
+    """Return the number of partitions of each topic, 0 if it does not exist.
 
-    partitions: as of `provision`. Raises StateMismatch where a topic has another number.
+    partitions: as of `provision`. Raises StateMismatch if a topic has another number.
     """
     have = {topic: log.partitions(topic) for topic in topics}
     for topic, count in have.items():

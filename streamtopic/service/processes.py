@@ -1,11 +1,11 @@
 """Run the parts of the service as processes of their own, until they are told to stop.
 
-Where a component is unreachable, a part waits and is opened again. Nothing is lost by that, since each part can be
+If a component is unreachable, a part waits and is opened again. Nothing is lost by that, since each part can be
 killed at any moment.
 
     run_all      one process for everything; run_ingest and run_schedule are its parts
     Publishing   publishes in a thread of its own, beside the loop that decides and learns
-    watched      metrics and health of a process, made once, whatever is opened anew while it runs
+    watched      metrics and health of a process, made once, whatever is opened again while it runs
     looked_at    looks at where a service stands, for its gauges, every few seconds
     running      finds the processes that work on a model now, as far as Redis and Kafka know them
 
@@ -81,7 +81,7 @@ __all__ = [
 def watched(settings: Settings, role: str, say: Say) -> Iterator[Watch]:
     """Answer at `metrics_address` as long as the block runs; without that setting nobody watches.
 
-    role: `run`, `ingest` or `schedule`. say: is told the address. Raises SettingsError where it is taken.
+    role: `run`, `ingest` or `schedule`. say: is told the address. Raises SettingsError if it is taken.
     """
     if settings.metrics_address is None:
         yield Watch()
@@ -128,7 +128,7 @@ class Looks:
             self._state = ModelState(service.connect(), service.settings.model, service.fixed)
 
     def look(self) -> None:
-        """Look once. Raises StreamtopicError where a server does not answer, or refuses."""
+        """Look once. Raises StreamtopicError if a server does not answer, or refuses."""
         self._history()
         self._partitions()
         if self._state is not None:
@@ -262,7 +262,7 @@ def run_ingest(settings: Settings, stop: threading.Event, say: Say, *, watch: Wa
     say: told each event, as the command prints it.
     watch: keeps metrics and health.
 
-    Raises StateMismatch where state, settings and log do not fit together.
+    Raises StateMismatch if state, settings and log do not fit together.
     """
 
     def work(service: Service) -> None:
@@ -343,7 +343,7 @@ def _await_change(service: Service, counted: Mapping[int, int], stop: threading.
         if service.scheduler.offsets() != counted:
             return
         now = time.monotonic()
-        # Looks must not keep Redis busy where there are many partitions.
+        # Looks must not keep Redis busy if there are many partitions.
         pause = max(_LOOK, _LOOK_SHARE * (now - start))
         if service.undecided.wait(min(pause, max(deadline - now, 0.0))):
             return
@@ -585,7 +585,7 @@ def leave_in_time(stop: threading.Event) -> None:
 
 
 def running(parts: Parts, own: str = "") -> list[str]:
-    """Return a sentence for each process that works on the model; [] where none does.
+    """Return a sentence for each process that works on the model; [] if none does.
 
     own: name of a holder of the lease that does not count, as of a command that was killed.
 

@@ -130,7 +130,7 @@ class LedgerProof:
         return cls(line, index, tuple(map(hash_of, lines[2:])), checkpoint)
 
     def verify(self, keys: KeyRing) -> Logged:
-        """Return the proved entry. Raises InvalidRelease, and UnknownKey where no trusted key signed the checkpoint."""
+        """Return the proved entry. Raises InvalidRelease, and UnknownKey if no trusted key signed the checkpoint."""
         checkpoint, _ = Checkpoint.open(self.checkpoint, keys)
         leaf = leaf_hash(self.line.encode())
         verify_inclusion(leaf, self.index, checkpoint.size, self.path, checkpoint.root)

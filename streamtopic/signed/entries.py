@@ -76,7 +76,7 @@ class Envelope:
     release: SHA-256 of its bytes, hexadecimal.
     cut: partition to the offset up to which its records are in the model.
     m, n, r: documents, words, topics.
-    sigma: standard deviation of the noise of A; where A is withheld, the largest one of the heads.
+    sigma: standard deviation of the noise of A; if A is withheld, the largest one of the heads.
     tolerance: error of A that was allowed.
     certificate: error of A that is claimed. In certified mode it is the tolerance. Under the theorem tolerance is
         Delta, and this is infinite, since nothing is certified.
@@ -88,7 +88,7 @@ class Envelope:
     scale, slack: terms by which its epsilon composes with that of other versions (`privacy/accounting.py`).
     counted: documents accepted until the cut; a service continues from it.
     ratio: norm of the noise over norm of the model.
-    covered: whether every condition of the paper's proof held; None where the guarantee does not rest on conditions.
+    covered: whether every condition of the paper's proof held; None if the guarantee does not rest on conditions.
     commitment: to the counts that it was made from, which only a holder of the noise key can test.
     """
 
@@ -187,7 +187,7 @@ class RequestReceipt:
     request, link, month: as of Receipt.
     received: when the request came, milliseconds since 1970.
     documents: number of documents.
-    version: the first version without any of them; 0 where there was no document.
+    version: the first version without any of them; 0 if there was no document.
     """
 
     id: str
@@ -270,7 +270,7 @@ class End:
 
     made: milliseconds since 1970, before anything was removed.
     documents: number of live documents.
-    version: number of the newest version; 0 where there was none.
+    version: number of the newest version; 0 if there was none.
     waiting: number of deletions that were counted, or asked for by a request that waited, and had no receipt yet: they
         get none.
     ledger_kept: whether the ledger stays.
@@ -296,7 +296,7 @@ _KINDS: dict[str, type[Entry]] = {
     "end": End,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-# These are infinite where a certificate cannot be had or a budget is used up; JSON holds no infinities.
+# These are infinite if a certificate cannot be had or a budget is used up; JSON holds no infinities.
 _UNBOUNDED = ("certificate", "cumulative_epsilon")
 # How a version was made has a name of its own in JSON, since `kind` names the kind of the entry.
 _MADE = "made_by"

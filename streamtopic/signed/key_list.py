@@ -241,7 +241,7 @@ class KeyRing:
         size: entries of the tree that the note signs, where its place in the topic vouches for it: what a revoked key
             had signed before stays in the tree. None for a note that stands alone.
 
-        Raises InvalidRelease, and UnknownKey where no key that counts has signed it.
+        Raises InvalidRelease, and UnknownKey if no key that counts has signed it.
         """
         before = [one.key for one in self.revoked if size is not None and size <= one.size]
         try:

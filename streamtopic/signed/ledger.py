@@ -18,7 +18,7 @@ other.
     topic may have lost records. Where entries are missing is known.
 7.  The first entry of a version counts, and no other with its number. Withdrawals are never taken back.
 8.  A version's bytes count if a proof under a trusted key leads from its entry to a checkpoint, the entry has their
-    SHA-256, and they do not contradict the facts in it. Where the entry's place was read, it must stand there.
+    SHA-256, and they do not contradict the facts in it. If the entry's place was read, it must stand there.
 9.  The newest version is the one of the largest number. A reader is out of date if the ledger has fewer entries than it
     had before, if it lacks the version that the last `alive` calls the newest, or if that `alive` is too old or of the
     future.
@@ -127,7 +127,7 @@ class Ledger:
     checkpoint: the newest one, a signed note; "" before the first.
     origin: name of the ledger, "" before the first page.
     pending: the draft that is the next page, and still lacks its checkpoint.
-    page: the page that the last record completed, None where it completed none.
+    page: the page that the last record completed, None if it completed none.
     alive: the newest `alive`, None before the first. end: of the model, None without one.
     foreign: a list of keys that a root has signed which is not known here; "" without one.
     outdated: whether a list has come that makes entries void which were taken already: read the ledger again.
@@ -315,9 +315,9 @@ class Ledger:
             self.foreign = note
 
     def _learn(self, note: object) -> None:
-        """Take in a newer list that stands beside a draft, also where the draft is passed over.
+        """Take in a newer list that stands beside a draft, also if the draft is passed over.
 
-        A thief who has a revoked key could lead a reader astray at the tail, where nobody knows yet that it is revoked.
+        A thief who has a revoked key could lead a reader astray at the tail, if nobody knows yet that it is revoked.
         """
         if isinstance(note, str) and note not in ("", self.keys.note):
             with suppress(InvalidRelease):
@@ -355,7 +355,7 @@ class Ledger:
 
         now: seconds since 1970.
         max_age: seconds within which an `alive` must have been written; None for what the service promises.
-        holds: a version to the digest of the bytes that the reader has, None where it has none.
+        holds: a version to the digest of the bytes that the reader has, None if it has none.
         remembered: number of entries that the ledger had before.
         """
         if self.size < remembered:
@@ -486,7 +486,7 @@ def lines_of(data: bytes | None) -> list[str]:
 
 
 def page_record(note: str) -> bytes:
-    """Return the record of a checkpoint. note: of `Ledger.sign`, with cosignatures of witnesses where there are any."""
+    """Return the record of a checkpoint. note: of `Ledger.sign`, with cosignatures of witnesses if there are any."""
     return _packed({"checkpoint": note})
 
 

@@ -25,8 +25,8 @@ class LedgerReader:
     on_page: told each page that counts, with all its entries, and the offset of its draft.
     ledger: what was read so far.
     offset: where to continue; None before the first read.
-    restarts: how often the ledger was read anew, since by a newer list of keys entries that were taken are void, or
-        pages that were passed over count: what was made of entries before is to be made anew, too.
+    restarts: how often the ledger was read again, since by a newer list of keys entries that were taken are void, or
+        pages that were passed over count: what was made of entries before is to be made again, too.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class LedgerReader:
     def read(self) -> Iterator[Logged]:
         """Yield each entry that counts now, up to the end of the log.
 
-        Raises ComponentUnreachable, StateMismatch where the topic ends before the place that was reached.
+        Raises ComponentUnreachable, StateMismatch if the topic ends before the place that was reached.
         """
         if self._log.partitions(self._topic) == 0:
             return

@@ -63,7 +63,7 @@ def _signature(line: str) -> tuple[str, bytes, bytes]:
 def open_note(note: str, keys: Iterable[PublicKey]) -> tuple[str, PublicKey]:
     """Return the text of a note and the key among `keys` that signed it.
 
-    Raises InvalidRelease for a signature of one of them that does not verify, UnknownKey where none of them signed.
+    Raises InvalidRelease for a signature of one of them that does not verify, UnknownKey if none of them signed.
     """
     found = read_note(note)
     signer = None

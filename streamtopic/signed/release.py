@@ -106,7 +106,7 @@ class Guarantee:
 class Release:
     """A verified version.
 
-    Where A is withheld there are heads only. `topics`, `transform`, `scores`, `classify` and `class_words` serve the
+    If A is withheld there are heads only. `topics`, `transform`, `scores`, `classify` and `class_words` serve the
     model: they raise InvalidRelease once the version is withdrawn, and StaleRelease once it may be out of date.
 
     envelope: its facts, an entry of the ledger.
@@ -143,17 +143,17 @@ class Release:
 
     @property
     def A(self) -> Float64:  # noqa: N802 -- the paper's symbol
-        """Words given topics, (n, r), columns on the simplex. Raises InvalidRelease where it is withheld."""
+        """Words given topics, (n, r), columns on the simplex. Raises InvalidRelease if it is withheld."""
         return self._array("A")
 
     @property
     def R(self) -> Float64:  # noqa: N802 -- the paper's symbol
-        """Topic-topic covariance, (r, r). Raises InvalidRelease where it is withheld."""
+        """Topic-topic covariance, (r, r). Raises InvalidRelease if it is withheld."""
         return self._array("R")
 
     @property
     def shares(self) -> Float64:
-        """Shares of the topics, (r,). Raises InvalidRelease where they are withheld."""
+        """Shares of the topics, (r,). Raises InvalidRelease if they are withheld."""
         return self._array("shares")
 
     @property
@@ -196,7 +196,7 @@ class Release:
     def task_weights(self, task: str) -> Float64:
         """Return a task's B, (n, C): A w where A is published, else as released. Raises UsageError as `head`."""
         head = self.head(task)
-        # Where A is withheld, B itself has the noise.
+        # If A is withheld, B itself has the noise.
         if head.B is not None:
             return np.asarray(head.B, np.float64)
         place = {anchor: k for k, anchor in enumerate(self.payload.anchors)}
@@ -237,7 +237,7 @@ class Release:
     def topics(self, top: int = 10) -> list[Topic]:
         """Return the topics with at most `top` words each.
 
-        Raises InvalidRelease or StaleRelease as the class says, InvalidRelease where topics are withheld.
+        Raises InvalidRelease or StaleRelease as the class says, InvalidRelease if topics are withheld.
         """
         self._check_served()
         shares = self.shares.tolist()
@@ -306,7 +306,7 @@ class Release:
 
 
 def open_release(data: bytes, envelope: Envelope, proof: str = "") -> Release:
-    """Return the release in its bytes. Raises InvalidRelease where they contradict the facts.
+    """Return the release in its bytes. Raises InvalidRelease if they contradict the facts.
 
     envelope: its entry in the ledger, proved by `proof`. Whoever calls it has checked both (`Ledger.open_release`).
     """

@@ -36,7 +36,7 @@ class Head:
     topics: (k,), anchor words of the topics that it rests on.
     classes: (C,), ascending.
     documents: number of labelled documents that it was fitted on.
-    w: (k, C) float64, B = A[:, topics] w; None where A is withheld.
+    w: (k, C) float64, B = A[:, topics] w; None if A is withheld.
     B: (n, C) float32 with noise, where A is withheld; else None.
     """
 
@@ -51,7 +51,7 @@ class Head:
 class Payload:
     """The model as published; everything in it was computed after noise.
 
-    Where A is withheld there are words and heads only, with noise on all heads together.
+    If A is withheld there are words and heads only, with noise on all heads together.
 
     words: (n,), sorted by code point.
     A: (n, r) float32, words given topics, columns on the simplex.

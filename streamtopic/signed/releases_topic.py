@@ -261,7 +261,7 @@ def _is_text(value: bytes) -> bool:
 
 
 def _wrong(record: Record, value: bytes, version: bytes, chunk: int) -> str | None:
-    """Return why `to_messages` cannot have made this record, None where it may have."""
+    """Return why `to_messages` cannot have made this record, None if it may have."""
     chunks = record.header("chunks") or b""
     digest = record.header("sha256") or b""
     named = record.header("version") == version and record.header("chunk") == b"%d" % chunk

@@ -60,7 +60,7 @@ class StoredBase:
     version: of the release that was made with it.
     start: the documents that it was learned from, as of the cut that they were read at.
     fields: facts for the scheduler, msgpack values.
-    blob: bytes of the model, b"" where only the facts were read.
+    blob: bytes of the model, b"" if only the facts were read.
     """
 
     version: int

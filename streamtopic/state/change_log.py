@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 MOST_UNSUMMED = 8 << 20
-"""Bytes of changes after which the writer writes the word statistics anew, in a small partition."""
+"""Bytes of changes after which the writer writes the word statistics again, in a small partition."""
 
 # Entries of one command: those of full commits hold a third of a megabyte each, and Redis should not be busy for long.
 _AT_ONCE = 16
@@ -142,7 +142,7 @@ def read_changes(
 ) -> Iterator[tuple[Place, ChangeEntry]]:
     """Yield the changes after one moment up to another one, with the moment of each, in their order.
 
-    Raises CutGone where an entry is gone, or where the two moments are not of one history.
+    Raises CutGone if an entry is gone, or if the two moments are not of one history.
     """
     reached = after
     versions = range(after.version + 1, through.version + 1)

@@ -153,7 +153,7 @@ def mapped(error: Exception, address: str, act: str = "") -> StreamtopicError:
 
 
 def _refusal(error: Exception, address: str, text: str, act: str) -> StreamtopicError | None:
-    """Return the error of a user or a client that is refused; None where it is not."""
+    """Return the error of a user or a client that is refused; None if it is not."""
     fault = tls_fault(error)
     if fault is not None:
         return SettingsError(f"Redis at {address} cannot be reached safely; {fault}")
@@ -265,7 +265,7 @@ class Connection:
         return combined(of_each)
 
     def servers(self) -> dict[str, dict[str, Any]]:
-        """Return INFO of each server that holds keys, by host and port, or the address where there is one."""
+        """Return INFO of each server that holds keys, by host and port, or the address if there is one."""
         found = self._everywhere(lambda client: (_place(client), dict(client.info())))
         return dict(found) if len(found) > 1 else {self.address: found[0][1]}
 

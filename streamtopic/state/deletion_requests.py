@@ -134,12 +134,12 @@ class DeletionRequest:
         return replace(self, state=state, changed_ms=now_ms)
 
     def approve(self, now_ms: int) -> "DeletionRequest":
-        """Return the request as the brake lets it through. Raises UsageError where it is on its way already."""
+        """Return the request as the brake lets it through. Raises UsageError if it is on its way already."""
         self._must_be_recallable("approved")
         return replace(self.moved(RequestState.WAITING, now_ms), approved=True)
 
     def cancel(self, now_ms: int) -> "DeletionRequest":
-        """Return the request as cancelled. Raises UsageError where its deletes may be in the log already."""
+        """Return the request as cancelled. Raises UsageError if its deletes may be in the log already."""
         self._must_be_recallable("cancelled")
         return self.moved(RequestState.CANCELLED, now_ms)
 
@@ -210,7 +210,7 @@ class DeletionRequests:
         after: the request in its next state.
         lease: of the scheduler that moves it; None for a person's move.
 
-        Stale where the request has moved on, or another scheduler leads.
+        Stale if the request has moved on, or another scheduler leads.
         """
         keys = [self._open, self._ended, self._tally, self._sums]
         holder: list[str | bytes | int] = ["", ""]

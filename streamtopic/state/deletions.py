@@ -183,7 +183,7 @@ class Forgets:
         return next(iter(self.read(0, 1)), None)
 
     def mark(self) -> tuple[int, str]:
-        """Return the number of entries and the id of the newest there ever was; equal where nothing has changed."""
+        """Return the number of entries and the id of the newest there ever was; equal if nothing has changed."""
         # XINFO is an error for a stream that does not exist.
         if not self._connection.call("EXISTS", self._key):
             return 0, "0-0"

@@ -5,7 +5,7 @@
 
 A cut is the moment of each partition when the reading began. A hash of documents is read together with the moment of
 its partition then. What came after the cut has a later offset and is passed over; what went after it is in the changes
-between both moments, and is put back. So a read is exact while ingest goes on, and no reader holds anything up. Where
+between both moments, and is put back. So a read is exact while ingest goes on, and no reader holds anything up. If
 these changes are gone already, `CutGone` says so: take new counts.
 """
 
@@ -193,7 +193,7 @@ class DocumentCounts:
         return count_symmetric(self._batch(keep), len(keep), self.weighting)
 
     def since(self, old: "DocumentCounts") -> "ChangedDocuments":
-        """Return what came and went since older counts. Raises CutGone where not all changes since then are there."""
+        """Return what came and went since older counts. Raises CutGone if not all changes since then are there."""
         if self.partial or old.partial:
             raise CutGone("these counts are of some documents only, and changes are of all")
         return changed_documents(self.connection, self.table, [cut.meta.place for cut in old.cuts], self.cuts)
@@ -252,7 +252,7 @@ class DocumentCounts:
                 return []
             records = Records.of(gone)
             found = decode_batch(records, positions, cut.before)
-            # A document whose people changed is stored anew under the offset that it had: it went, and is still there.
+            # A document whose people changed is stored again under the offset that it had: it went, and is still there.
             distinct, first = np.unique(found.offsets, return_index=True)
             left = np.sort(first[~np.isin(distinct, there.found.offsets)])
             return [Part(documents, records, found.take(left))]

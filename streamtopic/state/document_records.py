@@ -97,7 +97,7 @@ def encode_records(
     batch: documents whose words are word ids of the partition.
     offsets: of the record that added each document.
     labels: of each document, task to class.
-    subjects: of each document, the digests of its subjects, ascending; () where no document has any.
+    subjects: of each document, the digests of its subjects, ascending; () if no document has any.
     """
     numbers = np.arange(batch.documents + 1)
     firsts = np.searchsorted(batch.owners, numbers)

@@ -73,7 +73,7 @@ def sample_words(counts: DocumentCounts, words: Sequence[str], limit: int = 20_0
     """Return the words of a sample of the documents, as positions in `words`.
 
     words: distinct words.
-    limit: about how many documents to read. Whole hashes of ids are read; all where there are no more documents.
+    limit: about how many documents to read. Whole hashes of ids are read; all if there are no more documents.
 
     A word of several passages of a document comes several times. Raises as `read_documents`.
     """
@@ -86,7 +86,7 @@ def sample_words(counts: DocumentCounts, words: Sequence[str], limit: int = 20_0
 
 
 def _most(counts: DocumentCounts, limit: int) -> int:
-    """Return how many hashes of each partition hold about `limit` documents together; all where there are no more."""
+    """Return how many hashes of each partition hold about `limit` documents together; all if there are no more."""
     if counts.documents <= limit:
         return BUCKETS
     wanted = BUCKETS * limit // counts.documents

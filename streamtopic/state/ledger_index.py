@@ -80,13 +80,13 @@ class LedgerIndex:
         return not isinstance(outcome(answer), Stale)
 
     def clear(self) -> None:
-        """Begin anew: the head goes, and with it all that follows from it is made again."""
+        """Begin again: the head goes, and with it all that follows from it is made again."""
         self._connection.call("DEL", self._named("head"))
 
     def find(self, names: Sequence[str], at: int | None) -> dict[str, list[int]] | None:
         """Return name to the indexes of entries that may have it, ascending; a name without one has no place.
 
-        at: the offset that the index must have reached, None for an index without a head. None where it has another
+        at: the offset that the index must have reached, None for an index without a head. None if it has another
             one: it was set back, or another process has read on.
         """
         offset, found = self._read(names)

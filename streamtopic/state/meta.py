@@ -169,7 +169,7 @@ class Meta:
 def read_meta(connection: Connection, keys: PartitionKeys) -> Meta:
     """Return the position of a partition.
 
-    Raises StateMissing where there is no state, StateMismatch for one of another format, StateCorrupt.
+    Raises StateMissing if there is no state, StateMismatch for one of another format, StateCorrupt.
     """
     fields = connection.call("HGETALL", keys.meta)
     if not fields:
@@ -295,7 +295,7 @@ def mismatch(model: str, have: Fixed, want: Fixed) -> str:
 
 
 def changed_limits(found: str, wanted: str) -> str:
-    """Return the names and values of the limits of records that differ, for an error text; "" where none does.
+    """Return the names and values of the limits of records that differ, for an error text; "" if none does.
 
     found: limits that a state was counted under, as `events.LIMITS`.
     wanted: limits of this program.

@@ -115,7 +115,7 @@ class ModelState:
     def open(cls, connection: Connection, model: str, settings: ModelSettings) -> "ModelState":
         """Return the model's state; a model that does not exist is created.
 
-        Raises StateMismatch, with the remedy, where the model was created with other settings.
+        Raises StateMismatch, with the remedy, if the model was created with other settings.
         """
         key = ModelKeys(model).named("settings")
         wanted = STATE.number, settings.cap, settings.partitions, settings.partitioner, settings.limits
@@ -130,9 +130,9 @@ class ModelState:
 
     @classmethod
     def find(cls, connection: Connection, model: str) -> "ModelState | None":
-        """Return the state of a model with the settings that it has; None where there is no such model.
+        """Return the state of a model with the settings that it has; None if there is no such model.
 
-        Raises StateMismatch where its state has another format.
+        Raises StateMismatch if its state has another format.
         """
         key = ModelKeys(model).named("settings")
         answer = connection.call("HMGET", key, *_FIXED)
@@ -157,7 +157,7 @@ class ModelState:
         return Lease(holder, token) if token else None
 
     def release(self, lease: Lease) -> None:
-        """Give leadership up. Nothing happens where another scheduler leads by now."""
+        """Give leadership up. Nothing happens if another scheduler leads by now."""
         self.connection.script(scripts.RELEASE_LEASE, self._named("lease"), [lease.holder])
 
     def stage(
@@ -178,8 +178,8 @@ class ModelState:
         base: the new base model, if the version has one.
         before: number of the version before it; None for the number before its own.
 
-        AlreadyApplied where this version is stored with the same bytes. Stale where it is stored with others, where it
-        does not follow the last one, or where another scheduler leads.
+        AlreadyApplied if this version is stored with the same bytes. Stale if it is stored with others, where it
+        does not follow the last one, or if another scheduler leads.
         """
         # A retry of the same version finds its own uploads by this name, and cannot mix with those of another attempt.
         identity = _digest(release, records, base)
@@ -213,7 +213,7 @@ class ModelState:
 
         release: its release record, msgpack values, with the `digest` of its bytes.
 
-        AlreadyApplied for a version that was recorded so, and for all before the newest. Stale where another scheduler
+        AlreadyApplied for a version that was recorded so, and for all before the newest. Stale if another scheduler
         leads.
         """
         head = self.base_head()

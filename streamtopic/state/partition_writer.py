@@ -180,7 +180,7 @@ class PartitionWriter:
         partitions, weighting, partitioner, limits: settings of the model, fixed when the state is created.
         first_offset: the first record that a new state counts.
 
-        Raises StateMismatch where the state was created with other settings, StateCorrupt where it cannot be read or
+        Raises StateMismatch if the state was created with other settings, StateCorrupt if it cannot be read or
         keys are lost, ComponentUnreachable.
         """
         keys = ModelKeys(model).partition(partition)
@@ -206,7 +206,7 @@ class PartitionWriter:
 
         most: number of records of one flush.
 
-        Raises StateCorrupt, and TakenOver where another process took ownership of the partition.
+        Raises StateCorrupt, and TakenOver if another process took ownership of the partition.
         """
         numbers = self.vocabulary.numbers()
         loads = self.loads
@@ -230,8 +230,8 @@ class PartitionWriter:
     def apply(self, changes: Changes) -> Outcome:
         """Count the changes and move the offset past their records, all or nothing.
 
-        Stale where the offset, the state or the writer changed since the records were prepared. The state was read
-        again then, so prepare and resolve the records again. Raises StateError where no id is left for a new word, and
+        Stale if the offset, the state or the writer changed since the records were prepared. The state was read
+        again then, so prepare and resolve the records again. Raises StateError if no id is left for a new word, and
         TakenOver as `reload` does.
         """
         flush = self.plan(changes)
@@ -247,7 +247,7 @@ class PartitionWriter:
     def reload(self) -> None:
         """Read position and words again, after a change that was not this writer's.
 
-        Raises TakenOver where another process took ownership of the partition.
+        Raises TakenOver if another process took ownership of the partition.
         """
         # All at once: words of an older position would give wrong ids to a plan that Redis accepts.
         self.meta, self.vocabulary = self._read()
@@ -268,7 +268,7 @@ class PartitionWriter:
         return position is None or int(position) < self.meta.next_offset
 
     def follow(self, commit_id: str) -> None:
-        """Read meta after a change of its own, and words too where another change has followed it."""
+        """Read meta after a change of its own, and words too if another change has followed it."""
         meta = read_meta(self.connection, self.keys)
         if meta.commit == commit_id:
             self.meta = meta
@@ -287,7 +287,7 @@ class PartitionWriter:
         ids: ids of documents; one that comes twice counts once.
         most: bytes; the search ends once the records that were found hold so many.
 
-        The answer is as of `meta`, which is read again if it was out of date. Raises StateCorrupt, and TakenOver where
+        The answer is as of `meta`, which is read again if it was out of date. Raises StateCorrupt, and TakenOver if
         another process took ownership of the partition.
         """
         asked = list(dict.fromkeys(ids))
@@ -336,7 +336,7 @@ class PartitionWriter:
     def commit(self, flush: Flush) -> Outcome:
         """Write a flush, all or nothing. May be repeated after any error: at most one repetition is Applied.
 
-        Stale where the offset, the state or the writer changed since it was planned: reload and plan again.
+        Stale if the offset, the state or the writer changed since it was planned: reload and plan again.
         """
         keys, arguments = commit_arguments(flush, self.keys, self.fence)
         answer = self.connection.script(scripts.COMMIT_FLUSH, keys, arguments)
@@ -346,7 +346,7 @@ class PartitionWriter:
         return result
 
     def keep_summed(self, max_age: float) -> bool:
-        """Write the word statistics where that is due; return whether they were written.
+        """Write the word statistics if that is due; return whether they were written.
 
         max_age: seconds within which the changes must be free of a document that left.
 

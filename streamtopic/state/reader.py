@@ -43,7 +43,7 @@ class Reader:
         self._last: DocumentCounts | None = None
 
     def positions(self) -> dict[int, Meta]:
-        """Return the meta of each partition, without its counts. Raises StateMismatch where there is no state."""
+        """Return the meta of each partition, without its counts. Raises StateMismatch if there is no state."""
         return {partition: self.position(partition) for partition in range(len(self._keys))}
 
     def position(self, partition: int) -> Meta:
@@ -57,7 +57,7 @@ class Reader:
     def added_at(self, partition: int, documents: Sequence[bytes]) -> dict[bytes, int]:
         """Return the offset of the add of each of these documents that is live in a partition.
 
-        Raises StateCorrupt where Redis has lost keys of it: a document that is lost would look deleted.
+        Raises StateCorrupt if Redis has lost keys of it: a document that is lost would look deleted.
         """
         keys = self._keys[partition]
         buckets = by_bucket(documents, keys)
@@ -95,7 +95,7 @@ class Reader:
         return counts
 
     def read(self, use: Callable[[DocumentCounts], T], *, before: Mapping[int, int] | None = None) -> T:
-        """Return `use(counts)`; where changes that it needs go meanwhile, it is called again with newer counts."""
+        """Return `use(counts)`; if changes that it needs go meanwhile, it is called again with newer counts."""
         for _ in range(_ATTEMPTS - 1):
             with suppress(CutGone):
                 return use(self.counts(before=before))

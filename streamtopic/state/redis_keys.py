@@ -55,7 +55,7 @@ class PartitionKeys:
 
     @property
     def kept_forgets(self) -> str:
-        """Stream: deletions put aside while the counts are made anew."""
+        """Stream: deletions put aside while the counts are made again."""
         return f"{self.tag}:forgets:kept"
 
     @property

@@ -165,7 +165,7 @@ def _places(server: str, port: int) -> list[tuple[str, int]]:
 def combined(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return INFO of several masters as that of one: sums of memory, and of everything else the worst.
 
-    run_id: changes with each of theirs, so also where another server takes a master's place.
+    run_id: changes with each of theirs, so also if another server takes a master's place.
     """
     first = dict(found[0])
     if len(found) == 1:

@@ -37,7 +37,7 @@ _PASSES = 5
 
 
 def leader(connection: Connection, model: str) -> str | None:
-    """Return the name of the scheduler that leads now; None where no lease runs."""
+    """Return the name of the scheduler that leads now; None if no lease runs."""
     holder = connection.call("GET", ModelKeys(model).named("lease"))
     return None if holder is None else str(holder.decode(errors="replace"))
 
@@ -59,7 +59,7 @@ class Recorded:
 
 
 def recorded(connection: Connection, model: str) -> Recorded | None:
-    """Return the settings of a model, whatever the format of its state; None where there is no such model."""
+    """Return the settings of a model, whatever the format of its state; None if there is no such model."""
     key = ModelKeys(model).named("settings")
     wanted = ("partitions", "partitioner", "moved", "limits")
     partitions, partitioner, moved, limits = connection.call("HMGET", key, *wanted)
@@ -167,7 +167,7 @@ def remove_base(connection: Connection, model: str) -> None:
 
 
 def kept_forgets(connection: Connection, model: str, partition: int) -> list[Forget]:
-    """Return the deletions that `remove_partition` put aside, oldest first. Raises StateCorrupt where they are gone."""
+    """Return the deletions that `remove_partition` put aside, oldest first. Raises StateCorrupt if they are gone."""
     keys = ModelKeys(model).partition(partition)
     reads = [("EXISTS", keys.kept_forgets), ("XRANGE", keys.kept_forgets, "-", "+")]
     there, rows = connection.batch(reads, atomic=True)

@@ -29,7 +29,7 @@ class Stage(StrEnum):
     STATE: nothing in Redis has a trace of the document: documents, changes, counts, the base model, which has no noise,
         versions that wait to be published.
     LOG: nor have the documents topic, and the releases topic, where versions with the document are withdrawn.
-    FILE: Redis has written its append-only file anew since the document was out of the state.
+    FILE: Redis has written its append-only file again since the document was out of the state.
     BACKUPS: all backups from before are destroyed.
     """
 
@@ -116,7 +116,7 @@ class Residue:
     looked: time of the last look through the logs.
     asked: time of the last request to Redis to rewrite its file.
     rewrite: the rewrite that is under way, None without one.
-    forbidden: why the service may not ask for a rewrite, "" where it may.
+    forbidden: why the service may not ask for a rewrite, "" if it may.
     attested: stage to the time up to which the operator attests it.
     completed: partition to the offset before which completions are signed.
     """
@@ -165,7 +165,7 @@ class ResidueState:
         self._key = ModelKeys(model).named("residue")
 
     def read(self) -> Residue:
-        """Return the ledger, empty where there is none yet. Raises StateCorrupt."""
+        """Return the ledger, empty if there is none yet. Raises StateCorrupt."""
         stored = self._connection.call("HGETALL", self._key)
         try:
             fields = {name.decode(): value for name, value in stored.items()}

@@ -72,7 +72,7 @@ class AlreadyApplied:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """The change was based on a state that has changed since, so nothing was written: read again, then decide anew."""
+    """The change was based on a state that has changed since, so nothing was written: read again, then decide again."""
 
     reason: str
 

@@ -111,17 +111,17 @@ class CountsStore:
         return Applied()
 
     def about(self) -> StoredAbout | None:
-        """Return the facts of the counts, None where there are none, or not all yet. Raises StateCorrupt."""
+        """Return the facts of the counts, None if there are none, or not all yet. Raises StateCorrupt."""
         found = self._connection.call("HGET", self._key, "about")
         return None if found is None else StoredAbout.unpack(found)
 
     def words(self) -> Sequence[str]:
-        """Return the words of the counts, () where there are none. Raises StateCorrupt."""
+        """Return the words of the counts, () if there are none. Raises StateCorrupt."""
         packed = self._connection.call("HGET", self._key, "head")
         return () if packed is None else tuple(_head(packed)["words"])
 
     def read(self) -> StoredCounts | None:
-        """Return the counts, None where there are none. Raises StateCorrupt."""
+        """Return the counts, None if there are none. Raises StateCorrupt."""
         about = self._connection.call("HGET", self._key, "about")
         packed = self._connection.call("HGET", self._key, "head")
         if about is None or packed is None:
@@ -196,7 +196,7 @@ class SummedCounts:
     def symmetric(self, keep: Positions) -> SymmetricCounts:
         """Return the pair counts of `restrict` as a working matrix.
 
-        Documents are read only where a word is not among those of the sums. Raises CutGone where changes since the cut
+        Documents are read only if a word is not among those of the sums. Raises CutGone if changes since the cut
         of the sums are gone.
         """
         counts, stored = self.counts, self.stored

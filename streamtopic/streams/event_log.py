@@ -200,7 +200,7 @@ class Record:
     def appended_ms(self, now_ms: int) -> int:
         """Return when it was appended, milliseconds since 1970: never later than now, if a writer chose the time.
 
-        now_ms: by this machine's clock. Where the log has a clock, it is not asked: it may be behind.
+        now_ms: by this machine's clock. If the log has a clock, it is not asked: it may be behind.
         """
         appended = max(self.timestamp_ms, 0)
         return appended if self.stamped else min(appended, now_ms)
@@ -317,7 +317,7 @@ class EventLog(Protocol):
         ...
 
     def remove(self, topic: str) -> None:
-        """Remove a topic with all its records. Nothing happens where there is no such topic."""
+        """Remove a topic with all its records. Nothing happens if there is no such topic."""
         ...
 
     def members(self, group: str) -> list[str]:
@@ -376,7 +376,7 @@ def check_count(topic: str, existing: int, wanted: int) -> None:
 
 
 def check_topic(topic: str, count: int, where: object) -> int:
-    """Return `count`, the number of partitions of a topic. Raises UsageError where there is no such topic."""
+    """Return `count`, the number of partitions of a topic. Raises UsageError if there is no such topic."""
     if not count:
         raise UsageError(f"topic {topic} does not exist {where}: create it with `streamtopic init`")
     return count

@@ -243,7 +243,7 @@ class FileLog(Closing):
         return gone
 
     def compact_when_due(self, topics: Sequence[str], *, longest_ms: int, tombstones_ms: int) -> bool:
-        """Compact topics where that is due, as Kafka does by itself; return whether it was done.
+        """Compact topics if that is due, as Kafka does by itself; return whether it was done.
 
         longest_ms: time within which a record that is superseded must be gone, milliseconds.
         tombstones_ms: as `compact` takes it, milliseconds.
@@ -305,7 +305,7 @@ class FileLog(Closing):
     def _opened(self) -> sqlite3.Connection:
         if self._database is None:
             # Statements are transactions of their own, unless `_written` begins one.
-            # A file that is gone is not made anew, since this would be another log.
+            # A file that is gone is not made again, since this would be another log.
             uri = f"{self._path.absolute().as_uri()}?mode=rw"
             found = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             weakref.finalize(self, found.close)
@@ -321,7 +321,7 @@ class FileLog(Closing):
             return self._opened().execute(question, values).fetchall()
 
     def _topic(self, topic: str) -> "_Topic | None":
-        """Return what is known of a topic, None where there is no such topic. Raises StateCorrupt."""
+        """Return what is known of a topic, None if there is no such topic. Raises StateCorrupt."""
         found = self._rows("SELECT number, id, partitions, settings FROM topics WHERE name = ?", topic)
         if not found:
             return None
@@ -332,7 +332,7 @@ class FileLog(Closing):
         return known
 
     def _known(self, topic: str) -> "_Topic":
-        """Return what is known of a topic. Raises UsageError where there is no such topic."""
+        """Return what is known of a topic. Raises UsageError if there is no such topic."""
         known = self._topic(topic) or _Topic(0, "", 0, "{}")
         check_topic(topic, known.partitions, f"in {self._directory}")
         return known

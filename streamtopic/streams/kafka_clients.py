@@ -86,7 +86,7 @@ def mapped(error: Exception, options: KafkaOptions, right: str = "") -> Streamto
 
 
 def _refusal(error: Exception, options: KafkaOptions, text: str, right: str) -> SettingsError | None:
-    """Return the error of a user or a client that is refused; None where it is not."""
+    """Return the error of a user or a client that is refused; None if it is not."""
     servers = options.servers
     fault = error.args[0] if isinstance(error, TlsRefused) else tls_fault(error)
     if fault is not None:
@@ -264,7 +264,7 @@ class Admin:
         self._ask(delete, f"Delete of topic {topic}")
 
     def members(self, group: str) -> list[str]:
-        """Return the host of each member of a consumer group; [] where there is no such group."""
+        """Return the host of each member of a consumer group; [] if there is no such group."""
 
         def describe(client: Any) -> list[str]:  # noqa: ANN401 - as above
             try:

@@ -24,7 +24,7 @@ _PAUSE_SECONDS = 1.0
 _BUSY_SECONDS = 300.0
 _LOOK_MS = 250
 _REBALANCE_MS = 120_000
-# The longest time until a member notices that the group shares out anew.
+# The longest time until a member notices that the group shares out again.
 _HEARTBEAT_MS = 3_000
 _LEAVE_SECONDS = 2.0
 # Joining again takes a member that works about a second.
@@ -230,12 +230,12 @@ class _FollowUp:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._had = frozenset[TopicPartition]()
-        # The generation in which partitions were given up, and since when; None where nothing is open.
+        # The generation in which partitions were given up, and since when; None if nothing is open.
         self._generation: int | None = None
         self._since = 0.0
 
     def look(self, consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-        """Ask for another generation where none has followed for some seconds."""
+        """Ask for another generation if none has followed for some seconds."""
         coordinator = consumer._coordinator  # noqa: SLF001 - kafka-python tells its generation nowhere else
         generation = coordinator._generation.generation_id  # noqa: SLF001 - as above
         has = frozenset(consumer.assignment())

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _ASK_MS = 5_000
 # A stored record comes at once. Without one the wait must end: a transaction may have left nothing but its marks.
 _LOOK_MS = 2_000
-# A broker holds a request for this long where nothing is new, and other requests of the connection wait behind it.
+# A broker holds a request for this long if nothing is new, and other requests of the connection wait behind it.
 _HOLD_MS = 200
 _FETCH_BYTES = 16 << 20
 _PARTITION_BYTES = 4 << 20
@@ -210,7 +210,7 @@ class PartitionReader:
         if not buffer.records:
             self._poll(place, _HOLD_MS / 1000 if self._goes_on(place, buffer) else 0)
         if not buffer.records:
-            # Only where nothing has come: the end takes a request on another connection.
+            # Only if nothing has come: the end takes a request on another connection.
             end = self._offsets.end(topic, partition)
             if offset > end:
                 self._check(topic, partition, offset)
@@ -324,7 +324,7 @@ class PartitionReader:
                 if place in found:
                     buffer.put(found[place])
                 elif not buffer.records:
-                    # Where compaction or a transaction took records out, the position moves on without a record.
+                    # If compaction or a transaction took records out, the position moves on without a record.
                     buffer.position = max(buffer.position, self._consumer.position(place, timeout_ms=0) or 0)
         except errors.OffsetOutOfRangeError as error:
             # The log may have lost the records at the position of a partition that was read before. That is no fault of

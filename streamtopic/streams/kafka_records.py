@@ -276,7 +276,7 @@ class _Unfolded:
         self.position = 0
 
     def read(self, size: int) -> bytes:
-        """Return exactly `size` bytes. Raises EOFError where there are fewer."""
+        """Return exactly `size` bytes. Raises EOFError if there are fewer."""
         at = self._at
         stop = self._at + size
         if size >= 0 and stop <= len(self._piece):

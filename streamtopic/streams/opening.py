@@ -24,14 +24,14 @@ class Membership(Protocol):
 
         seconds: how long to wait for a change.
 
-        Call it every few seconds. Raises SettingsError where the cluster refuses the group to this user, and
+        Call it every few seconds. Raises SettingsError if the cluster refuses the group to this user, and
         ComponentUnreachable after many minutes without an answer.
         """
         ...
 
     @property
     def lost(self) -> str:
-        """Why this process has no contact with its group now; "" where it has, though it may own no partition."""
+        """Why this process has no contact with its group now; "" if it has, though it may own no partition."""
         ...
 
     def commit(self, offsets: Mapping[int, int]) -> None:

@@ -88,7 +88,7 @@ def coordinates(q: SymmetricCounts, mass: Int64, candidates: Positions, words: S
 
     The inner product of two rows of E is that of rows of Qbar diag(p)^-1/2, cut to the leading directions.
     Cost: the entries of the candidates' rows, and about 20 c^2 topics.
-    Raises CannotLearn where the counts span too few directions, UnreliableArithmetic where this machine does not
+    Raises CannotLearn if the counts span too few directions, UnreliableArithmetic if this machine does not
     compute as others do.
     """
     none = np.zeros((0, len(candidates)))
@@ -103,7 +103,7 @@ def guided_coordinates(
     rows: (g, c) shares of the candidates in each of the other rows, not all 0.
     """
     check_arithmetic()
-    # A word that meets itself tells nothing about topics, so the diagonal counts only where the rest spans too little.
+    # A word that meets itself tells nothing about topics, so the diagonal counts only if the rest spans too little.
     for diagonal in (False, True):
         S = _scaled(q, mass, candidates, diagonal=diagonal)
         values, Y, moved, rotation = _directions(S, words, topics)
@@ -116,7 +116,7 @@ def guided_coordinates(
 def choose_anchors(E: Float) -> Positions:
     """Choose r rows of E (c, r), greedily. Return their positions, ascending. Ties go to the first word.
 
-    Raises CannotLearn where the rows span fewer than r directions.
+    Raises CannotLearn if the rows span fewer than r directions.
     """
     c, r = E.shape
     chosen = np.empty(r, np.intp)
@@ -176,7 +176,7 @@ def super_anchors(E: Float, anchors: Positions, guided: Float | None = None) -> 
     group = holders(G, B, MEMBER)
     # The seeds of a guided topic stand for it, and no other word.
     group[group >= len(anchors)] = -1
-    # An anchor is its own topic by definition, also where rounding or another anchor would say otherwise.
+    # An anchor is its own topic by definition, also if rounding or another anchor would say otherwise.
     group[anchors] = np.arange(len(anchors))
     return group
 
@@ -206,7 +206,7 @@ def _directions(S: Float, words: Sequence[str], topics: int) -> tuple[Float, Flo
     c = len(S)
     # Half as many columns again and 16 as guards: directions behind them are weakened smoothly, and none is cut off.
     width = min(c, topics + topics // 2 + _GUARDS)
-    # Signs of few words may depend on each other. Where every direction is asked for, any basis will do.
+    # Signs of few words may depend on each other. If every direction is asked for, any basis will do.
     Y = np.eye(c) if width == c else _start(words, width)
     for step in range(_STEPS):
         Z = S @ Y
@@ -245,7 +245,7 @@ def _normalised(Z: Float) -> Float:
 
 
 def _orthonormal(Z: Float) -> Float:
-    """Return an orthonormal basis of the columns of Z (c, k) in integers of 26 bits, 0 where a column adds nothing."""
+    """Return an orthonormal basis of the columns of Z (c, k) in integers of 26 bits, 0 if a column adds nothing."""
     columns = _quantised(_normalised(Z))
     gram = columns.T @ columns / _GRID**2
     kept = np.flatnonzero(_pivots(np.ascontiguousarray(gram)))
@@ -402,7 +402,7 @@ def _greedy(residual: Float, distances: Float, direction: Float, chosen: Positio
     residual: (c, r) the rows; what the chosen ones span is taken off them.
     distances: (c,) zeros.
     direction: memory, (r,).
-    chosen: (r,) filled with the chosen rows in the order of choice, fewer than r where no row is left outside the span.
+    chosen: (r,) filled with the chosen rows in the order of choice, fewer than r if no row is left outside the span.
     """
     c, r = residual.shape
     largest = 0.0

@@ -36,7 +36,7 @@ def merge_topics(A: Float, shares: Float, groups: npt.ArrayLike) -> tuple[Float,
     """Return the topics of groups, (n, g), and their shares, (g,): means of their topics, weighted by shares.
 
     groups: (r,) the group of each topic, from 0 on without a gap.
-    Raises UsageError where the groups do not fit the topics. A group without a share gets the plain mean.
+    Raises UsageError if the groups do not fit the topics. A group without a share gets the plain mean.
     """
     group = np.asarray(groups, np.intp)
     count = int(group.max(initial=-1)) + 1
@@ -128,7 +128,7 @@ class TopicTree:
     def groups(self, count: int) -> Int64:
         """Return the group of each topic, (r,), for an arrangement of `count` groups, numbered by their first topics.
 
-        Raises UsageError where there are not that many topics.
+        Raises UsageError if there are not that many topics.
         """
         if not 1 <= count <= self.topics:
             raise UsageError(f"{count} groups of {self.topics} topics: ask from 1 to {self.topics}")
@@ -142,7 +142,7 @@ class TopicTree:
         """Return an arrangement with one of its groups split as the tree splits it: the inverse of the last merge.
 
         groups: (r,) as `groups` or `split` gave them.
-        Raises UsageError where the group holds one topic or is not a cluster of the tree.
+        Raises UsageError if the group holds one topic or is not a cluster of the tree.
         """
         before = np.asarray(groups, np.int64)
         topics = np.flatnonzero(before == group)

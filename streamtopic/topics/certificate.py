@@ -84,7 +84,7 @@ class Known:
     absolute: (n,) the other error of a row, in units of `scale`.
     scale: (r,) the unit of each column: |B - B*|_ik <= relative_i |B_ik| + absolute_i scale_k.
     gram: |G - G*| <= gram G, entry by entry.
-    least: lower bound of the least eigenvalue of G*, 0 where no better bound is known.
+    least: lower bound of the least eigenvalue of G*, 0 if no better bound is known.
     """
 
     relative: Float
@@ -181,7 +181,7 @@ def certify(rows: RowBounds, p: Float, A: Float, z: Float) -> Certificate:
     A: (n, r) columns, as `topic_columns` returns them.
     z: (r,) topic masses, as `topic_columns` returns them.
 
-    The bound is infinite where an entry of A or the bound of a row is not finite.
+    The bound is infinite if an entry of A or the bound of a row is not finite.
     """
     n, r = A.shape
     if not np.isfinite(A).all() or not np.isfinite(rows.errors).all():
@@ -212,12 +212,12 @@ def _columns_apart(rows: RowBounds, lengths: Float, masses: Float) -> Float:
 
 
 def _all_apart(errors: Float, p: Float, lengths: Float, masses: Float) -> float:
-    """Bound ||A - A*||_F from bounds of rows: infinite where a topic may have lost all its mass."""
+    """Bound ||A - A*||_F from bounds of rows: infinite if a topic may have lost all its mass."""
     weighted = p * errors
     first = outward(math.fsum(weighted), 8)
     second = outward(_length(weighted), 16)
     left = float(masses.min()) - first
-    # Also where it is not a number.
+    # Also if it is not a number.
     if not left > 0:
         return float("inf")
     apart = second + float(lengths.max()) * first

@@ -136,7 +136,7 @@ class WordEvidence:
         frequency = self.frequency[words]
         meets = together > 0
         np.fill_diagonal(meets, val=False)
-        # Where a pair never meets, any number stands in whose logarithm is not 0.
+        # If a pair never meets, any number stands in whose logarithm is not 0.
         joint = np.where(meets, together / total, 0.5)
         by_chance = np.maximum(mass[:, None] * mass, 1.0)
         lift = np.where(meets, together * total / by_chance, 0.5)

@@ -98,7 +98,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     certificate_ : proven bound on the Frobenius distance of `components_` to the exact model of these counts.
     n_documents_ : documents in the model.
     retrain_reason_ : why the last change needed a cold start from counts; None if it did not.
-    n_features_in_, feature_names_in_ : as in scikit-learn; names also where `TextCounts` gave them.
+    n_features_in_, feature_names_in_ : as in scikit-learn; names also if `TextCounts` gave them.
 
     Source: Arora et al. 2013; Wei et al. 2025, with an exact solve in place of the projected Newton step.
     """
@@ -151,7 +151,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Warns of a guided topic that has ended already, and, if there are five topics or more, of one that holds more
         than half of all words. Each warning has a remedy.
-        Raises ValueError where these documents make no model. An earlier model then stays as it was.
+        Raises ValueError if these documents make no model. An earlier model then stays as it was.
         """
         del y
         self._model = self._learned(X)
@@ -162,7 +162,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Add documents. The model is the same as after one `fit` on all of them.
 
         X of a `TextCounts` may have more columns than before, behind those that it had.
-        Raises ValueError where these documents make no model or X has other columns. The model then stays as it was.
+        Raises ValueError if these documents make no model or X has other columns. The model then stays as it was.
         """
         del y
         if not self.__sklearn_is_fitted__():
@@ -174,7 +174,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Take away documents that were fitted before: the exact inverse of having fitted them.
 
         A document is taken away once for each row of X that equals it.
-        Raises ValueError where not all rows of X are documents of the model, or where the documents left cannot make
+        Raises ValueError if not all rows of X are documents of the model, or if the documents left cannot make
         n_topics topics. The model then stays as it was.
         """
         self._model = self._without(self._now(), X)
@@ -214,7 +214,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         feature_names: the words of the columns, where the model was not fitted on a frame that names them.
         top: how many words of each topic.
-        Raises ValueError where there is not one name for each column, and for a negative number of words.
+        Raises ValueError if there is not one name for each column, and for a negative number of words.
         """
         model = self._now()
         if top < 0:
@@ -239,7 +239,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def save(self, path: str | Path) -> None:
         """Write the model to a file, its documents as word counts included. See `load`.
 
-        Raises OSError where the file cannot be written; a file that was there before stays then.
+        Raises OSError if the file cannot be written; a file that was there before stays then.
         """
         write_model(Path(path), self.get_params(deep=False), self._now())
 
@@ -247,7 +247,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def load(cls, path: str | Path) -> Self:
         """Read a model that `save` wrote. It goes on with the same bits, and runs no code of the file.
 
-        Raises UsageError where the file does not hold a whole model.
+        Raises UsageError if the file does not hold a whole model.
         """
         params, fitted = read_model(Path(path))
         model = cls(**params)
@@ -300,7 +300,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         floor: the fewest documents of a slice that is shown.
         top: words of a topic in a slice. They are columns of X; `get_feature_names_out` of the vectoriser names them.
 
-        Raises UsageError for times that cannot be read, and where times or classes are not one for each document.
+        Raises UsageError for times that cannot be read, and if times or classes are not one for each document.
         """
         return self._slices(self._now(), X, times=times, classes=classes, unit=unit, floor=floor, top=top)
 
@@ -510,7 +510,7 @@ def _checked(seen: _Columns, X: Any, estimator: str, *, reset: bool = False) -> 
 
 
 def _first_learned(counts: KeptCounts, all_options: Sequence[LearnerOptions]) -> TopicFit:
-    """Return the model by the first options that make one. Raises CannotLearn where none do."""
+    """Return the model by the first options that make one. Raises CannotLearn if none do."""
     for options in all_options[:-1]:
         with suppress(CannotLearn):
             return learn(counts, options)
@@ -559,7 +559,7 @@ def _updated(
     inside: where the fit's words are in the counts.
     batch: the documents that were added (sign 1) or taken away (-1).
     """
-    # Pairs of other words change nothing that the model has. Those of words that enter are counted anew.
+    # Pairs of other words change nothing that the model has. Those of words that enter are counted again.
     n = len(fit.names)
     ids = np.full(len(counts.words), -1, np.int32)
     ids[inside] = np.arange(n)

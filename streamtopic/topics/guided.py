@@ -171,7 +171,7 @@ def _tandem(q: SymmetricCounts, mass: Int64, seeds: Positions) -> Int64:
 
 
 def _why_ended(places: Sequence[int], row: Int64, taken: dict[tuple[int, ...], str]) -> str:
-    """Say why a topic has ended; "" where it goes on. taken: the seeds of earlier topics, and their names."""
+    """Say why a topic has ended; "" if it goes on. taken: the seeds of earlier topics, and their names."""
     if not places:
         return "none of its seeds is a word of the model"
     if not row.any():

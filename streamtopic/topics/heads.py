@@ -9,9 +9,9 @@
 Topics are declared by their anchor word, since their positions change at a retrain. A label is a part of its document,
 so a document that is deleted is deleted from the task as well.
 
-Where A is published, the head is fitted on the published A. For the base documents that is post-processing of A (the
+If A is published, the head is fitted on the published A. For the base documents that is post-processing of A (the
 paper's theorem 2, "naive"). Since a fit starts from zero it is a function of that A and the labelled documents that are
-left: a retraining has the same bits. Where A is withheld, B is released with noise: privacy.head_noise.
+left: a retraining has the same bits. If A is withheld, B is released with noise: privacy.head_noise.
 
 Source: the paper, sections 2 (topic classification task, tau-head tuning) and 5 (Algorithm 2). There are two
 differences. Newton is repeated until the residual certifies the distance to the optimum, in place of one step with a
@@ -105,9 +105,9 @@ class TopicMatrix:
     words: (n,) the words of its rows.
     anchors: (r,) one anchor word a topic.
 
-    Where A is withheld, this is the exact one (`TopicFit.A`). Where A is published, it is the one that was released: a
+    If A is withheld, this is the exact one (`TopicFit.A`). If A is published, it is the one that was released: a
     head fitted on it is post-processing (the paper's naive setting, theorem 2).
-    Raises UsageError where the shapes do not fit or A holds numbers that are not finite.
+    Raises UsageError if the shapes do not fit or A holds numbers that are not finite.
     """
 
     A: Float
@@ -127,7 +127,7 @@ class TopicMatrix:
     def positions(self, task: HeadTask) -> Positions:
         """Return the columns of the task's topics, (k,), in the order declared.
 
-        Raises CannotLearn where an anchor word of the task is not an anchor of this model.
+        Raises CannotLearn if an anchor word of the task is not an anchor of this model.
         """
         place = {anchor: k for k, anchor in enumerate(self.anchors)}
         lost = [topic for topic in task.topics if topic not in place]
@@ -278,7 +278,7 @@ class TopicHead:
 def fit_head(model: TopicMatrix, data: LabelledDocuments, task: HeadTask) -> TopicHead:
     """Fit a head from zero. It is a function of A, the labelled documents in their order, and the task alone.
 
-    Raises CannotLearn where fewer than two classes are left, an anchor word of the task is gone, no document holds a
+    Raises CannotLearn if fewer than two classes are left, an anchor word of the task is gone, no document holds a
     word of the model, or rounding keeps the head from the task's tolerance. Source: the paper, section 2.
     """
     return _solved(model, data, task, None)
@@ -435,7 +435,7 @@ def rounding_bound(m: int, k: int, mean: float, square: float, ridge: float, wei
 def minimise(phi: Float, member: Mask, ridge: float, start: Float, goal: float) -> Solved:
     """Take Newton steps from `start` until the gradient's norm, with its rounding, is at most `goal`.
 
-    Where rounding ends the descent above `goal`, the norm that was reached is returned.
+    If rounding ends the descent above `goal`, the norm that was reached is returned.
 
     start: (k,) weights. goal: of ||grad||. Other parameters as in `loss`.
     """
@@ -468,7 +468,7 @@ def _norm_bound(g: Float, phi: Float, ridge: float, w: Float) -> float:
 def _descended(
     phi: Float, member: Mask, ridge: float, w: Float, g: Float, direction: Float
 ) -> tuple[Float, Float] | None:
-    """Return the weights after a step and their gradient, or None where rounding leaves no step to take."""
+    """Return the weights after a step and their gradient, or None if rounding leaves no step to take."""
     # A step is halved until it lowers the gradient's norm enough. That norm is stationary at the optimum only, so this
     # arrives from anywhere. The loss itself is too flat near the optimum to compare.
     norm = float(np.linalg.norm(g))

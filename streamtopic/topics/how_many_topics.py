@@ -61,7 +61,7 @@ class Candidate:
     words: words of the vocabulary.
     coherence: mean NPMI, from -1 to 1.
     diversity: share of distinct words among the top words.
-    kept, steady: shares; see the module. None where nothing was forgotten.
+    kept, steady: shares; see the module. None if nothing was forgotten.
     least_share: share of the smallest topic.
     certificate: bound on the distance to the exact optimum.
     top_words: ten of each topic.
@@ -91,7 +91,7 @@ class Candidate:
 
     @property
     def lasting(self) -> bool:
-        """Whether enough of its words outlast a forget set. True where no forget set was tried."""
+        """Whether enough of its words outlast a forget set. True if no forget set was tried."""
         return self.kept is None or self.kept >= LASTING
 
     def as_json(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Suggestion:
     """The recommended number of topics, and the others that were tried.
 
     candidates: all of them, by number of topics.
-    recommended: one of them, or None where there is no model.
+    recommended: one of them, or None if there is no model.
     reason: of the recommendation, in words.
     variants: the recommended number under other thresholds, where they were tried.
     """
@@ -177,7 +177,7 @@ def suggest_topics(
     progress: is called with the models that are done and all models.
 
     Cost: for all documents and for each forget set a pass over the counts, and a cold start for each number of topics.
-    Raises UsageError for numbers of topics or documents that are not possible, CannotLearn where these counts make no
+    Raises UsageError for numbers of topics or documents that are not possible, CannotLearn if these counts make no
     model at all.
     """
     plan = plan or TrialPlan()
@@ -420,7 +420,7 @@ def _kept(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> fl
 def recommend(candidates: Sequence[Candidate]) -> Suggestion:
     """Take the greatest number of topics whose score is within a tenth of the best, among lasting candidates.
 
-    Where no candidate lasts, take the one that keeps most words.
+    If no candidate lasts, take the one that keeps most words.
     """
     everything = tuple(candidates)
     made = [candidate for candidate in candidates if not candidate.reason]

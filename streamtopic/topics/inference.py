@@ -203,7 +203,7 @@ class _Block:
     def take_back(self, alpha: float) -> None:
         """Replace steps that did not raise f by steps of EM, and trust the next steps of their documents less."""
         value = self._value(slice(None), alpha)
-        # Also where the value is not a number.
+        # Also if the value is not a number.
         least = self.best - _ROUNDING * np.abs(self.best)
         worse = ~(value >= least)
         self.trust = np.minimum(1.0, 2 * self.trust)

@@ -108,8 +108,8 @@ def learn(source: CountSource, options: LearnerOptions) -> TopicFit:
     source: counts made with `options.weighting`.
     options: the choices of the learner.
     Returns a fit over the working vocabulary, before noise.
-    Raises CannotLearn, with a reason, where too few words or independent directions are left, CountsOverflow where a
-    sum of counts leaves 64 bits, UnreliableArithmetic where this machine does not compute as others do.
+    Raises CannotLearn, with a reason, if too few words or independent directions are left, CountsOverflow if a
+    sum of counts leaves 64 bits, UnreliableArithmetic if this machine does not compute as others do.
     """
     return learn_prepared(prepare(source, options), options)
 
@@ -117,7 +117,7 @@ def learn(source: CountSource, options: LearnerOptions) -> TopicFit:
 def prepare(source: CountSource, options: LearnerOptions) -> Prepared:
     """Return the part of `learn` that does not depend on the number of topics.
 
-    Raises CannotLearn where too few words are left for the topics that `options` asks for.
+    Raises CannotLearn if too few words are left for the topics that `options` asks for.
     """
     q, mass, words, frequency, may_anchor = working_counts(source, options)
     candidates = candidate_positions(frequency, may_anchor, options)
@@ -198,7 +198,7 @@ def choose_sets(
     words: (n,) the words of Q.
     options: the choices of the learner.
     The choice is a function of the words that have mass and of their counts alone, to the bit.
-    Raises CannotLearn where candidates or directions are too few, or all topics are guided and have ended.
+    Raises CannotLearn if candidates or directions are too few, or all topics are guided and have ended.
     """
     r = options.n_topics - len(options.guided)
     if len(candidates) < r:
@@ -208,7 +208,7 @@ def choose_sets(
         return Sets.of_anchors(choice, q.n)
     candidate_words = [words[k] for k in candidates]
     guided = tandem_rows(q, mass, words, options) if options.guided else _no_guides(q.n)
-    # Anchors are chosen beside guided topics. Where one of these ends, they are chosen once more without it.
+    # Anchors are chosen beside guided topics. If one of these ends, they are chosen once more without it.
     while guided.topics:
         choice, group, independent = _beside_guides(q, mass, candidates, candidate_words, r, guided)
         if not independent.all():
@@ -237,7 +237,7 @@ def _beside_guides(
     """Return `found` anchors beside guided topics, the topic of each word, and which guided rows are independent.
 
     words: (c,) the words of the candidates.
-    Where some rows are not independent, the anchors and topics are empty.
+    If some rows are not independent, the anchors and topics are empty.
     """
     none = np.zeros(0, np.intp)
     group = np.full(q.n, -1, np.int64)
@@ -259,7 +259,7 @@ def working_counts(
     """Return Q over the working vocabulary, its row sums, its words, their document frequencies, and possible anchors.
 
     The last is (n,), whether each word may be an anchor. All are functions of the counts alone, so of the documents
-    that are left. Raises CannotLearn where no word is left.
+    that are left. Raises CannotLearn if no word is left.
     """
     if source.documents <= 0:
         raise CannotLearn("documents", "no documents are left to learn from: add some")
@@ -328,7 +328,7 @@ def choose_words(source: CountSource, options: LearnerOptions) -> tuple[Position
     """Return the ascending positions of the kept words, (k,), and whether each of them may be an anchor, (k,).
 
     source: the counts; its pairs are not read.
-    Where more than `max_words` words pass, the least frequency rises by factors of sqrt 2 until that many or fewer do.
+    If more than `max_words` words pass, the least frequency rises by factors of sqrt 2 until that many or fewer do.
     Then words that repeat themselves are left out.
     """
     limits = thresholds(source.documents, options)

@@ -48,7 +48,7 @@ class Mixtures:
     relative, error: (n,) bounds: the exact product of the exact V is within relative_i |W_ik| + error_i of W_ik.
     G: X D^2 X^T (r, r).
     C: (n, r), zero for words without mass.
-    sigma_min: lower bound of the least singular value of X diag(D), 0 where no better bound can be proven.
+    sigma_min: lower bound of the least singular value of X diag(D), 0 if no better bound can be proven.
     """
 
     anchor_counts: Int64
@@ -72,7 +72,7 @@ class Mixtures:
         squares: (n,) D^2.
         anchor_counts: (r, n) sums of the rows that stand for each topic.
         start: (n, r) rows whose supports are tried first; None for none.
-        Raises CannotLearn where an anchor has no mass or the anchors' rows depend on each other, CountsOverflow where
+        Raises CannotLearn if an anchor has no mass or the anchors' rows depend on each other, CountsOverflow if
         sums leave 62 bits.
         """
         thin = np.ascontiguousarray((anchor_counts * squares).T)
@@ -198,8 +198,8 @@ def gram(anchor_counts: Int64, thin: Float) -> tuple[Float, float]:
     anchor_counts: N (r, n).
     thin: V = D^2 N^T (n, r).
     Every entry of G is within `gamma(gram_roundings(n))` times itself of the exact one.
-    Raises CannotLearn where an anchor has no mass, or where rows depend on each other as far as the sums can tell,
-    CountsOverflow where a sum of N leaves 62 bits.
+    Raises CannotLearn if an anchor has no mass, or if rows depend on each other as far as the sums can tell,
+    CountsOverflow if a sum of N leaves 62 bits.
     """
     G = inner_products(anchor_counts, thin)
     if not independent(G):
@@ -237,7 +237,7 @@ def independent(G: Float) -> bool:
 
 
 def _masses(anchor_counts: Int64) -> Int64:
-    """Return exact row sums, (r,). Raises CountsOverflow where one leaves 62 bits."""
+    """Return exact row sums, (r,). Raises CountsOverflow if one leaves 62 bits."""
     mass = anchor_counts.sum(axis=1)
     # Entries are at most a word's mass, below 2^62, so a sum that wraps shows in its rounded value.
     rounded = anchor_counts @ np.ones(anchor_counts.shape[1])

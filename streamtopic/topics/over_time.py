@@ -14,7 +14,7 @@ m being the documents that the slice has as many as, if all were equally long (K
 a sample of what the slice could have held, each by itself, and takes A as given: neither the error of A nor its noise
 is in it. Words of one document may depend on each other as they like.
 
-Few documents hold a rare topic, and where none of them is long, V is too small with the share. So half of V comes from
+Few documents hold a rare topic, and if none of them is long, V is too small with the share. So half of V comes from
 what its parts would be at this share:
 
     V_k(theta) = b N_k + c theta_k (1 - theta_k),   N_k = sum_{j != k} theta_j sum_w A_wj M_wk^2 / sum(L).
@@ -84,7 +84,7 @@ _YEAR_OR_MONTH = re.compile(r"\d{4}(-\d{2})?")
 class SliceKeys:
     """The slice of each document.
 
-    times, classes: (slices,) period and class of each slice, ascending; "" where slices have none.
+    times, classes: (slices,) period and class of each slice, ascending; "" if slices have none.
     of: (documents,) the slice of each document, -1 for a document in no slice.
     """
 
@@ -96,8 +96,8 @@ class SliceKeys:
     def made(cls, times: Sequence[str] | None, classes: Sequence[str] | None) -> Self:
         """Make a slice of each period, class, or period with class that a document has.
 
-        times, classes: (documents,) of each document, "" for a document without one; None where they do not count.
-        Raises UsageError where both are None, or have another length.
+        times, classes: (documents,) of each document, "" for a document without one; None if they do not count.
+        Raises UsageError if both are None, or have another length.
         """
         given = [list(one) for one in (times, classes) if one is not None]
         sizes = {len(one) for one in given}
@@ -193,7 +193,7 @@ class SliceSums:
 class TopicSlices:
     """Shares of topics in slices, each with its error, and the words of topics there.
 
-    times, classes: (slices,) period and class; "" where slices have none.
+    times, classes: (slices,) period and class; "" if slices have none.
     documents, tokens: (slices,) documents that hold words of the model, and occurrences of these words in them.
     shares: (slices, r), rows on the simplex.
     errors: (slices, r) standard errors.
@@ -316,7 +316,7 @@ class ShareEstimator:
     def of(cls, A: Float, shares: Float) -> Self:
         """Prepare a model. A: (n, r), columns sum to 1. shares: s (r,).
 
-        Raises UsageError where topics depend on each other, so that shares are not determined.
+        Raises UsageError if topics depend on each other, so that shares are not determined.
         """
         expected = np.asarray(A @ shares)
         usual = np.maximum(expected, _LEAST * expected.mean())
@@ -332,7 +332,7 @@ class ShareEstimator:
                 "two topics of this model use the same words, so that shares of slices are not determined: learn fewer "
                 "topics, or merge them"
             ) from None
-        # By Lagrange's multiplier for sum(theta) = 1. It vanishes up to rounding where no weight was bounded.
+        # By Lagrange's multiplier for sum(theta) = 1. It vanishes up to rounding if no weight was bounded.
         missing = 1.0 - M.sum(axis=1)
         M += missing[:, None] * (even / even.sum())
         return cls(A, usual, gram, np.ascontiguousarray(M))
@@ -417,7 +417,7 @@ class ShareEstimator:
         return _Variance.fitted(own, noise, inside * (1 - inside))
 
     def _words(self, N: csr_array, shares: Float, top: int) -> Positions:
-        """Return the words that speak most for each topic in each slice, (slices, r, top), -1 where there are fewer.
+        """Return the words that speak most for each topic in each slice, (slices, r, top), -1 if there are fewer.
 
         Of N_sw, the share A_wk theta_sk / (A theta_s)_w is the topic's. It counts by log(A_wk / usual_w), so that words
         of all topics come last.
@@ -564,7 +564,7 @@ def _day(value: object, row: int) -> int:
 
 
 def _utc_date(moment: datetime) -> date | None:
-    """Return the date of a time in UTC, None where the calendar of Python does not reach so far."""
+    """Return the date of a time in UTC, None if the calendar of Python does not reach so far."""
     try:
         return moment.date() if moment.tzinfo is None else moment.astimezone(UTC).date()
     except OverflowError:

@@ -74,7 +74,7 @@ class LazyGreedy:
         self._upper = np.zeros((r, r))
 
     def step(self) -> None:
-        """Choose the next row. Raises CannotLearn where no row leaves the span of those chosen."""
+        """Choose the next row. Raises CannotLearn if no row leaves the span of those chosen."""
         t = len(self.chosen)
         row = self._front()
         distance = float(self._distances[row])
@@ -188,7 +188,7 @@ def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: Int64, r: int
     mass: (n,) row sums, 0 for an internal word that has left.
     r: topics.
     Returns positions in Q, ascending.
-    Raises CannotLearn where candidates or directions are too few, UnreliableArithmetic where this machine does not
+    Raises CannotLearn if candidates or directions are too few, UnreliableArithmetic if this machine does not
     compute as others do.
     """
     check_arithmetic()

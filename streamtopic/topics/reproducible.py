@@ -56,9 +56,9 @@ _ANSWERS = (
 def check_arithmetic() -> None:
     """Compute numbers whose answers are known, some thousand operations, and compare every bit. Cost: microseconds.
 
-    Raises UnreliableArithmetic where an answer differs.
+    Raises UnreliableArithmetic if an answer differs.
     """
-    # Each time anew: a library that is loaded later may switch the processor to flush small numbers to zero.
+    # Each time again: a library that is loaded later may switch the processor to flush small numbers to zero.
     found = tuple(float(value).hex() for value in known_answers(_STEPS))
     if found != _ANSWERS:
         pairs = zip(found, _ANSWERS, strict=True)
@@ -155,7 +155,7 @@ def cholesky(G: Float) -> tuple[Float, int]:
         totals = np.array(G[:, j], np.float64)
         _add_product(-L[j : j + 1, :j], columns[:j], totals[None])
         pivot = totals[j]
-        # Also where it is not a number.
+        # Also if it is not a number.
         if not pivot > 0.0:
             L[j:] = 0.0
             return L, j
@@ -267,7 +267,7 @@ def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> None:
                 b = cosine * beside[i]
                 root = np.sqrt(f * f + bulge * bulge)
                 beside[i + 1] = root
-                # An underflow: the part that was passed on is taken back, and the step begins anew.
+                # An underflow: the part that was passed on is taken back, and the step begins again.
                 if root == 0.0:
                     diagonal[i + 1] -= passed
                     beside[end] = 0.0

@@ -41,7 +41,7 @@ def write_model(path: Path, params: Mapping[str, Any], model: Fitted) -> None:
     """Write a fitted model. The file appears at once, when it is whole.
 
     params: the parameters of its estimator.
-    Raises OSError where it cannot be written, and UsageError for a parameter that is no number, text or list.
+    Raises OSError if it cannot be written, and UsageError for a parameter that is no number, text or list.
     """
     # Only those who save a model load the library.
     from safetensors import SafetensorError
@@ -139,7 +139,7 @@ def _fit_arrays(fit: TopicFit) -> _Arrays:
 def read_model(path: Path) -> tuple[dict[str, Any], Fitted]:
     """Return the parameters of the estimator and the model that `write_model` wrote.
 
-    Raises UsageError where the file does not hold a whole model.
+    Raises UsageError if the file does not hold a whole model.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -157,7 +157,7 @@ def read_model(path: Path) -> tuple[dict[str, Any], Fitted]:
 
 
 def _model(arrays: _Arrays) -> tuple[dict[str, Any], Fitted]:
-    """Return parameters and model. Raises KeyError, TypeError or ValueError where something is wrong."""
+    """Return parameters and model. Raises KeyError, TypeError or ValueError if something is wrong."""
     state = json.loads(arrays["state"].tobytes())
     n = len(state["words"])
     order = _integers(arrays["order"], (n,), 0, n - 1)

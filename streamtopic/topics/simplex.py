@@ -4,7 +4,7 @@ min over c in the simplex of 1/2 c^T G c - b^T c, one problem for each row of B,
 is grown and shrunk until the conditions of optimality hold. Then the answer is solved once more on the final support in
 index order, so that it depends on (G, b, support) only and not on the path there.
 
-Every row that is returned is a point of the simplex: not negative, its sum 1 up to the rounding of a division. Where G
+Every row that is returned is a point of the simplex: not negative, its sum 1 up to the rounding of a division. If G
 is so near to singular that pivots vanish, it is the best point that was reached, and the certificate says how far off
 it is. Rows are solved one by one in a fixed sequence of operations, without a library. So their bits are the same on
 every machine and for any number of threads.
@@ -46,7 +46,7 @@ def holders(G: Float, B: Float, least: float) -> Int64:
 
     G, B: as in `solve_rows`. Every row starts from the best vertex.
     least: a share above a half, so that no row holds it of two topics.
-    The answer is a function of G and the row, to the bit, also where rounding errs.
+    The answer is a function of G and the row, to the bit, also if rounding errs.
     """
     L, rank = cholesky(np.ascontiguousarray(G))
     r = len(G)
@@ -102,7 +102,7 @@ def project_rows(V: Float) -> Float:
 def _factor(G: Float, support: Int64, L: Float, done: Whole, size: Whole) -> Whole:
     """Extend the Cholesky factor of G on `support` from `done` to `size` rows.
 
-    Return the first row whose pivot vanishes, or `size` where none does.
+    Return the first row whose pivot vanishes, or `size` if none does.
     """
     for i in range(done, size):
         for j in range(i + 1):
@@ -141,7 +141,7 @@ def _on_support(L: Float, b: Float, support: Int64, size: Whole, y: Float, v: Fl
     for i in range(size):
         excess += y[i]
         scale += v[i]
-    # In exact arithmetic the sum of v is positive; where rounding made it 0 or less, y is as bad as the pivots were.
+    # In exact arithmetic the sum of v is positive; if rounding made it 0 or less, y is as bad as the pivots were.
     level = excess / scale if scale > 0.0 else 0.0
     for i in range(size):
         y[i] -= v[i] * level
@@ -215,7 +215,7 @@ def _in_order(c: Float, support: Int64) -> Whole:
 
 @once
 def _blocking(c: Float, support: Int64, size: Whole, y: Float) -> tuple[Whole, float]:
-    """Return the place in the support that is the first to reach 0 on the way from c to y, `size` where none does.
+    """Return the place in the support that is the first to reach 0 on the way from c to y, `size` if none does.
 
     Return also which share of the way that is.
     """
@@ -234,7 +234,7 @@ def _blocking(c: Float, support: Int64, size: Whole, y: Float) -> tuple[Whole, f
 def _settled(c: Float, support: Int64, size: Whole, y: Float) -> bool:
     """Take y as the shares of the support where it is positive; otherwise drop the shares where it is not.
 
-    Return whether there is nothing left to solve. Where no entry of y is positive, c stays as it is.
+    Return whether there is nothing left to solve. If no entry of y is positive, c stays as it is.
     """
     positive, some = True, False
     for i in range(size):
@@ -254,7 +254,7 @@ def _settled(c: Float, support: Int64, size: Whole, y: Float) -> bool:
 
 @once
 def _entering(G: Float, b: Float, c: Float, support: Int64, size: Whole, g: Float, barred: Mask) -> tuple[Whole, float]:
-    """Return the index whose gradient lies furthest below the support's, or -1 where none does beyond rounding.
+    """Return the index whose gradient lies furthest below the support's, or -1 if none does beyond rounding.
 
     Return also how far below: that is the duality gap, since c minimises over the support.
     """

@@ -1,9 +1,9 @@
 """The same model after a change of counts, at the cost of the change.
 
     counts             Q' = Q + dQ in place; words that leave lose their row and column, words that enter get theirs
-    sets               anchors and the words beside them, chosen anew from Q' by the very operations of a cold start;
-                       those of the published learner only where `update_anchors` cannot prove that they stay;
-                       rows of guided topics are made anew, and those that changed get a new column of W
+    sets               anchors and the words beside them, chosen again from Q' by the very operations of a cold start;
+                       those of the published learner only if `update_anchors` cannot prove that they stay;
+                       rows of guided topics are made again, and those that changed get a new column of W
     update_rows        W' = W + dQ V + Q' (V' - V): touches the entries of changed rows and columns only
     topics             every row solved again from its last support; certificate
 
@@ -36,7 +36,7 @@ from streamtopic.topics.update_rows import Change, carried, outer_change, regrou
 
 __all__ = ["NeedsRetrain", "Updated", "update"]
 
-# The share of the tolerance that errors of carried products may use up. Beyond it they are computed anew, at the cost
+# The share of the tolerance that errors of carried products may use up. Beyond it they are computed again, at the cost
 # of one pass over Q.
 _SHARE_OF_TOLERANCE = 0.1
 # One word in eight may be a dropped one that stays in the arrays: leaving it out copies them all.

@@ -1,12 +1,12 @@
 """Anchors of an update: a proof, without a search, that the published learner's anchors stay.
 
-The default learner chooses anew at every update, which is cheap. The published learner's search reads many rows of Q.
+The default learner chooses again at every update, which is cheap. The published learner's search reads many rows of Q.
 But an update carries B = Qbar Qbar_P^T and G = Qbar_P Qbar_P^T along. From them and the candidates' norms every
 distance that the search looks at can be computed again. They carry rounding, and so does the search that a cold start
-would make (streamtopic.topics.paper_anchors). The anchors are confirmed only where every lead exceeds both.
+would make (streamtopic.topics.paper_anchors). The anchors are confirmed only if every lead exceeds both.
 
 Bound (docs/proof-paper-anchors.md). Let K be the Gram matrix of some anchors and one more row, x the coefficients of
-the row's projection on the anchors, lambda the least eigenvalue of the anchors' part. Where no entry of K' differs from
+the row's projection on the anchors, lambda the least eigenvalue of the anchors' part. If no entry of K' differs from
 K by more than e, and 4 e r <= lambda, the row's squared distances in K and in K' differ by at most 2 e (1 + |x|_1)^2.
 A computed Cholesky factor is exact for a matrix that differs from the given one by a few roundings. So K is the matrix
 that the factor here stands for, K' the one that the search's factor stands for, and e is the sum of
@@ -41,7 +41,7 @@ _OUTWARD = 1.1
 
 
 def confirmed_anchors(fit: TopicFit, change: Change, candidates: Positions, mixtures: Mixtures) -> Positions | None:
-    """Confirm the published learner's anchors after a change, or return None where carried products prove nothing.
+    """Confirm the published learner's anchors after a change, or return None if carried products prove nothing.
 
     fit: the model before.
     change: the change of its counts.
@@ -145,7 +145,7 @@ class _Bounds:
 
     @classmethod
     def of(cls, L: Float, rows: Positions, entry: Float, largest: float) -> "_Bounds | None":
-        """Return the bounds, or None where the anchors are too near to dependence for them to hold.
+        """Return the bounds, or None if the anchors are too near to dependence for them to hold.
 
         L, rows, entry, largest: fields of the class.
         """

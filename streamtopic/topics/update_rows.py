@@ -144,7 +144,7 @@ class OuterChange:
 def outer_change(
     q: SymmetricCounts, squares: Float, passages: SignedPassages, r: int, others: Positions
 ) -> OuterChange | None:
-    """Return the change with its reach, or None where a product with all of Q would cost less.
+    """Return the change with its reach, or None if a product with all of Q would cost less.
 
     q: Q' after the change.
     squares: D^2 (n,) after the change.
@@ -504,7 +504,7 @@ def regrouped(
     found = int(now.max(initial=-1)) + 1
     live_then = np.where(change.mass > 0, then, -1)
     origin = np.full(found + len(guided), -1, np.int64)
-    # Where a guided topic has ended or come back, all topics are new.
+    # If a guided topic has ended or come back, all topics are new.
     if len(origin) == len(before.anchor_counts):
         origin[:found] = _same_sets(live_then, now, found)
         same = (before.anchor_counts[found:] == guided).all(axis=1)
@@ -543,7 +543,7 @@ def regrouped(
         # One bound for all columns of a row, so the larger of both.
         fresh_errors = gamma(product_roundings(np.diff(q.indptr), q.n))
         relative = np.maximum(relative, fresh_errors)
-        # A column that starts anew has no support to try first.
+        # A column that starts again has no support to try first.
         C[:, fresh] = 0.0
     G, sigma = gram(counts, thin)
     anchor_mass = counts.sum(axis=1)

@@ -33,7 +33,7 @@ Table = tuple[UInt64, UInt64, Int64, Bytes, Int64]
     state    (2,) number of entries, and 1 after a word found no room, else 0
 """
 
-# Typed, because numba compiles a function anew for each literal that it is called with.
+# Typed, because numba compiles a function again for each literal that it is called with.
 INSERT = np.int64(1)
 # Unsigned, because numba makes a float of a signed and an unsigned number.
 _HALF = np.uint64(32)
@@ -189,7 +189,7 @@ def _key(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> tuple[np.uin
 def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: Whole) -> Whole:
     """Return the entry of the word in data[start:stop]; -1 for a new word that is not inserted.
 
-    insert: 1 to give a new word an entry, else 0. Where the table has no room for it, the entry is -1 as well, and the
+    insert: 1 to give a new word an entry, else 0. If the table has no room for it, the entry is -1 as well, and the
         second number of the table's state becomes 1.
     """
     key, mixed = _key(data, start, stop, table[0])

@@ -73,7 +73,7 @@ def tokenize(text: str) -> list[str]:
 def passages(text: str) -> list[tuple[int, Counter[str]]]:
     """Return the passages of a text, each as (tokens, counts of words); [] without a token.
 
-    A text is cut into the fewest consecutive passages of at most 8,192 tokens. Where these would make more than
+    A text is cut into the fewest consecutive passages of at most 8,192 tokens. If these would make more than
     8,386,560 pairs of different words together, passages have at most 4,096 tokens, or 2,048, and so on down to 32.
     Lengths of passages differ by one at most. Words longer than 64 characters, and words beyond the first 65,536
     different ones, are tokens without a count.
@@ -140,7 +140,7 @@ def _words(text: str) -> list[str]:
     lowered = text.lower()
     if lowered.isascii():
         return ASCII_WORD.findall(lowered)
-    # Character classes that reach past plane 0 are slow in `re`, so they are used only where they are needed.
+    # Character classes that reach past plane 0 are slow in `re`, so they are used only if they are needed.
     script = _script(ASTRAL.search(lowered) is not None)
     special = script.special.search(lowered) is not None
     composed = unicodedata.normalize("NFC", script.shortened(lowered) if special else lowered)

@@ -15,7 +15,7 @@ from streamtopic.bench.figures import Figure, timed
 __all__ = ["CASES", "OPTIONS"]
 
 OPTIONS = {"documents": "", "topics": 20, "seed": 1}
-"""documents: a file of JSON lines, installed docstrings where none is given; seed: of the forget sets."""
+"""documents: a file of JSON lines, installed docstrings if none is given; seed: of the forget sets."""
 
 UPDATES = 100
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["CASES", "OPTIONS"]
 
 OPTIONS: dict[str, Option] = {"documents": "", "topics": 20, "draws": 10, "seed": 1}
-"""documents: a file of JSON lines, installed docstrings where none is given; draws: deletions, of one or one batch."""
+"""documents: a file of JSON lines, installed docstrings if none is given; draws: deletions, of one or one batch."""
 CANDIDATES = 300
 BATCH = 10
 EPSILON, DELTA = 1.0, 1e-6

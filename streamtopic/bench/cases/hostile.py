@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["CASES", "OPTIONS", "text"]
 
 OPTIONS: dict[str, Option] = {"documents": "", "topics": 20, "seed": 1}
-"""documents: a file of JSON lines, installed docstrings where none is given; seed: of the words of the documents."""
+"""documents: a file of JSON lines, installed docstrings if none is given; seed: of the words of the documents."""
 
 COPIES = (1, 10)
 SPAM_TOKENS = 20_000

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["CASES", "OPTIONS", "as_release"]
 
 OPTIONS = {"documents": "", "topics": 20, "versions": 50, "seed": 1}
-"""documents: a file of JSON lines, installed docstrings where none is given; seed: of documents that come and go."""
+"""documents: a file of JSON lines, installed docstrings if none is given; seed: of documents that come and go."""
 
 _TOP = 10
 

@@ -163,7 +163,7 @@ def _heads(planted: SyntheticTopics, documents: DocumentBatch, fit: TopicFit) ->
     }
 
 
-# Worlds for the error against m: the guarantee is below 1 only where anchors are frequent and documents nearly of one
+# Worlds for the error against m: the guarantee is below 1 only if anchors are frequent and documents nearly of one
 # topic; the second is nearer to text. For the logistic normal, concentration is a variance.
 RECOVERY: tuple[tuple[int, int, float, dict[str, float]], ...] = (
     (12, 2, 0.6, {"dirichlet": 0.1, "logistic_normal": 100.0}),

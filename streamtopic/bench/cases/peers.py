@@ -3,7 +3,7 @@
 Seconds are processor time, of all threads and child processes. Each model keeps the words of its own rule, or all of
 one rule. Top words are chosen in two ways for all models, by coefficients and by probability. Both are judged on an
 unseen half first (learned on the other half of the documents, mean of both halves of four halvings), and on the
-documents that were learned. Where a library cannot add or forget, the cost of a new fit is in that place, and marked.
+documents that were learned. If a library cannot add or forget, the cost of a new fit is in that place, and marked.
 """
 
 from __future__ import annotations

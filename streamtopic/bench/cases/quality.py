@@ -32,7 +32,7 @@ __all__ = ["CASES", "OPTIONS"]
 _LEARNERS: tuple[Literal["default", "paper"], ...] = ("default", "paper")
 
 OPTIONS: dict[str, int | str] = {"documents": "", "topics": 20, "draws": 12, "seed": 1, "halves": 4, "samples": 4}
-"""documents: a file of JSON lines, installed docstrings where none is given; draws: forget sets of each size; halves:
+"""documents: a file of JSON lines, installed docstrings if none is given; draws: forget sets of each size; halves:
 how many times the documents are halved, two fits each; samples: of nine tenths of the documents; 0 leaves them out."""
 
 

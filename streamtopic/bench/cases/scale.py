@@ -110,7 +110,7 @@ def _median(name: str, same: Sequence[Figure]) -> Figure:
 
 
 def _run(feed: Feed, number: int, batch: DocumentBatch, servers: tuple[int | None, int | None], folder: Path) -> Run:
-    """Count the documents with so many processes. Raises CheckFailed where not each is counted once.
+    """Count the documents with so many processes. Raises CheckFailed if not each is counted once.
 
     servers: process ids of Redis and Kafka.
     folder: that of Kafka.

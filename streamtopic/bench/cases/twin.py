@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["CASES", "OPTIONS"]
 
 OPTIONS = {"documents": "", "topics": 20, "draws": 3, "seed": 1}
-"""documents: a file of JSON lines, installed docstrings where none is given; draws: forget sets of each kind."""
+"""documents: a file of JSON lines, installed docstrings if none is given; draws: forget sets of each kind."""
 
 DIFFERENCE = 1e-12
 CHAINED = 10
@@ -54,7 +54,7 @@ def _case(learner: str, documents: str, topics: int, draws: int, seed: int) -> l
 
 
 def _chained(chain: Chain) -> list[Figure]:
-    """Return the figures of single deletions one after another. Raises CheckFailed where the last model remembers."""
+    """Return the figures of single deletions one after another. Raises CheckFailed if the last model remembers."""
     from streamtopic.errors import CheckFailed
 
     if not (chain.same_words and chain.difference <= DIFFERENCE):

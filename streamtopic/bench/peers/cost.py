@@ -67,7 +67,7 @@ def changes(model: Model, X: csr_array, learned: float) -> Iterator[Figure]:
     """Yield the cost of forgetting one document, and documents forgotten and added a CPU second, a tenth at once.
 
     learned: CPU seconds of a fit; a library that cannot make a change pays this for it.
-    The model, fitted to X, holds the same documents afterwards, except where a library counts added ones twice.
+    The model, fitted to X, holds the same documents afterwards, except if a library counts added ones twice.
     """
     order = np.argsort(X.sum(axis=1), kind="stable")
     picked = order[np.linspace(0, len(order) - 1, ONES + 2).astype(int)[1:-1]]

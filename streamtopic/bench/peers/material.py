@@ -120,7 +120,7 @@ def samples(documents: int, times: int) -> Iterator[npt.NDArray[np.intp]]:
 def load_material(documents: str) -> Material:
     """Read a JSONL file, or the docstrings of installed packages for "".
 
-    labels: the first task's, where every document has one. Raises UsageError where nothing is left.
+    labels: the first task's, where every document has one. Raises UsageError if nothing is left.
     """
     from streamtopic.documents.corpus import load_corpus
 

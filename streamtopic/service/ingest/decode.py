@@ -1,6 +1,6 @@
 """Decode records of the documents topic, a batch at a time: plain adds by compiled loops, all else by `events`.
 
-The compiled loops read msgpack maps of `op`, `text` or `counts`, `labels` and `ts`. They take a record only where there
+The compiled loops read msgpack maps of `op`, `text` or `counts`, `labels` and `ts`. They take a record only if there
 is no doubt: ASCII text, or counts within their limits. They leave everything unusual or wrong to `events.decode`, which
 names the reason. A record that they take gives the event that `events.decode` would give.
 """
@@ -254,7 +254,7 @@ def _scan(
     keys, spans = word_memory()
     done = 0
     while True:
-        # Made anew in each round: a lexicon that has grown has more entries than marks.
+        # Made again in each round: a lexicon that has grown has more entries than marks.
         marks = np.full(lexicon.room, -1, np.int64)
         filled = scan(data, ends, done, lexicon.table, marks, *found, keys, spans)
         done = int(filled)
@@ -310,7 +310,7 @@ def _labels(
     """Return the labels in each value, and which values need a closer look for theirs.
 
     places: where in a value its labels stand, msgpack.
-    times: of the document in each value, milliseconds since 1970, -1 for none; () where no day is kept.
+    times: of the document in each value, milliseconds since 1970, -1 for none; () if no day is kept.
     """
     found = [_NO_LABELS] * len(values)
     doubtful = []
@@ -434,7 +434,7 @@ def _number(data: Bytes, at: Whole, size: Whole) -> np.int64:
 
 @inner
 def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
-    """Return where the string at `at` begins and ends; _NO_STRING and 0 where `at` does not hold a whole string."""
+    """Return where the string at `at` begins and ends; _NO_STRING and 0 if `at` does not hold a whole string."""
     if at >= stop:
         return _NO_STRING, 0
     kind = data[at]
@@ -457,7 +457,7 @@ def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
 
 @inner
 def _map(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
-    """Return how many pairs the map at `at` has, -1 where there is no map, and where the pairs begin.
+    """Return how many pairs the map at `at` has, -1 if there is no map, and where the pairs begin.
 
     A map of 32-bit length counts as no map: `events.decode` reads such a record.
     """
@@ -470,7 +470,7 @@ def _map(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
 
 @inner
 def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
-    """Return the whole number at `at` and where it ends; -1 where it is not one below 2**48."""
+    """Return the whole number at `at` and where it ends; -1 if it is not one below 2**48."""
     if at >= stop:
         return np.int64(-1), at
     kind = data[at]
@@ -490,7 +490,7 @@ def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
 
 @inner
 def _name(data: Bytes, begin: Whole, end: Whole) -> Whole:
-    """Return the number of a name as `_name_of` makes it; 0 where data[begin:end] is longer than any name."""
+    """Return the number of a name as `_name_of` makes it; 0 if data[begin:end] is longer than any name."""
     name = np.int64(end - begin)
     if name > _LONGEST_NAME:
         return np.int64(0)
@@ -570,7 +570,7 @@ def _skip_labels(data: Bytes, at: Whole, stop: Whole) -> Whole:
 
 @once
 def _skip_counts(data: Bytes, at: Whole, stop: Whole) -> Whole:
-    """Return the end of a map of words to counts, -1 where a word or a count is out of bounds."""
+    """Return the end of a map of words to counts, -1 if a word or a count is out of bounds."""
     number, at = _map(data, at, stop)
     if number < 0 or number > MAX_WORDS:
         return np.int64(-1)

@@ -51,7 +51,7 @@ class MissedDeletes:
 
 
 def remove_missed_if_due(ingest: Ingest, log: EventLog, now_ms: int, retention_ms: int) -> MissedDeletes | None:
-    """Remove documents whose deletes may have been missed; return None where no delete can have been missed.
+    """Remove documents whose deletes may have been missed; return None if no delete can have been missed.
 
     Call it before the first step after a partition was taken over.
 
@@ -129,7 +129,7 @@ def _remove(ingest: Ingest, ids: list[bytes], now_ms: int, *, left: int) -> tupl
     count = looked = 0
 
     def amend(changes: Changes) -> Changes | None:
-        """Add the removals to the changes of a record; None where the state has changed."""
+        """Add the removals to the changes of a record; None if the state has changed."""
         nonlocal count, looked
         commit = ingest.state.meta.commit
         stored, looked = ingest.state.first_documents(ids, MAX_STORED_BYTES)

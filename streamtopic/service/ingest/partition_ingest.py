@@ -48,7 +48,7 @@ _BYTES = 8 << 20
 # Weak: a log that is closed and dropped takes its thread along.
 _threads: WeakKeyDictionary[EventLog, ThreadPoolExecutor] = WeakKeyDictionary()
 
-# The setting `residue_max_age` where nobody sets another.
+# The setting `residue_max_age` if nobody sets another.
 _RESIDUE_SECONDS = 86_400.0
 
 # Seconds between two looks for keys that Redis has lost, and at the history of the log. A version is made only after a
@@ -144,7 +144,7 @@ class Ingest:
         dialect: of the records; `settings.limits` names its mapping.
         suppressions: who is suppressed.
 
-        Raises StateMismatch where settings, partitions or the log do not fit the state, SettingsError where the key of
+        Raises StateMismatch if settings, partitions or the log do not fit the state, SettingsError if the key of
         the model's suppressions is missing.
         """
         have = log.describe(topics.documents).partitions
@@ -203,8 +203,8 @@ class Ingest:
         max_records: the most records of the flush, None for as many as a flush may have.
         amend: may add to the changes before they are committed; it returns None to have the records read again.
 
-        Raises StateMismatch where another process took the partition over or the log lost records that were not read,
-        StateCorrupt where Redis has lost keys of the partition, ComponentUnreachable where log or Redis do not answer.
+        Raises StateMismatch if another process took the partition over or the log lost records that were not read,
+        StateCorrupt if Redis has lost keys of the partition, ComponentUnreachable if log or Redis do not answer.
         It may be repeated after any error.
         """
         most = min(max_records or MAX_FLUSH_DOCUMENTS, MAX_FLUSH_DOCUMENTS)
@@ -225,7 +225,7 @@ class Ingest:
         raise StateError(f"partition {self.partition} keeps changing under its writer: is a second ingest running?")
 
     def sum_if_due(self) -> bool:
-        """Write the word statistics anew where many changes came since, or changes hold a removed document for long.
+        """Write the word statistics again where many changes came since, or changes hold a removed document for long.
 
         Return whether that was done. Raises as `step`.
         """
@@ -286,7 +286,7 @@ class Ingest:
             self._looked_at = now
 
     def _attempt(self, max_records: int, amend: Callable[[Changes], Changes | None]) -> Progress | None:
-        """Return the flush that was committed, or None where the state changed meanwhile and nothing was written."""
+        """Return the flush that was committed, or None if the state changed meanwhile and nothing was written."""
         offset = self.state.meta.next_offset
         most = min(max_records, self._fitting)
         whole = self._records.at(offset, self.state.lexicon, most)
@@ -332,7 +332,7 @@ class Ingest:
     def _pass_empty_offsets(self, offset: int) -> Progress | None:
         """Move the offset to the end of a log whose last offsets have no record, as the marks of transactions.
 
-        Otherwise its lag would never be 0. Return None where there is a record by now, or the state changed.
+        Otherwise its lag would never be 0. Return None if there is a record by now, or the state changed.
         """
         end = self._log.end(self._topics.documents, self.partition)
         if end < offset:
@@ -436,12 +436,12 @@ class _ReadAhead:
 
     @contextmanager
     def beyond(self, used: Decoded, rest: Decoded | None, max_records: int) -> Iterator[None]:
-        """Keep the records behind the used ones for the next `at`; where `rest` is None, read them meanwhile.
+        """Keep the records behind the used ones for the next `at`; if `rest` is None, read them meanwhile.
 
         used: the records that are being committed, the first that `at` returned.
         rest: the others that it returned.
 
-        Where the body of the `with` fails, the used records are kept, since they are to be read again.
+        If the body of the `with` fails, the used records are kept, since they are to be read again.
         """
         more = self._ready is not None and self._ready.more
         if rest is not None or self._thread is None or not more:
@@ -458,7 +458,7 @@ class _ReadAhead:
             future.exception()
 
     def _now(self, offset: int, lexicon: Lexicon, max_records: int) -> _Ready | None:
-        """Read now, in the thread of the log where there is one."""
+        """Read now, in the thread of the log if there is one."""
         if self._thread is None:
             return self._read(offset, lexicon, max_records)
         return self._thread.submit(self._read, offset, lexicon, max_records).result()

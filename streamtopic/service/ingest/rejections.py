@@ -48,7 +48,7 @@ class Rejection:
     digest: str = ""
 
     def is_of(self, record: Record) -> bool:
-        """Return whether it points at this record, and not at another one in its place, as in a log made anew."""
+        """Return whether it points at this record, and not at another one in its place, as in a log made again."""
         if self.digest:
             return hashlib.sha256(record.key or b"").hexdigest() == self.digest
         return (record.key or None) == self.document

@@ -189,7 +189,7 @@ class _Run:
         """Take a record in another partition than its key's: a delete is asked for at home, an add is refused.
 
         Compaction keeps the last record of a key only, so a refused change may have taken the place of a delete that
-        nobody has read. Where that is possible, it deletes at home as well.
+        nobody has read. If that is possible, it deletes at home as well.
         """
         asked = isinstance(event, Delete)
         request, salt = request_of(record.headers) or "", salt_of(record.headers)
@@ -238,7 +238,7 @@ class _Run:
         """Note a deletion, before the document leaves `current`."""
         have = self.current.get(document)
         added = -1 if have is None else have.offset
-        # Where a topic takes the producer's time, it may be any number.
+        # If a topic takes the producer's time, it may be any number.
         received_ms = record.appended_ms(self.now_ms)
         # Nobody waits for a replacement, so its trace ends with the record.
         trace = b"" if kind is ForgetKind.REPLACED else trace_of(record.headers)

@@ -48,7 +48,7 @@ class Round:
     partitions: the partitions that it owns.
     records: how many records were counted.
     outcomes: number of events by outcome, see OUTCOMES.
-    waiting: why it can own none, "" where it could: a process without a partition gets on as long as its group answers.
+    waiting: why it can own none, "" if it could: a process without a partition gets on as long as its group answers.
     """
 
     partitions: frozenset[int]
@@ -101,7 +101,7 @@ class IngestWorker:
     def step(self, seconds: float) -> Round:
         """Do one round: take part in the group, commit one flush of each own partition, sum changes up.
 
-        seconds: where no record came, wait for one for so long.
+        seconds: if no record came, wait for one for so long.
 
         Raises ComponentUnreachable and StateMismatch as Ingest does. Calling again later, or making a new worker, is
         always safe.
@@ -168,7 +168,7 @@ class IngestWorker:
         )
 
     def _guarded(self, partition: int, act: Callable[[Ingest], T]) -> T | None:
-        """Act on a partition. Where another process has taken it over, leave it alone for a moment."""
+        """Act on a partition. If another process has taken it over, leave it alone for a moment."""
         try:
             return act(self._ingests[partition])
         except TakenOver as error:

@@ -38,7 +38,7 @@ def capacity_of(service: Service) -> dict[str, Any]:
 
     The formulas are about a model of the base model's documents that are left, which is learned for them.
 
-    Raises UsageError where there is no base model yet, CannotLearn where no model can be learned of these documents.
+    Raises UsageError if there is no base model yet, CannotLearn if no model can be learned of these documents.
     """
     base = service.situation.base()
     if base is None:

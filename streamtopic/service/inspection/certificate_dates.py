@@ -76,7 +76,7 @@ def _servers(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _end_in(path: Path) -> float | None:
-    """Return when the first of the certificates in a file ends; None where it holds none."""
+    """Return when the first of the certificates in a file ends; None if it holds none."""
     try:
         certificates = x509.load_pem_x509_certificates(path.read_bytes())
     except (OSError, ValueError):
@@ -85,7 +85,7 @@ def _end_in(path: Path) -> float | None:
 
 
 def _end_shown(place: str) -> float | None:
-    """Return when the certificate that a server shows ends; None where it shows none."""
+    """Return when the certificate that a server shows ends; None if it shows none."""
     host, _, port = place.rpartition(":")
     host = host.strip("[]")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

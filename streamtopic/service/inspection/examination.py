@@ -93,7 +93,7 @@ class Diagnosis:
     name: the thing that was examined.
     level: how bad it is.
     detail: the facts.
-    remedy: the change that mends it, "" where all is well.
+    remedy: the change that mends it, "" if all is well.
     """
 
     name: str

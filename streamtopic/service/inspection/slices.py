@@ -49,8 +49,8 @@ def read_slices(reader: Reader, release: Release, view: SliceView, top: int) -> 
 
     top: words of a topic in a slice.
 
-    Raises UsageError where no document has the time or class asked for, or the version's topics cannot be told apart,
-    InvalidRelease where the version withholds its topics, StateCorrupt, ComponentUnreachable.
+    Raises UsageError if no document has the time or class asked for, or the version's topics cannot be told apart,
+    InvalidRelease if the version withholds its topics, StateCorrupt, ComponentUnreachable.
     """
     estimator = ShareEstimator.of(np.ascontiguousarray(release.A), release.shares)
     keys, sums = reader.read(lambda counts: slice_sums(counts, release.words, estimator, view))

@@ -100,7 +100,7 @@ def _ledger(service: Parts) -> dict[str, Any]:
     try:
         service.ledger.catch_up()
     except (SettingsError, StateMismatch) as error:
-        # All other fields are of use also where there is no key to verify with.
+        # All other fields are of use also if there is no key to verify with.
         return nothing | {"unread": str(error)}
     ledger = service.ledger.ledger
     return nothing | {

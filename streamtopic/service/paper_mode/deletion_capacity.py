@@ -45,7 +45,7 @@ def _formula(fit: TopicFit, epsilon: float, delta: float, tasks: Sequence[HeadTa
     """Return the capacity of theorem 1 at c = 1, or the smallest capacity of theorem 3 over the tasks."""
     n, r = fit.A.shape
     shares = fit.topic_masses
-    # Theorem 3 is defined only where each topic has a share.
+    # Theorem 3 is defined only if each topic has a share.
     if not tasks or not (shares > 0).all():
         return base_capacity(1.0, fit.documents, n, r, epsilon, delta)
     place = {name: k for k, name in enumerate(fit.topic_names)}

@@ -113,7 +113,7 @@ class TheoremBase:
 
     @classmethod
     def parse(cls, stored: StoredBase) -> Self:
-        """Read the kept base model. Raises StateCorrupt where it was kept in another mode."""
+        """Read the kept base model. Raises StateCorrupt if it was kept in another mode."""
         # Certified mode keeps nothing.
         if not (kept := kept_of(stored)):
             raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic unlearn --retrain`")
@@ -164,13 +164,13 @@ class Run:
 
     @classmethod
     def of(cls, left: Remaining, base: TheoremBase, rule: TheoremRule, learner: LearnerOptions) -> Self:
-        """Run the algorithm. Raises UsageError where the proof gives no noise or T is exceeded, CannotLearn."""
+        """Run the algorithm. Raises UsageError if the proof gives no noise or T is exceeded, CannotLearn."""
         examined = examine(left, base.facts, base.options(rule))
         return cls(left, base, rule, learner, examined)
 
     @property
     def told_apart(self) -> str | None:
-        """Say why a retraining on these counts could be told apart for certain; None where it could not."""
+        """Say why a retraining on these counts could be told apart for certain; None if it could not."""
         compared = self.examined.compared
         anchors = self.base.statistics.anchors
         # The proof takes the anchors as unchanged. Other columns of A would show which of the two it is.
@@ -220,7 +220,7 @@ class TheoremModeller:
         return self.rule.scale
 
     def refuses(self, base: Base) -> str | None:
-        """Return why no update can start from a kept base model, None where one can."""
+        """Return why no update can start from a kept base model, None if one can."""
         # Another mode does not keep the C^S that an update starts from.
         if base.guarantee != self.guarantee:
             return "the base model was not learned in theorem mode"
@@ -233,7 +233,7 @@ class TheoremModeller:
     def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
         """Learn a base model, and run Algorithm 1 on it with an empty forget set: the definition's reference run.
 
-        Raises CannotLearn, also where the proof gives no noise for the model.
+        Raises CannotLearn, also if the proof gives no noise for the model.
         """
         start = self._clock()
         fit = learn_cold(counts, self.options)
@@ -247,11 +247,11 @@ class TheoremModeller:
     def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:
         """Run Algorithm 1 from the kept C^S.
 
-        counts: of the base model's documents that are left. Where a retraining on them would have other anchors, or
+        counts: of the base model's documents that are left. If a retraining on them would have other anchors, or
             noise of another size, the answer is NotVerified: the two could be told apart for certain.
         base: the base model.
 
-        Raises StateCorrupt where the kept base model is damaged.
+        Raises StateCorrupt if the kept base model is damaged.
         """
         stored = self._stored()
         if stored is None or stored.version != base.version:
@@ -425,7 +425,7 @@ class TheoremCheck:
         record: the release record of the version.
         key: the secret that noise is drawn from.
 
-        Raises CannotLearn, StateCorrupt, and UsageError where settings have changed since it was made.
+        Raises CannotLearn, StateCorrupt, and UsageError if settings have changed since it was made.
         """
         if self.rule is None:
             raise UsageError(
@@ -443,7 +443,7 @@ class TheoremCheck:
 
 
 def _other_constants(made: Mapping[str, float], again: Mapping[str, float]) -> str | None:
-    """Say which setting has changed since a version was made, None where none has."""
+    """Say which setting has changed since a version was made, None if none has."""
     for name, setting in _SETTINGS.items():
         # A version that was read back from the ledger has no record of its constants.
         if name in made and not math.isclose(made[name], again[name], rel_tol=_CLOSE):

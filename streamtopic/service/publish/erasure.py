@@ -48,7 +48,7 @@ class ResidueOptions:
     """How soon traces are removed.
 
     max_age: seconds. Logs are read, and Redis's file is rewritten, at most four times in that time.
-    backups_kept: seconds until backups are destroyed; None where the operator attests it.
+    backups_kept: seconds until backups are destroyed; None if the operator attests it.
     grace: seconds after which a base model that was replaced has left Redis.
     """
 
@@ -246,7 +246,7 @@ class ResidueKeeper:
         base = self._base(progress)
         about = self._sums.about()
         for partition, meta in progress.positions.items():
-            # Where no deletion lies behind it, changes are clean up to the last record that was counted.
+            # If no deletion lies behind it, changes are clean up to the last record that was counted.
             changes = meta.trimmed if meta.holds_removed else meta.next_offset
             summed = meta.next_offset if about is None else about.offsets.get(partition, 0)
             if summed >= meta.removed:

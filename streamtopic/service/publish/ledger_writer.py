@@ -46,13 +46,13 @@ class Cosigner(Protocol):
 
         consistency: a size that a witness has seen, and that of the checkpoint, to the proof between them.
 
-        Raises StateError where too few signed, and the page must wait for them.
+        Raises StateError if too few signed, and the page must wait for them.
         """
         ...
 
 
 class LedgerWriter:
-    """The ledger of a model, followed by its index in Redis, and written where there is a signing key.
+    """The ledger of a model, followed by its index in Redis, and written if there is a signing key.
 
     signing_key: None for a process that only reads, Redis as well as the ledger.
     witnesses: cosign checkpoints; None for none.
@@ -95,7 +95,7 @@ class LedgerWriter:
     def catch_up(self) -> list[Logged]:
         """Read the ledger to its end, and let the index follow; return the entries that are new to this object.
 
-        Raises ComponentUnreachable, StateMismatch where the topic has lost what was read from it.
+        Raises ComponentUnreachable, StateMismatch if the topic has lost what was read from it.
         """
         while True:
             reader = self._opened()
@@ -123,9 +123,9 @@ class LedgerWriter:
     def append(self, entries: Sequence[Entry]) -> bool:
         """Append a page; return whether these very entries are the next page of the ledger.
 
-        If not, another writer was first: the ledger has gone on, and what is due is to be decided anew.
+        If not, another writer was first: the ledger has gone on, and what is due is to be decided again.
 
-        Raises SettingsError without a signing key, StateMismatch where the topic would lose records, StateError where
+        Raises SettingsError without a signing key, StateMismatch if the topic would lose records, StateError if
         witnesses that are required do not sign, ComponentUnreachable. It may be repeated after each.
         """
         key = self._key()
@@ -167,7 +167,7 @@ class LedgerWriter:
 
         names: a receipt's id, `link` or `request` digest, `erased/PARTITION`, or `version/NUMBER`.
 
-        The answer is that of the whole ledger, also where Redis was set back. Raises ComponentUnreachable.
+        The answer is that of the whole ledger, also if Redis was set back. Raises ComponentUnreachable.
         """
         found = self.places(names)
         entries = self.entries({index for indexes in found.values() for index in indexes})

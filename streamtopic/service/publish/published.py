@@ -38,7 +38,7 @@ def read_all_releases(log: EventLog, model: str, keys: KeyRing) -> Iterator[Rele
 def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int | None) -> Release:
     """Return a published version, the newest for None.
 
-    Raises UsageError where it does not exist or is withdrawn, CheckFailed where it does not verify.
+    Raises UsageError if it does not exist or is withdrawn, CheckFailed if it does not verify.
     """
     # Redis knows a withdrawal before the log does: the version that withdraws may still wait in the outbox.
     withdrawn = state.withdrawn()

@@ -170,7 +170,7 @@ class Publisher:
     def step(self) -> Published:
         """Publish what is due, at most one page of it; return what it was.
 
-        Raises StateMismatch where a topic has lost records or would lose some, StateError where other writers are
+        Raises StateMismatch if a topic has lost records or would lose some, StateError if other writers are
         always faster, ComponentUnreachable. It may be repeated after each.
         """
         self._destroy_links()
@@ -185,7 +185,7 @@ class Publisher:
             # First: a Redis that is set back after this brings deletions again that the ledger is asked about.
             served = self._served(versions)
             page, dropped = self._due(versions, served)
-            # The ledger may have gone on while it was asked: then the page is decided anew.
+            # The ledger may have gone on while it was asked: then the page is decided again.
             if self._writer.ledger.size == size and (not page or self._writer.append(page)):
                 break
         else:
@@ -258,7 +258,7 @@ class Publisher:
         versions: that the ledger lacks, and gets with the next page.
         """
         marks = {partition: stream.mark() for partition, stream in self._forgets.items()}
-        # While a rebuild counts anew, entries may say less than those that it put aside: they wait until it is done.
+        # While a rebuild counts again, entries may say less than those that it put aside: they wait until it is done.
         waiting = [p for p, stream in self._forgets.items() if marks[p][0] and not stream.incomplete]
         if not waiting:
             return []
@@ -343,7 +343,7 @@ class Publisher:
         )
 
     def _erased(self) -> Erased | None:
-        """Return the entry that says that further deletions have left no trace; None where there are none."""
+        """Return the entry that says that further deletions have left no trace; None if there are none."""
         residue = self._residue.read()
         if not residue.marks:
             return None
@@ -419,7 +419,7 @@ class Publisher:
         return proof_message(version, self._writer.proof(index or 0).text)
 
     def _prove_again(self) -> None:
-        """Make the proofs of standing versions anew, once a key was revoked that may have signed them."""
+        """Make the proofs of standing versions again, once a key was revoked that may have signed them."""
         ledger = self._writer.ledger
         revoked = len(ledger.keys.revoked)
         if revoked == self._writer.index.proved():

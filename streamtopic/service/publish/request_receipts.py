@@ -82,7 +82,7 @@ class RequestReceipts:
 
 def _first_waiting(stream: Forgets) -> float:
     """Return the offset of the oldest deletion that waits for its receipt, infinity for none."""
-    # While a rebuild counts anew, the entries that it put aside wait as well.
+    # While a rebuild counts again, the entries that it put aside wait as well.
     if stream.incomplete:
         return -1
     waiting = stream.oldest()

@@ -280,7 +280,7 @@ class Witnesses:
 
         checkpoint: a note, signed by the service. consistency: two sizes to the proof between them.
 
-        Raises StateError where the quorum is required and not met: the page waits, and witnesses are asked again.
+        Raises StateError if the quorum is required and not met: the page waits, and witnesses are asked again.
         """
         page = _Page(checkpoint, consistency)
         answers: queue.SimpleQueue[tuple[str, str, str]] = queue.SimpleQueue()
@@ -314,7 +314,7 @@ class Witnesses:
         return checkpoint + "".join(lines[name] for name in sorted(lines))
 
     def _enough(self, names: Collection[str]) -> bool:
-        """Whether nobody has to be waited for. Where no quorum is asked for, everybody is."""
+        """Whether nobody has to be waited for. If no quorum is asked for, everybody is."""
         return self.quorum.least > 0 and self.quorum.met_by(names)
 
     def _due(self) -> Iterable[str]:

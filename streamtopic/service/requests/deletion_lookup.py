@@ -25,7 +25,7 @@ def receipts_of_request(parts: Parts, name: str, salt: str | None) -> list[Logge
 
     salt: the requester's own; None: the keys of the months are tried, which only the service has.
 
-    Raises SettingsError where the user of Redis may not read the keys of the months.
+    Raises SettingsError if the user of Redis may not read the keys of the months.
     """
     ledger = parts.ledger
     ledger.catch_up()

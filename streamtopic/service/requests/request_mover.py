@@ -211,7 +211,7 @@ class RequestMover:
     def _read(self) -> None:
         """Read the records of requests that came since the last step, from the beginning of the topic in the first.
 
-        Where as many are known as may be open at the same time, others wait in the topic.
+        If as many are known as may be open at the same time, others wait in the topic.
         """
         topic = self._names.requests
         end = self._log.end(topic, 0)
@@ -435,7 +435,7 @@ class RequestMover:
             documents = self._index.documents(wanted.subjects, partition)
             found += len(documents)
             for start in range(0, len(documents), _AT_ONCE):
-                # Each time anew: records come all the time.
+                # Each time again: records come all the time.
                 uncounted = self._uncounted(partition)
                 due = [one for one in documents[start : start + _AT_ONCE] if one not in uncounted]
                 tombstones = [Message(one, None, headers, partition) for one in due]

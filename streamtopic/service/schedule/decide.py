@@ -58,10 +58,10 @@ class Situation:
     new_documents: documents added since the last version.
     capacity: deletions that the base model bears.
     next_epsilon: the cumulative epsilon if one more version of this base model is released.
-    failed: why the last attempt on the same documents made no model; None where there was no such attempt.
+    failed: why the last attempt on the same documents made no model; None if there was no such attempt.
     requested: the operator's request, `unlearn` or `retrain`.
-    behind: why the counts are older than the last version; None where they are not.
-    lost: why an update must not start from the kept base model; None where it may.
+    behind: why the counts are older than the last version; None if they are not.
+    lost: why an update must not start from the kept base model; None if it may.
     unsent: the newest version, if its bytes were lost before they were sent.
     base_only: whether an update covers the base model's documents only.
     forgetting_ms: for how long a request whose deletions are not all counted has held versions back, milliseconds; None
@@ -124,7 +124,7 @@ def decide(situation: Situation, policy: Policy, now_ms: int) -> Decision:
 
 
 def held(situation: Situation, policy: Policy) -> Wait | None:
-    """Return why a version has to wait for the rest of what a request deletes, None where it need not."""
+    """Return why a version has to wait for the rest of what a request deletes, None if it need not."""
     if situation.forgetting_ms is None or situation.requested is not None:
         return None
     # Whoever may ask may do so at any time. So neither one request nor many in a row hold a deletion back for longer

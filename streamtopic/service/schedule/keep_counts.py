@@ -1,7 +1,7 @@
 """Keep the co-occurrence counts in Redis near the documents, so that a leader that starts need not count them all.
 
 The changes since their cut must be there: a generation of changes ends, and the one before it goes. So the counts are
-written anew once a generation has begun since their cut, and hold no document for longer than the changes do.
+written again once a generation has begun since their cut, and hold no document for longer than the changes do.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     Modeller           the protocol of a mode; the service chooses a mode and hands it to the scheduler
     Made               a model of counted documents, before noise, with the facts that its version states
     NotVerified        an update that must not be published, with the reason
-    CertifiedModeller  carries the model over where that is verified, and learns it cold where it is not
+    CertifiedModeller  carries the model over if that is verified, and learns it cold if it is not
     check_update       the service's own check before an update is staged: learn it again from the counts, and compare
 
 Only an update that was carried over in memory is checked: one that was learned cold would be compared with itself.
@@ -80,11 +80,11 @@ class Made:
     anchors: (r,), the name of each topic: its anchor word, or the name of a guided topic.
     notes: a sentence for each guided topic that has ended or lacks a seed.
     tolerance: the promised distance to the model of a retraining (Frobenius norm of the difference of A).
-    certificate: the proven bound on that distance, infinite where the promise rests on another proof.
+    certificate: the proven bound on that distance, infinite if the promise rests on another proof.
     seconds: how long it took to make.
     draw: adds noise and fills the payload of a version. It takes a sample (as in `make_payload`), the noise
         key, the model's name, the version and the data of downstream tasks.
-    fit: the learned model; None where a kept base model was moved without learning.
+    fit: the learned model; None if a kept base model was moved without learning.
     warm: whether it was carried over from the last model, or from the sums in Redis, so that it is worth a check.
     """
 
@@ -137,16 +137,16 @@ class Modeller(Mode, Protocol):
         counts: of all documents.
         capacity: measures how many deletions the base model bears.
 
-        Raises CannotLearn where these counts allow no model that may be published.
+        Raises CannotLearn if these counts allow no model that may be published.
         """
 
     def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:
         """Make a model of the documents that remain.
 
-        counts: of all live documents; where `base_only`, of the documents of the base model that are left.
+        counts: of all live documents; if `base_only`, of the documents of the base model that are left.
         base: the base model that the update stands on.
 
-        Raises CannotLearn where no model can be made of them at all.
+        Raises CannotLearn if no model can be made of them at all.
         """
 
     def forget(self) -> None:
@@ -161,7 +161,7 @@ class CertifiedModeller:
     options: of the learner.
     guarded: the guarantee that noise is calibrated to.
     clock: seconds, for durations.
-    stored: reads the sums in Redis, None where there are none.
+    stored: reads the sums in Redis, None if there are none.
     """
 
     guarantee: Literal["certified", "theorem"] = "certified"
@@ -191,7 +191,7 @@ class CertifiedModeller:
         return self._last[0] if self._last else None
 
     def refuses(self, base: Base) -> str | None:
-        """Return which settings have changed since the base model was learned, None where none has.
+        """Return which settings have changed since the base model was learned, None if none has.
 
         An update starts from memory or from counts, so any base model will do that the same rules have made.
         """
@@ -202,9 +202,9 @@ class CertifiedModeller:
         self._last = None
 
     def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
-        """Learn cold, so that nothing of earlier models is left, and the privacy account begins anew.
+        """Learn cold, so that nothing of earlier models is left, and the privacy account begins again.
 
-        Raises CannotLearn, also where the certificate does not reach the tolerance.
+        Raises CannotLearn, also if the certificate does not reach the tolerance.
         """
         start = self._clock()
         # Dropped before learning, so that two models are not in memory at once.
@@ -217,7 +217,7 @@ class CertifiedModeller:
     def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:  # noqa: ARG002 - see Modeller
         """Carry the model over to the documents that remain.
 
-        Raises CannotLearn where no model can be made of them at all.
+        Raises CannotLearn if no model can be made of them at all.
         """
         start = self._clock()
         warm = self._warm(counts)
@@ -234,7 +234,7 @@ class CertifiedModeller:
         return self._made(fit, counts, self._clock() - start, warm=carried)
 
     def _from_sums(self, counts: DocumentCounts) -> TopicFit | None:
-        """Return a model that is learned from the sums in Redis, as after a restart; None where they cannot be used."""
+        """Return a model that is learned from the sums in Redis, as after a restart; None if they cannot be used."""
         stored = self._stored()
         if stored is None:
             return None
@@ -284,7 +284,7 @@ class CertifiedModeller:
 
 
 def learn_cold(counts: DocumentCounts, options: LearnerOptions) -> TopicFit:
-    """Learn from counts alone. Raises CannotLearn, also where the certificate does not reach the tolerance."""
+    """Learn from counts alone. Raises CannotLearn, also if the certificate does not reach the tolerance."""
     return require_tolerance(learn(counts, options))
 
 
@@ -323,7 +323,7 @@ def check_is_due(last: Mapping[str, Any] | None, interval_ms: int | None, now_ms
 class Checked:
     """The result of a check.
 
-    passed: None where the check could not be made.
+    passed: None if the check could not be made.
     detail: in words. It is shown to people, so it has no figure of a model before noise.
     seconds: how long the check took.
     """
@@ -371,7 +371,7 @@ def check_update(
 
 
 def _difference(fit: TopicFit, cold: TopicFit, key: bytes) -> str | None:
-    """Say how a carried-over fit differs from one learned cold, None where it does not."""
+    """Say how a carried-over fit differs from one learned cold, None if it does not."""
     if fit.words != cold.words:
         return "its words are not those of a model learned from the counts alone"
     if fit.topic_names != cold.topic_names:

@@ -9,7 +9,7 @@ Where topics are published, a head is fitted from zero on the noised A and the l
 paper's naive setting. Fitting it is post-processing, so it costs no epsilon and needs no bound. Labels are part of
 documents, so a deleted document is not in any head.
 
-Where topics are withheld, each task publishes its B = A w alone. With k heads in a version each head gets sqrt(k) times
+If topics are withheld, each task publishes its B = A w alone. With k heads in a version each head gets sqrt(k) times
 the noise that it would need alone, so that together they are (epsilon, delta)-indistinguishable from those of a
 retraining. The documents that are left decide which tasks have a head, and all numbers that the noise is calibrated to.
 Source: streamtopic.privacy.head_noise.
@@ -213,7 +213,7 @@ def withheld_heads(
     epsilon, delta: the guarantee of all heads together.
     seed_for: task to the seed of its noise.
 
-    Raises CannotLearn where no task has a head.
+    Raises CannotLearn if no task has a head.
     """
     model = TopicMatrix(fit.A, fit.words, fit.topic_names)
 
@@ -269,10 +269,10 @@ def _measured(
 ) -> HeadConstants:
     """Measure the constants that the noise of a head is calibrated to.
 
-    Raises CannotLearn where rounding may keep the head from its tolerance.
+    Raises CannotLearn if rounding may keep the head from its tolerance.
     """
     constants = head_constants(model, labelled, task, base_error, cold=cold)
-    # A model carried over differs in its last digits from one learned cold. Where these would decide a constant, noise
+    # A model carried over differs in its last digits from one learned cold. If these would decide a constant, noise
     # would tell the two apart, so the constant is measured on the cold one.
     if not constants.settled:
         constants = head_constants(from_counts(), labelled, task, base_error, cold=True)
@@ -281,7 +281,7 @@ def _measured(
 
 
 def _fitted(before: TopicHead | None, model: TopicMatrix, labelled: LabelledDocuments, task: HeadTask) -> TopicHead:
-    """Fit a head, by one step from the last version's head where there is one."""
+    """Fit a head, by one step from the last version's head if there is one."""
     if before is None:
         return fit_head(model, labelled, task)
     try:
@@ -313,7 +313,7 @@ class ReleaseNoise:
     scale, slack: by these it composes with other versions.
     grid: every noised number is a multiple of it; the largest of its parts.
     ratio: norm of the noise over norm of the model, in three digits. From 1 on the noise hides the model.
-    covariance_grid: as `grid`, of R; None where R has no noise of its own, since it is made from the noised A.
+    covariance_grid: as `grid`, of R; None if R has no noise of its own, since it is made from the noised A.
     """
 
     epsilon: float
@@ -387,7 +387,7 @@ class PayloadPlan:
     digest: of the retained counts and settings, for which the noise was drawn.
     unfitted: for each task without a head, the reason.
     fitted: heads before noise where topics are withheld, secret.
-    covered: whether every condition of the paper's proof held; None where the guarantee does not rest on them.
+    covered: whether every condition of the paper's proof held; None if the guarantee does not rest on them.
     facts: further fields of the release record, for the operator alone.
     """
 
@@ -421,7 +421,7 @@ def make_payload(
     version: number of the version.
     data: of downstream tasks.
 
-    Raises CannotLearn where topics are withheld and no task has a head.
+    Raises CannotLearn if topics are withheld and no task has a head.
     """
     data = data or TaskData()
     frequency = frequencies(fit.words, source)
@@ -547,7 +547,7 @@ def displayed(
     words: (n,), the rows of A.
     sample: as in `make_payload`.
 
-    Quality is measured on the first ten words of each topic: diversity, and NPMI where there is a sample.
+    Quality is measured on the first ten words of each topic: diversity, and NPMI if there is a sample.
     """
     first = order[:, :COHERENT]
     quality = {"diversity": diversity(first)}

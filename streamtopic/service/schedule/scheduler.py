@@ -2,7 +2,7 @@
 
 A step reads from top to bottom: `step` takes the lease, `_step` decides, `_unlearn` or `_retrain` makes a model,
 `_make_version` turns it into bytes and the entry of the ledger that names them, `_stage` lets both wait for the
-publisher, and `_withdraw` takes versions back where no model can be made.
+publisher, and `_withdraw` takes versions back if no model can be made.
 """
 
 import hashlib
@@ -248,7 +248,7 @@ class Scheduler:
 
         requested: `unlearn` or `retrain`; None takes an operator's request that waits in Redis, if any.
 
-        Raises ComponentUnreachable, StateError; CutGone where documents changed faster than a model could be made of
+        Raises ComponentUnreachable, StateError; CutGone if documents changed faster than a model could be made of
         them. A failed attempt stages nothing, and may be repeated.
         """
         lease = self._lease.acquire()
@@ -258,7 +258,7 @@ class Scheduler:
         with self._lease.kept(lease):
             step = self._step(lease, requested)
             if self._sums.is_due():
-                # Where documents change too fast for that, the next step does it.
+                # If documents change too fast for that, the next step does it.
                 with suppress(CutGone):
                     self._sums.fold(lease)
         # Steps come every few seconds, and a decision that stays needs no write.
@@ -276,7 +276,7 @@ class Scheduler:
 
     @contextmanager
     def leading(self) -> Iterator[Lease | None]:
-        """Yield this scheduler's lease, which lasts as long as the block runs; None where another scheduler leads."""
+        """Yield this scheduler's lease, which lasts as long as the block runs; None if another scheduler leads."""
         lease = self._lease.acquire()
         with nullcontext() if lease is None else self._lease.kept(lease):
             yield lease
@@ -313,7 +313,7 @@ class Scheduler:
         return step
 
     def _act(self, lease: Lease, decision: Retrain | Unlearn) -> Step:
-        """Make and stage a model; withdraw versions where none can be made."""
+        """Make and stage a model; withdraw versions if none can be made."""
         # Read before the attempt: a document that comes meanwhile was not part of it.
         offsets = self.offsets()
         try:
@@ -437,7 +437,7 @@ class Scheduler:
         return step
 
     def _obstacle(self, decision: Decision, envelope: Envelope) -> Wait | None:
-        """Return why a version may not be staged after all, None where it may."""
+        """Return why a version may not be staged after all, None if it may."""
         version = envelope.version
         # A model takes seconds to make. A Redis that was set back meanwhile no longer knows the versions that this step
         # had read back from the ledger, and would give a number again that subscribers hold.
@@ -494,7 +494,7 @@ class Scheduler:
             logger.warning("version %d of %s: %s", version, self.options.model, remark, extra=extra)
 
     def _asked(self, envelope: Envelope) -> list[bytes]:
-        """Return the `traceparent` of deletions that a version reflects, where somebody traces them."""
+        """Return the `traceparent` of deletions that a version reflects, if somebody traces them."""
         if not enabled():
             return []
         return traced_deletions(self.reader, self._situation.last_cut() or {}, envelope.cut)
@@ -597,7 +597,7 @@ class Scheduler:
         return self.state.releases_among(self._withdrawn.gaps(self._parent).pairs())
 
     def _withdraw(self, lease: Lease, decision: Wait, situation: Situation) -> Step:
-        """Withdraw versions where no model can be made to take their place.
+        """Withdraw versions if no model can be made to take their place.
 
         These are versions that hold documents whose deletion has waited too long, and versions that the service's own
         check did not bear out.
@@ -631,7 +631,7 @@ class Scheduler:
 
 
 def _sample(made: Made) -> WordSets | None:
-    """Return the words of a sample of a model's documents, None where its cut is gone by now."""
+    """Return the words of a sample of a model's documents, None if its cut is gone by now."""
     # A version without one figure of its quality is better than one that comes later: deletions wait for it.
     try:
         return sample_words(made.counts, made.words)

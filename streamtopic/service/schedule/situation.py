@@ -64,7 +64,7 @@ class Base:
         return self.start.documents
 
     def changed_rules(self, now: Mapping[str, Any]) -> str | None:
-        """Return why a model learned by the rules of now is not an update of this one, None where it is.
+        """Return why a model learned by the rules of now is not an update of this one, None if it is.
 
         now: `LearnerOptions.rules` of the present settings.
         """
@@ -135,7 +135,7 @@ class Mode(Protocol):
         """Whether an update covers the documents of the base model only."""
 
     def refuses(self, base: Base) -> str | None:
-        """Return why no update can start from a kept base model, None where one can."""
+        """Return why no update can start from a kept base model, None if one can."""
 
 
 class SituationReader:
@@ -321,13 +321,13 @@ class SituationReader:
         return tuple(sorted(found - self._state.withdrawn())) if found else ()
 
     def _distrusted(self) -> str | None:
-        """Return why the model in memory must not be carried over, None where it may be."""
+        """Return why the model in memory must not be carried over, None if it may be."""
         refuted = self.refuted()
         return f"version {refuted[0]} is not borne out by the service's own check" if refuted else None
 
 
 def _behind(positions: Mapping[int, Meta], last: Envelope) -> str | None:
-    """Return why counts are older than the newest version, as after Redis was set back; None where they are not."""
+    """Return why counts are older than the newest version, as after Redis was set back; None if they are not."""
     late = []
     for partition, meta in sorted(positions.items()):
         reflected = last.cut.get(partition, 0)
@@ -340,7 +340,7 @@ def _behind(positions: Mapping[int, Meta], last: Envelope) -> str | None:
 
 
 def _lost(last: Envelope, base: Base | None) -> str | None:
-    """Return why the base model in Redis is not the base of the newest version, or may not be; None where it is."""
+    """Return why the base model in Redis is not the base of the newest version, or may not be; None if it is."""
     if base is None or base.version != last.base:
         held = "no base model" if base is None else f"the base model of version {base.version}"
         return f"Redis was set back: it holds {held}, the newest version is of {last.base}"

@@ -64,7 +64,7 @@ def release_record(
 ) -> dict[str, Any]:
     """Return the record that Redis keeps of a version, for decisions, the publisher and people.
 
-    payload: None where only the ledger tells of the version.
+    payload: None if only the ledger tells of the version.
     chunks: number of its messages in the releases topic.
     warm: whether the model was carried over.
     reason: of the decision to make it.
@@ -151,7 +151,7 @@ def replaced(state: ModelState, withdrawn: Runs, envelope: Envelope, keep_versio
 
     Send them after the new version, so that a subscriber is never left without one.
     """
-    # Usually it is one version; where the setting was lowered, a few at once.
+    # Usually it is one version; if the setting was lowered, a few at once.
     standing = withdrawn.gaps(max(envelope.version - keep_versions, 0))
     aged = set(standing.newest(_RETIRED)) - set(envelope.withdrawn)
     records = state.releases_among(Runs.of(aged.union(envelope.withdrawn)).pairs())
@@ -196,7 +196,7 @@ def describe(
 
 
 def _claimed(made: Made) -> float:
-    """Return the certificate that a version claims: the tolerance, or infinity where nothing is certified."""
+    """Return the certificate that a version claims: the tolerance, or infinity if nothing is certified."""
     # The exact one depends on the path to the model: its digits would tell candidates for a deleted document apart.
     return made.tolerance if made.certificate <= made.tolerance else math.inf
 
@@ -272,7 +272,7 @@ def stored_base(base: Base, kept: bytes, salt: bytes) -> StoredBase:
 
 
 def kept_of(stored: StoredBase) -> bytes:
-    """Undo `stored_base`: return the bytes that the mode of a base model keeps, b"" where it keeps none."""
+    """Undo `stored_base`: return the bytes that the mode of a base model keeps, b"" if it keeps none."""
     return stored.blob[_SALT_BYTES:]
 
 

@@ -1,4 +1,4 @@
-"""Make Redis state anew from the log, after Redis was lost, the log was restored, or a fixed setting was changed."""
+"""Make Redis state again from the log, after Redis was lost, the log was restored, or a fixed setting was changed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Present:
 
     partitions: number of partitions.
     documents: number of documents that are counted.
-    leader: the scheduler that leads, None where none does.
+    leader: the scheduler that leads, None if none does.
     """
 
     partitions: int
@@ -72,7 +72,7 @@ class Rebuilt:
 
 
 def present(service: Service) -> Present | None:
-    """Return the state in Redis, None where there is none yet."""
+    """Return the state in Redis, None if there is none yet."""
     model = service.settings.model
     found = recorded(service.connection, model)
     if found is None:
@@ -83,7 +83,7 @@ def present(service: Service) -> Present | None:
 
 
 def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebuilt:
-    """Count the whole log anew, under the present settings, and begin a new base model.
+    """Count the whole log again, under the present settings, and begin a new base model.
 
     No other process may work on the model meanwhile: a scheduler is kept from staging, and an ingest process that takes
     ownership of a partition makes this fail. Versions and the ledger stay, and so do deletions that wait for their
@@ -91,8 +91,8 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
 
     update: told how many records are counted, of how many.
 
-    Raises UsageError where topic, settings and state name different numbers of partitions, or the key of suppressions
-    is missing; StateError where an ingest process runs; ComponentUnreachable.
+    Raises UsageError if topic, settings and state name different numbers of partitions, or the key of suppressions
+    is missing; StateError if an ingest process runs; ComponentUnreachable.
     """
     settings = service.settings
     connection = service.connection
@@ -139,7 +139,7 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
 
 
 def _agreed(service: Service, before: Recorded | None) -> int:
-    """Return the number of partitions. Raises UsageError where topic, settings and state do not agree on it."""
+    """Return the number of partitions. Raises UsageError if topic, settings and state do not agree on it."""
     topic = service.names.documents
     wanted = service.settings.partitions
     have = service.log.partitions(topic)

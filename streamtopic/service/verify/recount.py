@@ -236,7 +236,7 @@ def documents_in_log(
     progress: called with the number of records read so far, and their total.
     partitioner: name of the hash by which keys belong to partitions.
     dialect: of the records.
-    limits: rules that the state is counted under. Where it keeps days, a document that comes again on another day is
+    limits: rules that the state is counted under. If it keeps days, a document that comes again on another day is
         another one.
     suppression: key of the model's suppressions. Without it, adds that were refused for them count until their
         tombstones, which follow within moments.
@@ -446,7 +446,7 @@ def counts_of_corpus(corpus: Corpus, options: LearnerOptions, progress: Callable
 def counts_of_instance(reader: Reader, options: LearnerOptions) -> Counts:
     """Read the counts of an instance, of all words that are in the vocabulary or within ten documents of it.
 
-    Raises StateMissing where nothing was counted.
+    Raises StateMissing if nothing was counted.
     """
 
     def near(counts: DocumentCounts) -> Counts:

@@ -337,7 +337,7 @@ def _rounding(grid: float, values: npt.NDArray[Any]) -> float:
 def _others_differ(sent: Payload, again: Payload, grid: float | None, *, same: bool) -> str | None:
     """Return which of R, shares and top words differs, None if all are the same.
 
-    grid: of the noise on R; None where it is made from A, as shares and top words are: then it may differ where A does.
+    grid: of the noise on R; None if it is made from A, as shares and top words are: then it may differ where A does.
     same: whether A is the same.
     """
     for name in ("R", "shares") if same or grid is not None else ():

@@ -126,7 +126,7 @@ def _prefetch(_: _Numba, array: _Numba, place: _Numba) -> _Numba:
 fetch_early: Callable[[Any, Whole], None] = cast("Any", _prefetch)
 """fetch_early(array, place): have the processor fetch the cache line of an entry that a kernel is about to read.
 
-It reads nothing by itself, so a place behind the end of the array does no harm. numba has no function for it.
+It reads nothing by itself, so a place after the end of the array does no harm. numba has no function for it.
 """
 
 

@@ -557,7 +557,7 @@ def write(settings: Settings, path: Path) -> None:
 
 
 def _assigned(values: Mapping[str, Any], table: str = "") -> Iterator[str]:
-    """Yield values as lines of TOML. table: the table that they are in, with a dot behind it."""
+    """Yield values as lines of TOML. table: the table that they are in, with a dot after it."""
     for name, value in values.items():
         key = table + (name if re.fullmatch("[a-z_]+", name) else _toml(name))
         if isinstance(value, dict) and value:

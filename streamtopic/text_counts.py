@@ -34,7 +34,7 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     sparse matrix (texts, words) that also carries the number of tokens of each text, words without a column included,
     and the passages of texts of more than 8,192 tokens. AnchorTopics reads these.
 
-    Columns are the words of the texts it was fitted on, ascending. `partial_fit` puts new words behind the others, so
+    Columns are the words of the texts it was fitted on, ascending. `partial_fit` puts new words after the others, so
     columns keep their places and a text gives the same counts for ever. So texts can be added to a model and taken away
     again:
 
@@ -75,7 +75,7 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._fitted(texts)
 
     def partial_fit(self, texts: Iterable[str], y: object = None) -> Self:
-        """Take the words of more texts: new words get columns behind the others. Raises ValueError as `fit` does."""
+        """Take the words of more texts: new words get columns after the others. Raises ValueError as `fit` does."""
         del y
         if not hasattr(self, "words_"):
             return self.fit(texts)

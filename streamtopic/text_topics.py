@@ -70,7 +70,7 @@ class TextTopics(AnchorTopics):
         return found
 
     def partial_fit(self, X: Iterable[str], y: object = None) -> Self:
-        """Add texts; their new words get columns behind the others. The model is the same as after one `fit` on all.
+        """Add texts; their new words get columns after the others. The model is the same as after one `fit` on all.
 
         X: strings.
         Raises ValueError as `fit`. The model and its words then stay as they were.

@@ -307,7 +307,7 @@ class _Look:
             change = off[1] - off[0]
             direction = other.along - one.along
             between = float(np.vdot(change, direction))
-        # In the order of DISTINGUISHERS, and behind them the numbers at which the runs differ most.
+        # In the order of DISTINGUISHERS, and after them the numbers at which the runs differ most.
         return np.concatenate([[ratio, between, fine, size], *numbers])
 
 

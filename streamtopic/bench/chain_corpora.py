@@ -69,7 +69,7 @@ def cyclic_images(rng: np.random.Generator, order: int, bases: Int64, block: int
     bases: (documents, order * (block + links) + shared) word counts: `order` blocks, as many groups of words that link
     a block to the next one, and shared words, which the permutation leaves in place. Words of one block, the links to
     it and the shared ones have the same counts as their images, so a link leans to its two blocks alike. rng: gives
-    words an order in which images do not stand side by side.
+    words an order in which images are not side by side.
     """
     own, linking = order * block, order * (block + links)
     places = np.arange(bases.shape[1])
@@ -119,7 +119,7 @@ def _mirrored(rng: np.random.Generator) -> Pool:
 
 
 def _duplicated(rng: np.random.Generator) -> Pool:
-    """Words that always stand together with another one, as often: equal rows."""
+    """Words that always come together with another one, as often: equal rows."""
     n, topics, documents = int(rng.integers(8, 50)), _topics(rng), int(rng.integers(20, 200))
     held = _drawn(rng, _mixed(rng, documents, _columns(rng, n, max(topics, 2))), _lengths(rng, documents))
     twins = rng.choice(n, int(rng.integers(1, n + 1)), replace=False)

@@ -1,6 +1,6 @@
 """Where processor time goes: named functions of the learner are clocked while a profile is open, and only then.
 
-The learner has no hooks. Every function that is clocked stands in one table (bench.stages). A name in the table
+The learner has no hooks. Every function that is clocked is in one table (bench.stages). A name in the table
 that the program no longer has is an error.
 """
 

@@ -46,7 +46,7 @@ def planted(
     for k in range(topics):
         here = np.flatnonzero(topic == k)
         word[here] = np.searchsorted(steps[:, k], rng.random(len(here))).clip(max=words - 1)
-    # Ids without meaning: frequent words must not stand side by side.
+    # Ids without meaning: frequent words must not be side by side.
     return _batch(rng.permutation(words).astype(np.int32)[word], starts, words)
 
 

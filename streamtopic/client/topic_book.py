@@ -246,7 +246,7 @@ def _known_again(before: tuple[NamedTopic, ...], now: list[NamedTopic]) -> list[
     distances = np.where(nearness >= _ALIKE, 1 - nearness, 1.0)
     cost[: len(rows), : len(columns)] = distances
     pairs = assign(cost) if size else ()
-    # Rows beyond those of topics stand for no topic.
+    # Rows beyond those of topics represent no topic.
     for place, (row, column) in enumerate(zip(rows, pairs, strict=False)):
         if cost[place, column] < 1:
             found[row] = before[columns[column]]

@@ -55,7 +55,7 @@ def register(subparsers: Subparsers) -> None:
     schedule.add_argument(
         "--interval", type=waiting_time, default=0.2, metavar="SECONDS", help="pause when idle (default: 0.2)"
     )
-    parser = command(subparsers, "rebuild", _run_rebuild, "make the state in Redis anew from the log")
+    parser = command(subparsers, "rebuild", _run_rebuild, "rebuild the state in Redis from the log")
     parser.add_argument(
         "--yes", action="store_true", help="take away the state that exists, and lead in place of others"
     )

@@ -114,7 +114,7 @@ def slice_unit(over: str | None, settings: Settings) -> Unit | None:
     """Return the period that is asked for. Raises UsageError if documents have no days."""
     if over is not None and not settings.keep_days:
         raise UsageError(
-            "this instance does not keep the days of documents: set keep_days = true, and make its state anew from "
+            "this instance does not keep the days of documents: set keep_days = true, and rebuild its state from "
             "the log (`streamtopic rebuild`)"
         )
     return cast("Unit | None", over)

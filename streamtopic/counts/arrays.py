@@ -1,6 +1,6 @@
 """Short names for types of arrays, and three small tables for sparse rows and for chosen positions.
 
-Shapes stand in docstrings, since numpy's types do not say them. Positions are indices into another array. A mask says
+Shapes are in docstrings, since numpy's types do not say them. Positions are indices into another array. A mask says
 of each entry of another array whether it is chosen.
 """
 
@@ -34,7 +34,7 @@ def entry_rows(indptr: npt.NDArray[np.integer[Any]]) -> Int64:
 
 
 def places(n: int, chosen: npt.NDArray[np.integer[Any]], kind: Any = np.int64) -> Any:  # noqa: ANN401  an array of that kind
-    """Return for each of n positions where it stands among the chosen ones, (n,), -1 for the others.
+    """Return for each of n positions where it is among the chosen ones, (n,), -1 for the others.
 
     chosen: distinct positions.
     kind: the type of the numbers.

@@ -165,7 +165,7 @@ class DocumentBatch:
         )
 
     def select(self, documents: Positions) -> "DocumentBatch":
-        """Return the documents at these positions, in this order. A position may stand several times."""
+        """Return the documents at these positions, in this order. A position may occur several times."""
         firsts = np.searchsorted(self.owners, documents)
         lasts = np.searchsorted(self.owners, documents + 1)
         rows = _ranges(firsts, lasts)
@@ -212,7 +212,7 @@ def _ranges(firsts: npt.NDArray[np.integer[Any]], lasts: npt.NDArray[np.integer[
 
 
 def _joined(parts: Sequence[npt.NDArray[_Kind]], kind: type[_Kind]) -> npt.NDArray[_Kind]:
-    """Lay arrays one behind the other, also if there are none. kind: type of the numbers."""
+    """Lay arrays one after the other, also if there are none. kind: type of the numbers."""
     if not parts:
         return np.zeros(0, kind)
     return np.concatenate(parts).astype(kind, copy=False)

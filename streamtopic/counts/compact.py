@@ -1,8 +1,8 @@
 """Integer matrices in few bytes: whole rows of numbers, nearly all of which are below 2^32.
 
 An entry is a column and a value. The column takes two bytes if there are at most 65,536 of them. The value takes
-four. A value that four bytes do not hold (2^32 - 1 and above, or negative) is wide: a mark stands in its place, and the
-value stands in a table of wide values, which is sorted by row and column. So an entry takes six bytes, and a wide one
+four. A value that four bytes do not hold (2^32 - 1 and above, or negative) is wide: a mark is in its place, and the
+value is in a table of wide values, which is sorted by row and column. So an entry takes six bytes, and a wide one
 ten more. Nothing is rounded (docs/decisions/0003).
 
     Compact      the rows; pack and unpack; merged: a + b
@@ -57,7 +57,7 @@ class Compact(NamedTuple):
     columns: (entries,) ascending in each row; uint16 for at most 65,536 columns, else int32.
     low: (entries,) uint32 values, all bits set where the value is wide.
     wide_indptr: (rows + 1,) where the wide values of rows begin.
-    wide_columns, wide: (wide entries,) columns and int64 values, in the order of the entries that they stand for.
+    wide_columns, wide: (wide entries,) columns and int64 values, in the order of the entries that they represent.
     """
 
     indptr: Int64
@@ -116,7 +116,7 @@ def merged(n_columns: int, a: Compact, b: Compact) -> Compact:
 
 
 def shrink(m: Compact) -> None:
-    """Give back the memory behind the last entry."""
+    """Give back the memory after the last entry."""
     entries = int(m.indptr[-1])
     wide = int(m.wide_indptr[-1])
     m.columns.resize(entries, refcheck=False)
@@ -133,9 +133,9 @@ def fits(value: Integer) -> bool:
 
 @inner
 def read(m: Compact, k: Integer, w: Integer) -> tuple[Integer, Integer]:
-    """Return entry k, and the place of the next wide value behind it.
+    """Return entry k, and the place of the next wide value after it.
 
-    w: the place of the first wide value that belongs to entry k or to one behind it.
+    w: the place of the first wide value that belongs to entry k or to one after it.
     """
     # A loop over a row counts wide values along, so that no entry needs a search in their table.
     value = np.int64(m.low[k])
@@ -146,7 +146,7 @@ def read(m: Compact, k: Integer, w: Integer) -> tuple[Integer, Integer]:
 
 @inner
 def search(columns: UInt16, first: Integer, last: Integer, column: Integer) -> Integer:
-    """Return the place of the first of columns[first:last], which ascend, at or behind a column; `last` without one."""
+    """Return the place of the first of columns[first:last], which ascend, at or after a column; `last` without one."""
     while first < last:
         middle = (first + last) >> 1
         if columns[middle] < column:
@@ -158,7 +158,7 @@ def search(columns: UInt16, first: Integer, last: Integer, column: Integer) -> I
 
 @inner
 def seek(m: Compact, row: Integer, column: Integer) -> tuple[Integer, Integer]:
-    """Return the place of a row's first entry at or behind a column, and that of the first wide value from there on."""
+    """Return the place of a row's first entry at or after a column, and that of the first wide value from there on."""
     first = m.indptr[row]
     last = m.indptr[row + 1]
     first_wide = m.wide_indptr[row]
@@ -236,7 +236,7 @@ def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
 @inner
 def _next(m: Compact, k: Integer, w: Integer, stop: Integer, end: Integer) -> tuple[Integer, Integer, Integer]:
     """Return column and value of entry k, and the next wide place. Behind the row's last entry the column is `end`."""
-    # A column behind all others ends a row, so that merging needs no case for it.
+    # A column after all others ends a row, so that merging needs no case for it.
     if k == stop:
         return end, 0, w
     value, w = read(m, k, w)
@@ -287,7 +287,7 @@ class UpperRows:
 
     @property
     def stop(self) -> int:
-        """The number of the row behind the last."""
+        """The number of the row after the last."""
         return self.first + len(self.rows.indptr) - 1
 
 
@@ -340,7 +340,7 @@ def mirrored(n: int, parts: list[UpperRows]) -> Compact:
     for part in parts:
         _mirrored_sizes(part.rows, part.first, sizes, wide)
     out = allocate(n, np.cumsum(sizes), np.cumsum(wide))
-    # The last rows come first: they need nothing of the parts behind them, so each part is given back once its rows are
+    # The last rows come first: they need nothing of the parts after them, so each part is given back once its rows are
     # written, and the whole takes hardly more memory than its result.
     while parts:
         start = parts[-1].first

@@ -92,7 +92,7 @@ def pieces(batch: DocumentBatch, n_words: int) -> int:
     """Return in how many pieces to count a batch, 1 or more.
 
     Every row reads its documents again, so a piece should stay in the cache. But adding up pieces should cost little
-    beside counting them.
+    besides counting them.
     """
     sizes = np.diff(batch.indptr).astype(np.float64)
     work = float(sizes @ (sizes + 1.0)) / 2
@@ -154,7 +154,7 @@ def count_weighted(
     accumulator = np.zeros(n_words, np.int64)
     touched = np.zeros(n_words // 64 + 1, np.uint64)
     lengths = np.zeros(n_words + 1, np.int64)
-    # A single row may have a pair with every word. One more, since a row may write a place behind its end.
+    # A single row may have a pair with every word. One more, since a row may write a place after its end.
     size = max(pairs, n_words) + 1
     # Two buffers, so that one can be written out while the other is filled.
     buffers = [(np.empty(size, np.int32), np.empty(size, np.int64)) for _ in range(2)]
@@ -230,7 +230,7 @@ def _statistics(
 
 
 def _occurrences_of(indptr: Int64, words: Int32, n_words: int) -> tuple[Int64, Places, Places]:
-    """Return where each word stands: starts (n_words + 1,), and for each occurrence its position and its row."""
+    """Return where each word is: starts (n_words + 1,), and for each occurrence its position and its row."""
     amounts = np.bincount(words, minlength=n_words)
     starts = row_ends(amounts)
     # Half the memory where places are below 2^31, as they are unless a batch fills gigabytes.
@@ -265,7 +265,7 @@ def _upper_product(
     sizes = np.diff(indptr)
     largest = int(sizes.astype(np.float64) @ (sizes + 1.0) / 2)
     # As large as the pairs could be: pages that are never written cost nothing, and numpy puts a large array on huge
-    # pages, which halves the time of large batches. One more, since a row may write a place behind its end.
+    # pages, which halves the time of large batches. One more, since a row may write a place after its end.
     allowed = min(largest, _BUFFER)
     size = max(allowed, n_words) + 1
     buffer_columns = np.empty(size, np.int32)
@@ -295,7 +295,7 @@ def _upper_product(
 
 @inner
 def drain(sums: Int64, touched: UInt64, first: Whole, last: Whole, columns: Int32, values: Int64, used: Whole) -> Whole:
-    """Move the sums of columns first ... last behind the entries of a row. Return where the entries end then.
+    """Move the sums of columns first ... last after the entries of a row. Return where the entries end then.
 
     sums: (n,) int64, zero afterwards where they were moved.
     touched: a bit for each column that was added to, zero afterwards.
@@ -337,9 +337,9 @@ def _packed(words: Int32, counts: Int32) -> tuple[Packed, np.uint64]:
 
 @once
 def _sweep(sums: Int64, first: Whole, last: Whole, columns: Int32, values: Int64, used: Whole) -> Whole:
-    """Move the sums of columns first ... last behind the entries of a row, as `drain` does without marks.
+    """Move the sums of columns first ... last after the entries of a row, as `drain` does without marks.
 
-    It may write one place behind the entries.
+    It may write one place after the entries.
     """
     for column in range(first, last + 1):
         # Written whether it counts or not: a branch would often be predicted wrong.

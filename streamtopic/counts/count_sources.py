@@ -80,7 +80,7 @@ class CountSource(Protocol):
         """
 
     def symmetric(self, keep: Positions) -> SymmetricCounts:
-        """Return the pair counts of `restrict` as a working matrix, with little memory beside the result."""
+        """Return the pair counts of `restrict` as a working matrix, with little memory besides the result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,7 +237,7 @@ class KeptCounts:
     def minus(self, batch: DocumentBatch) -> "KeptCounts":
         """Return the counts without these documents: the inverse of `plus`.
 
-        A document is taken away once for each time that it stands in `batch`. Two documents are equal if their passages
+        A document is taken away once for each time that it is in `batch`. Two documents are equal if their passages
         have the same lengths, words and counts.
         Cost: one look at each document's mark, and the blocks that change.
         Raises NegativeCounts if not all of the documents are there.
@@ -270,7 +270,7 @@ class KeptCounts:
         """Return the same documents over more words.
 
         words: ascending by code point, the present words among them.
-        ids: (n,) where the present words stand among them.
+        ids: (n,) where the present words are among them.
         """
         blocks = tuple(_renamed(block, ids) for block in self.blocks)
         statistics: dict[str, Any] = {"frequency": self.frequency, "tokens": self.tokens, "heavy": self.heavy}
@@ -283,7 +283,7 @@ class KeptCounts:
         return replace(self, words=words, blocks=blocks, marks=marks, **statistics)
 
     def positions(self, words: Sequence[str]) -> Positions:
-        """Return where some of the words stand. The words are given ascending."""
+        """Return where some of the words are. The words are given ascending."""
         found = np.empty(len(words), np.intp)
         low = 0
         for k, word in enumerate(words):
@@ -345,7 +345,7 @@ class KeptCounts:
 
 
 def count_symmetric(batch: DocumentBatch, n: int, weighting: Weighting) -> SymmetricCounts:
-    """Return the pair counts of documents over n words as a working matrix, with little memory beside the result.
+    """Return the pair counts of documents over n words as a working matrix, with little memory besides the result.
 
     A pair that no document holds has no entry in it.
     """

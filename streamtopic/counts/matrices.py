@@ -1,7 +1,7 @@
 """Matrices of word counts, and their rows as documents that can be counted exactly.
 
 TextMatrix     word counts of texts, as scikit-learn passes them on, with the texts' lengths and passages
-               (CountedTexts); TextColumns: which word each column stands for
+               (CountedTexts); TextColumns: which word each column represents
 as_documents   rows of amounts that know nothing of their texts; canonical: the same rows in one form
 """
 
@@ -48,7 +48,7 @@ class CountedTexts:
     unknown: Int64
 
     def take(self, documents: Positions) -> "CountedTexts":
-        """Return the documents at these positions, in this order. A position may stand several times."""
+        """Return the documents at these positions, in this order. A position may occur several times."""
         batch = self.batch.select(documents)
         unknown = self.unknown[documents]
         return CountedTexts(self.words, batch, unknown)
@@ -127,11 +127,11 @@ def _is_everything(key: Any) -> bool:  # noqa: ANN401  an index as numpy takes i
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextColumns:
-    """Columns of a matrix and the words that they stand for.
+    """Columns of a matrix and the words that they represent.
 
     names: the word of each column; () if columns have only their numbers.
     words: (n,) ascending by code point.
-    order: (n,) the column of each of these words. Columns that came later stand behind the others.
+    order: (n,) the column of each of these words. Columns that came later are after the others.
     """
 
     names: Sequence[str]

@@ -211,7 +211,7 @@ def _lines(file: IO[bytes]) -> Iterator[Document | Problem]:
 
 
 def _is_cut(piece: bytes) -> bool:
-    """Return whether a line goes on behind a piece that `readline` returned."""
+    """Return whether a line goes on after a piece that `readline` returned."""
     return len(piece) == MAX_LINE and not piece.endswith(b"\n")
 
 
@@ -329,7 +329,7 @@ def _labels(record: Mapping[str, object]) -> dict[str, str]:
             if (named := _class_name(value)) is not None:
                 found[str(task)] = named
     label = record.get("label")
-    # A list of one label stands for that label. A head predicts one class, so a list of several is left out.
+    # A list of one label represents that label. A head predicts one class, so a list of several is left out.
     if isinstance(label, list) and len(label) == 1:
         (label,) = label
     if (named := _class_name(label)) is not None:

@@ -70,7 +70,7 @@ def map_asks(fields: Mapping[Any, Any]) -> bool:
     """Return whether a value that is a map is a delete; its other fields do not matter."""
     if fields_ask(fields):
         return True
-    # An add of this service is an add, whatever `payload` or `data` it has beside.
+    # An add of this service is an add, whatever `payload` or `data` it has besides.
     if _text(fields, "op") == "add":
         return False
     if _has(fields, "payload"):
@@ -168,7 +168,7 @@ def _salvaged_json(text: str) -> Fields:
 
 
 def _plain(inside: str) -> str:
-    """Return the text that a JSON string stands for; its inside as it is, if that is not valid."""
+    """Return the text that a JSON string represents; its inside as it is, if that is not valid."""
     try:
         return str(json.loads(f'"{inside}"', strict=False))
     except ValueError:
@@ -202,7 +202,7 @@ def _map_at(data: bytes) -> tuple[int, int]:
 
 
 def _size(data: bytes, at: int, width: int) -> tuple[int, int]:
-    """Return a length of `width` bytes and the position behind it. Raises IndexError at the end of the data."""
+    """Return a length of `width` bytes and the position after it. Raises IndexError at the end of the data."""
     end = at + width
     if end > len(data):
         raise IndexError
@@ -235,7 +235,7 @@ def _behind(data: bytes, at: int) -> int:
 
 # Texts and bytes; clients of old msgpack send text as bytes.
 _TEXTS = frozenset({0xC4, 0xC5, 0xC6, 0xD9, 0xDA, 0xDB})
-# Bytes behind the first byte, for kinds of a fixed size.
+# Bytes after the first byte, for kinds of a fixed size.
 _FIXED = {
     0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8,
     0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17,

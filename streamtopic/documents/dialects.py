@@ -116,7 +116,7 @@ class _Row:
 
 
 class _Deletes(Exception):
-    """A record is a delete. fields: of its map, where a request may stand."""
+    """A record is a delete. fields: of its map, where a request may be."""
 
     def __init__(self, fields: Fields | None = None) -> None:
         super().__init__()

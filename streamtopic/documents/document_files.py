@@ -118,7 +118,7 @@ def _with_end(lines: Iterable[str], ended: list[bool]) -> Iterator[str]:
 
 
 def _rows(path: Path, rows: Any, ended: list[bool]) -> Iterator[Document | Problem]:  # noqa: ANN401 -- csv names no type of a reader
-    """Yield the document or problem of each row behind the header. Raises UsageError for a header without columns."""
+    """Yield the document or problem of each row after the header. Raises UsageError for a header without columns."""
     try:
         names: list[str] = next(rows, [])
         _check_columns(path, names)

@@ -207,7 +207,7 @@ LIMITS = ",".join(f"{name}={number}" for name, number in _LIMITS.items())
 """All limits that refuse a record, as the state in Redis keeps them: counts made under other limits are made again."""
 
 DAY = ""
-"""Where days are kept: the name under which a document's day stands among its labels. Producers cannot send it, since a
+"""Where days are kept: the name that a document's day has among its labels. Producers cannot send it, since a
 task has a name. The day is the number of days since 1970 in UTC, as decimal text."""
 
 _DAY_MS = 86_400_000

@@ -1,4 +1,4 @@
-"""Subjects of documents: the people that documents are about, their limits, and the digests that stand for them.
+"""Subjects of documents: the people that documents are about, their limits, and the digests that represent them.
 
 A subject is a text that a producer chooses, such as the number of a customer. The state holds no subject: it holds a
 digest under a secret of the partition. The documents topic holds subjects as long as it holds the documents.

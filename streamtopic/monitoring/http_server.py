@@ -1,6 +1,6 @@
 """The HTTP server: Uvicorn, of `streamtopic serve` and of what a process tells its monitoring system.
 
-serving      answers `/livez`, `/readyz` and `/metrics` in a thread beside the work of a process
+serving      answers `/livez`, `/readyz` and `/metrics` in a thread of its own
 http_server  serves any pages
 listening    the socket that both have, with a place for everybody
 """

@@ -64,7 +64,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "deletes_missed": Event("Documents were removed whose deletes had left the log."),
         "words_many": Event("A partition holds many words, or has given most of its word ids."),
         "changes_cleared": Event("The changes of a partition hold no deleted document any more."),
-        "counts_written": Event("The co-occurrence counts in Redis were written anew."),
+        "counts_written": Event("The co-occurrence counts in Redis were rewritten."),
         "record_cut": Event("A record has more bytes than any record may have, perhaps once decompressed, and is cut."),
         "version_remark": Event("A version has a remark; `streamtopic status` shows it.", quotes=True),
         "self_check_failed": Event("An update was not borne out by the service's own check, and is not published."),
@@ -116,7 +116,7 @@ class JsonLines(logging.Formatter):
 
 
 def bound(process: Mapping[str, str], time: float) -> dict[str, str]:
-    """Return what every line has beside its event: the time, seconds since 1970, and what names the process."""
+    """Return what every line has besides its event: the time, seconds since 1970, and what names the process."""
     return {"time": datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds"), **process}
 
 

@@ -3,7 +3,7 @@
 CATALOGUE  all families: name, kind, labels, buckets, meaning
 Metrics    the values of one process, as prometheus-client keeps them
 
-A label is the number of a partition, or a code that stands in this program's source: callers pass no text of a record,
+A label is the number of a partition, or a code that is in this program's source: callers pass no text of a record,
 a setting or an error on, so no id and no word reaches a label.
 """
 

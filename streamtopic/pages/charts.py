@@ -269,7 +269,7 @@ def _curve(curve: Curve, drawn: Sequence[tuple[float, float, str]]) -> Iterator[
 
 
 def _names(wanted: Sequence[tuple[float, float, str]], right: float) -> Iterator[Mark]:
-    """Yield names beside their points, each below the earlier ones that it would touch. right: end of the room."""
+    """Yield names next to their points, each below the earlier ones that it would touch. right: end of the room."""
     taken: list[tuple[float, float, float]] = []
     for x, y, name in sorted(wanted, key=lambda one: (one[1], one[0])):
         wide = LETTER * len(name)

@@ -1,4 +1,4 @@
-"""Requests for deletions over HTTP: `POST /requests` takes one in, `GET /requests/ID` says where it stands.
+"""Requests for deletions over HTTP: `POST /requests` takes one in, `GET /requests/ID` tells its state.
 
 A request may be sent again under its id: it is the same request, and the answer is the same. The token is checked at
 the gate, before a body is read.
@@ -99,7 +99,7 @@ def _checked(fields: object) -> tuple[str | None, list[str], list[str]]:
 
 
 def _stands(service: Service, name: str) -> Response:
-    """Return where a request stands, with the proofs of its own receipt and of those of its documents."""
+    """Return the state of a request, with the proofs of its own receipt and of those of its documents."""
     request = service.door.find(name)
     if request is None:
         error = "there is no request with this id: it was never taken in, or ended long ago"

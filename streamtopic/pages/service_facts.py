@@ -1,4 +1,4 @@
-"""Where a service stands, as its pages show it. No fact holds a document's id or text, or names a person."""
+"""The state of a service, as its pages show it. No fact holds a document's id or text, or names a person."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class RequestsShown:
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """Where a service stands.
+    """The state of a service.
 
     status: as `streamtopic status` shows it.
     queued: the deletions that wait.
@@ -111,7 +111,7 @@ class RefusedRecords:
 
 
 def read_service(service: Service) -> ServiceFacts:
-    """Return where a service stands. Raises StateMissing before all partitions are counted."""
+    """Return the state of a service. Raises StateMissing before all partitions are counted."""
     settings = service.settings
     if service.layout is not None:
         # A folder belongs to one process: this one, or one that does all the work.

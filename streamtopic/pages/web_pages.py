@@ -55,7 +55,7 @@ _MOST_VERSIONS = 60
 _STAGES = {
     Stage.STATE: "Redis holds no trace of it",
     Stage.LOG: "nor do the documents topic and the releases topic",
-    Stage.FILE: "Redis has written its append-only file anew",
+    Stage.FILE: "Redis has rewritten its append-only file",
     Stage.BACKUPS: "all backups from before are destroyed",
 }
 # The first kind that an error is of says how it is shown.

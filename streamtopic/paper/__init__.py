@@ -10,7 +10,7 @@ theorem            theorem_release: Algorithm 1 with the noise of its proof, a T
                    proof on a ProofSetting, one Condition each (sample_size, guaranteed_error: of the learner)
 capacity_formulas  Capacity: how many deletions a base model bears; base_capacity: by theorem 1, head_capacity_terms: of
                    a task, by theorem 3 (HeadCapacity), precondition: of the proof, most_deletions: that leave every
-                   anchor, implied_constant: the c that a measured capacity stands for; fit_constants: measures a, p,
+                   anchor, implied_constant: the c that a measured capacity represents; fit_constants: measures a, p,
                    gamma, eps0 of a model as ModelConstants
 calibration        DeletionTrials: a model with documents to forget, one Trial each; calibrate: the capacity found by
                    such trials (CalibrationPlan, Calibration)

@@ -55,7 +55,7 @@ Float = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """The part of the base model that Algorithm 1 needs beside counts; with Q^S and p^S it is the paper's T(S).
+    """The part of the base model that Algorithm 1 needs besides counts; with Q^S and p^S it is the paper's T(S).
 
     words: (n,), ascending.
     C: C^S, (n, r), rows on the simplex.

@@ -2,7 +2,7 @@
 
 Formulas are from Wei et al. (2025): theorem 1 (base), theorem 3 (head of a task), and the precondition and sensitivity
 of the utility proof. The paper does not give the constants c; `implied_constant` returns the c that a measured capacity
-stands for.
+represents.
 
 Sizes have the paper's names in all of them: m documents, n words, r topics.
 
@@ -245,7 +245,7 @@ class HeadCapacity:
 
     @property
     def worst_q(self) -> float:
-        """1/(a r), the least mass that a topic of this model can have; it stands for q in a task on every topic."""
+        """1/(a r), the least mass that a topic of this model can have; it is the q of a task on every topic."""
         return 1 / (self.imbalance * self.topics)
 
     @property

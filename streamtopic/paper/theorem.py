@@ -3,7 +3,7 @@
     TheoremOptions      the operator's choices: the guarantee, T, c, and constants where they are known
     assumption_checks   the conditions of the proof on a ProofSetting, one Condition each
     plan_theorem        Delta and sigma, a function of options and sizes, never of the forget set
-    Vacuity             the noise beside the model that it is added to
+    Vacuity             the noise, compared with the model that it is added to
     BaseFacts           sizes and constants of the base model that noise and conditions need, small enough to keep
     theorem_release     Abar and Rbar, noised and projected, with checks and the size of the noise
     examine, draw       its two halves: first all measurements, then the noise
@@ -350,7 +350,7 @@ class TheoremPlan:
 
 @dataclass(frozen=True, slots=True)
 class Vacuity:
-    """The size of the noise beside the model that it is added to.
+    """The size of the noise, compared with the model that it is added to.
 
     noise: E||nu_A||_F to first order, sigma sqrt(n r).
     model: ||Abar||_F.
@@ -489,7 +489,7 @@ class Examined:
     found: Abar and Rbar.
     plan: of the noise.
     checks: conditions of the proof, with the measurements of `compared` if there was a comparison.
-    vacuity: size of the noise beside the model.
+    vacuity: size of the noise, compared with the model.
     compared: the comparison with a retraining; None without one.
     """
 

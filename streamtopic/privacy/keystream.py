@@ -99,7 +99,7 @@ class Draws:
     """Draws in floats.
 
     values: (count,) float64.
-    errors: (count,) bound on the distance of each value from the real number that it stands for.
+    errors: (count,) bound on the distance of each value from the real number that it represents.
     """
 
     values: Float64

@@ -166,7 +166,7 @@ class Service(Parts):
 
     @cached_property
     def reader(self) -> Reader:
-        """Reads counts beside their writers."""
+        """Reads counts while their writers work."""
         # A new instance has no state before its writers open it.
         if self.leads:
             _ = self.ingests
@@ -264,7 +264,7 @@ class Service(Parts):
 
     @cached_property
     def publisher(self) -> Publisher:
-        """Publishes versions, receipts and all else that stands in the ledger."""
+        """Publishes versions, receipts and all else that is in the ledger."""
         return self.open_publisher(self.state, self.ledger)
 
     def open_publisher(self, state: ModelState, ledger: LedgerWriter) -> Publisher:

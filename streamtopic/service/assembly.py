@@ -439,7 +439,7 @@ class Parts:
 
     @cached_property
     def reader(self) -> Reader:
-        """Reads counts beside their writers."""
+        """Reads counts while their writers work."""
         return Reader(self.connection, self.settings.model, self.settings.partitions)
 
     @cached_property

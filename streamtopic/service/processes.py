@@ -6,7 +6,7 @@ killed at any moment.
     run_all      one process for everything; run_ingest and run_schedule are its parts
     Publishing   publishes in a thread of its own, beside the loop that decides and learns
     watched      metrics and health of a process, made once, whatever is opened again while it runs
-    looked_at    looks at where a service stands, for its gauges, every few seconds
+    looked_at    looks at the state of a service, for its gauges, every few seconds
     running      finds the processes that work on a model now, as far as Redis and Kafka know them
 
 A model may take minutes to make, and no receipt may wait for it: publishing has a thread and a connection of its own.

@@ -1,4 +1,4 @@
-"""Bytes that prove where they come from: keys, the ledger, and releases that stand in it.
+"""Bytes that prove where they come from: keys, the ledger, and releases that are in it.
 
 Keys
 SigningKey         signs (Ed25519), in the form of signed notes; PublicKey verifies (new_signing_key: a pair in files)

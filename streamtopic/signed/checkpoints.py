@@ -1,4 +1,4 @@
-"""Checkpoints of the ledger, and proofs that an entry stands in it (c2sp.org/tlog-checkpoint, c2sp.org/tlog-proof)."""
+"""Checkpoints of the ledger, and proofs that an entry is in it (c2sp.org/tlog-checkpoint, c2sp.org/tlog-proof)."""
 
 import base64
 from collections.abc import Sequence
@@ -92,7 +92,7 @@ def _number(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LedgerProof:
-    """A proof that an entry stands in a ledger, which verifies by itself.
+    """A proof that an entry is in a ledger, which verifies by itself.
 
     line: of the entry.
     index: number of entries before it.

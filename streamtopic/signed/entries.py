@@ -210,7 +210,7 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """Nothing is left of many deletions: those before `ends` in their partition whose receipts stand before this entry.
+    """Nothing is left of many deletions: those before `ends` in their partition whose receipts are before this entry.
 
     created: milliseconds since 1970.
     ends: partition to the offset before which its deletions are complete.
@@ -224,7 +224,7 @@ class Erased:
     attested: tuple[str, ...] = ()
 
     def covers(self, receipt: Receipt) -> bool:
-        """Whether the deletion of a receipt that stands before this entry is complete."""
+        """Whether the deletion of a receipt that is before this entry is complete."""
         return receipt.offset < self.ends.get(receipt.partition, 0)
 
 

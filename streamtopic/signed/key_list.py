@@ -239,7 +239,7 @@ class KeyRing:
         """Return the text of a note of the ledger and the key that signed it.
 
         size: entries of the tree that the note signs, where its place in the topic vouches for it: what a revoked key
-            had signed before stays in the tree. None for a note that stands alone.
+            had signed before stays in the tree. None for a note that is alone.
 
         Raises InvalidRelease, and UnknownKey if no key that counts has signed it.
         """

@@ -1,13 +1,13 @@
 """The ledger: every rule by which a reader trusts what it reads. Bytes in, state out; no I/O and no clock.
 
 A ledger is a Merkle tree of entries that only grows. Its records come in pairs: a draft holds new entries, and a
-checkpoint behind it signs the tree with them. Two writers may draft at once, one of them may have slept for an hour,
+checkpoint after it signs the tree with them. Two writers may draft at once, one of them may have slept for an hour,
 and Redis may have been set back: the order of the records alone decides, so that no two checkpoints contradict each
 other.
 
 1.  A draft counts only if a key of the ledger has signed it, and if its hashes are those of the tree that it names.
 2.  The first such draft for the present tree is the next page. Another one for the same tree is passed over.
-3.  A page counts once a checkpoint with its very size and root, signed by a key of the ledger, stands behind its draft.
+3.  A page counts once a checkpoint with its very size and root, signed by a key of the ledger, follows its draft.
 4.  A page is signed by the key that signs now or one that signed before, or by a key that the page itself brings. Keys
     are those that the user gave, or those of the newest list that the root key has signed. An older list changes
     nothing, and a newer one counts wherever it stands.
@@ -18,7 +18,7 @@ other.
     topic may have lost records. Where entries are missing is known.
 7.  The first entry of a version counts, and no other with its number. Withdrawals are never taken back.
 8.  A version's bytes count if a proof under a trusted key leads from its entry to a checkpoint, the entry has their
-    SHA-256, and they do not contradict the facts in it. If the entry's place was read, it must stand there.
+    SHA-256, and they do not contradict the facts in it. If the entry's place was read, it must be there.
 9.  The newest version is the one of the largest number. A reader is out of date if the ledger has fewer entries than it
     had before, if it lacks the version that the last `alive` calls the newest, or if that `alive` is too old or of the
     future.
@@ -70,7 +70,7 @@ _NO_WORD = (
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """New entries behind a tree, which a key of the ledger has signed.
+    """New entries after a tree, which a key of the ledger has signed.
 
     before, after: the tree without and with them.
     hashes_before: frontier of the tree without them.
@@ -131,7 +131,7 @@ class Ledger:
     alive: the newest `alive`, None before the first. end: of the model, None without one.
     foreign: a list of keys that a root has signed which is not known here; "" without one.
     outdated: whether a list has come that makes entries void which were taken already: read the ledger again.
-    tail: whether the first page that is read may stand anywhere.
+    tail: whether the first page that is read may be anywhere.
     """
 
     def __init__(self, keys: KeyRing, *, tail: bool = False) -> None:
@@ -187,7 +187,7 @@ class Ledger:
 
     @property
     def waiting(self) -> tuple[Draft, ...]:
-        """The drafts that still lack their checkpoint: `pending`, and those behind trees that are ahead."""
+        """The drafts that still lack their checkpoint: `pending`, and those after trees that are ahead."""
         return (*([self.pending] if self.pending else []), *self._ahead.values())
 
     def index_of(self, version: int) -> int | None:
@@ -255,7 +255,7 @@ class Ledger:
     def _ring_with(self, lines: Sequence[str], note: object) -> KeyRing:
         """Return the keys that count for a page with these entries: it may bring a newer list.
 
-        note: the newest list that stands beside it, for readers who begin here.
+        note: the newest list that is next to it, for readers who begin here.
         """
         ring = self.keys
         entries = (parse_line(line) for line in lines if line.startswith(_KEYS_LINE))
@@ -315,7 +315,7 @@ class Ledger:
             self.foreign = note
 
     def _learn(self, note: object) -> None:
-        """Take in a newer list that stands beside a draft, also if the draft is passed over.
+        """Take in a newer list that is next to a draft, also if the draft is passed over.
 
         A thief who has a revoked key could lead a reader astray at the tail, if nobody knows yet that it is revoked.
         """
@@ -392,7 +392,7 @@ class Ledger:
     def open_release(self, version: int, data: bytes, proof: str) -> Release:
         """Return the version in these bytes. Raises InvalidRelease, and UnknownKey for a proof of an unknown key.
 
-        version: the number that its records have. proof: that stands beside them.
+        version: the number that its records have. proof: that is next to them.
         """
         logged = LedgerProof.parse(proof).verify(self.keys)
         entry = logged.entry
@@ -412,7 +412,7 @@ class Ledger:
         return self.start <= index < self.size and not missing and not forgotten
 
     def draft(self, entries: Sequence[Entry], key: SigningKey) -> bytes:
-        """Return the record of a draft behind the present tree. key: of the ledger."""
+        """Return the record of a draft after the present tree. key: of the ledger."""
         check_origin(key, self.keys.model)
         if self.origin not in ("", key.name):
             raise SettingsError(f"key {key.name} is not of this ledger, whose name is {self.origin}: name its own key")

@@ -9,7 +9,7 @@ from streamtopic.streams import EventLog, TopicNames
 
 __all__ = ["LedgerReader"]
 
-# The last word of a service stands among the last records, unless somebody has written others behind it.
+# The last word of a service is among the last records, unless somebody has written others after it.
 _TAIL_RECORDS = 16
 
 
@@ -42,7 +42,7 @@ class LedgerReader:
     ) -> None:
         """Begin at the begin of the topic, at its tail, or at `offset`.
 
-        dump: of the ledger at `offset`; without it the reader knows nothing of what stands before.
+        dump: of the ledger at `offset`; without it the reader knows nothing of what came before.
         """
         self._log = log
         self._topic = TopicNames(model).ledger
@@ -89,7 +89,7 @@ class LedgerReader:
                 self._note_drafts(record.offset)
                 self.offset = record.next_offset
                 yield from found
-            # Before its first list a reader with the root key does not know the keys of the pages that stand before it.
+            # Before its first list a reader with the root key does not know the keys of the pages that are before it.
             unread = self.ledger.start > 0 and not (self._tail or self._listed) and self._keys.sequence > 0
             if self.ledger.outdated or unread:
                 self._begin_anew()

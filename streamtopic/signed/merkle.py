@@ -130,7 +130,7 @@ def consistency_path(node: Node, old: int, size: int) -> list[bytes]:
 
 
 def verify_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> None:
-    """Raise InvalidRelease unless the path proves that the entry with this hash stands at `index` of a tree."""
+    """Raise InvalidRelease unless the path proves that the entry with this hash is at `index` of a tree."""
     if not 0 <= index < size:
         raise InvalidRelease(f"entry {index} is not in a ledger of {size} entries")
     # From the leaf up: whether the entry lies in the left or in the right half of each subtree.

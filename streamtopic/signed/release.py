@@ -110,7 +110,7 @@ class Release:
     model: they raise InvalidRelease once the version is withdrawn, and StaleRelease once it may be out of date.
 
     envelope: its facts, an entry of the ledger.
-    proof: that this entry stands in the ledger, as a file of tlog-proof; "" for one that was never published.
+    proof: that this entry is in the ledger, as a file of tlog-proof; "" for one that was never published.
     is_withdrawn: returns whether a version with this number was withdrawn.
     why_stale: returns why this may not be the newest version any more; None while it is.
     """

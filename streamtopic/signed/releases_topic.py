@@ -1,4 +1,4 @@
-"""The topic of releases: versions in chunks, each with the proof that it stands in the ledger."""
+"""The topic of releases: versions in chunks, each with the proof that it is in the ledger."""
 
 import hashlib
 import logging
@@ -56,7 +56,7 @@ class Assembled:
     """Bytes of a release whose chunks are all there, fit their digest and have a proof. Nothing is verified yet.
 
     version: number in the keys of its records.
-    proof: as it stands beside its chunks.
+    proof: as it is next to its chunks.
     chunks: number of chunks.
     """
 
@@ -103,7 +103,7 @@ def to_messages(version: int, data: bytes) -> list[Message]:
 
 
 def proof_message(version: int, proof: str) -> Message:
-    """Return the record of the proof that a version stands in the ledger. A newer proof takes its place."""
+    """Return the record of the proof that a version is in the ledger. A newer proof takes its place."""
     return Message(b"%d/%s" % (version, PROOF), proof.encode(), partition=0)
 
 

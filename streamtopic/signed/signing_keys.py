@@ -1,6 +1,6 @@
 """Ed25519 keys in the form of signed notes, and secrets, in files that only their owner can read.
 
-A key has a name, which stands in every signature beside it: the origin of the ledger that it signs. Formats:
+A key has a name, which is in every signature beside it: the origin of the ledger that it signs. Formats:
 c2sp.org/signed-note.
 """
 
@@ -44,7 +44,7 @@ _MAKE = "make one with `streamtopic keys new`"
 def from_base64(text: str) -> bytes:
     """Return the bytes of a text in base64, none for any other text.
 
-    Bytes have one text: Python itself passes over bits behind the last byte.
+    Bytes have one text: Python itself passes over bits after the last byte.
     """
     try:
         data = base64.b64decode(text, validate=True)
@@ -54,7 +54,7 @@ def from_base64(text: str) -> bytes:
 
 
 def key_hash(name: str, encoded: bytes) -> bytes:
-    """Return the 4 bytes that name a key beside its name. encoded: type byte and public key."""
+    """Return the 4 bytes that name a key next to its name. encoded: type byte and public key."""
     return hashlib.sha256(name.encode(errors="replace") + b"\n" + encoded).digest()[:4]
 
 
@@ -109,7 +109,7 @@ class PublicKey:
 
     @property
     def hash(self) -> bytes:
-        """The 4 bytes that name the key beside its name."""
+        """The 4 bytes that name the key next to its name."""
         return key_hash(self.name, self.kind + self.raw)
 
     @property

@@ -4,7 +4,7 @@ Every change of the state has an entry under its version: the documents that cam
 stored, with the ids of this change and of the one before. So a reader that holds counts of one moment carries them to a
 later one without reading the documents again, and notices a history that is not its own, as after Redis was set back.
 
-Entries stand in two hashes, one for each of the last two generations. The writer begins a generation when it writes the
+Entries are in two hashes, one for each of the last two generations. The writer begins a generation when it writes the
 word statistics (`PartitionWriter.sum_changes`), and the generation before the last goes as a whole: Redis then gives
 its memory back, where deleted entries of a stream would stay in memory until their whole node is empty.
 """
@@ -193,7 +193,7 @@ def lost_changes(keys: PartitionKeys) -> StateCorrupt:
     """Return the error for a state without the changes since its word statistics."""
     return StateCorrupt(
         f"Redis has lost changes of partition {keys.number}: stop ingest and run `streamtopic rebuild`, which counts "
-        "the log anew"
+        "the log again"
     )
 
 

@@ -194,7 +194,7 @@ class _Packer:
             else:
                 parts += (value, b"\r\n")
             if len(parts) > _MANY:
-                # Each part takes some 40 bytes beside its own: those of 100,000 words are not held at once.
+                # Each part takes some 40 bytes besides its own: those of 100,000 words are not held at once.
                 found.append(b"".join(parts))
                 parts = []
         found.append(b"".join(parts))

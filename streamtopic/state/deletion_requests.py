@@ -1,6 +1,6 @@
 """Requests for deletions, from their record in the requests topic until their receipt is in the ledger.
 
-RequestState      where a request stands
+RequestState      the state of a request
 DeletionRequest   one request: a value, with a method for each move that a person may make
 DeletionRequests  all requests of a model in Redis
 
@@ -49,7 +49,7 @@ _MINUTE_MS = 60_000
 
 
 class RequestState(StrEnum):
-    """Where a request stands."""
+    """The state of a request."""
 
     WAITING = "waiting"
     PAUSED = "paused"
@@ -74,7 +74,7 @@ class DeletionRequest:
 
     id: its request id, under which its receipts are found.
     digest: of its id under the requester's salt, as its receipts have it.
-    state: where it stands.
+    state: how far it is.
     documents: number of documents that it names.
     received_ms: when it was taken in.
     due_ms: when its hold ends.

@@ -189,7 +189,7 @@ class DocumentCounts:
         return self._named(some.touching(np.arange(len(keep)), chosen), keep)
 
     def symmetric(self, keep: Positions) -> SymmetricCounts:
-        """Return the pair counts of `restrict` as a working matrix, with little memory beside the result."""
+        """Return the pair counts of `restrict` as a working matrix, with little memory besides the result."""
         return count_symmetric(self._batch(keep), len(keep), self.weighting)
 
     def since(self, old: "DocumentCounts") -> "ChangedDocuments":

@@ -44,11 +44,11 @@ Int64 = npt.NDArray[np.int64]
 _VERSION = STORED_DOCUMENT.number
 
 EVERY_OFFSET = 1 << 62
-"""An offset behind all records."""
+"""An offset after all records."""
 
 # Bytes of records that become values in one pass.
 _AT_ONCE = 256 << 10
-# The first byte of a msgpack list of two, and the bytes that a digest takes in the list behind it.
+# The first byte of a msgpack list of two, and the bytes that a digest takes in the list after it.
 _WITH_SUBJECTS = 0x92
 _SHORT_LIST = 0x90
 _PACKED_DIGEST = 2 + DIGEST_BYTES
@@ -441,7 +441,7 @@ def _sort(values: Int64) -> None:
     """Sort numbers in place, ascending.
 
     This is Shell's method, with gaps that shrink by 4/9. It is for the words of a passage, a few hundred at most times:
-    sorting them costs little beside reading them. numba's own sort is ten functions, which take longer to compile.
+    sorting them costs little besides reading them. numba's own sort is ten functions, which take longer to compile.
     """
     gap = len(values)
     while gap > 1:
@@ -460,7 +460,7 @@ def _encode(
     firsts: Int64, indptr: Int64, words: Int32, counts: Int32, lengths: Int64, offsets: Int64, names: Bytes,
     label_ends: Int64, out: Bytes, ends: Int64,
 ) -> Whole:  # fmt: skip
-    """Write the records one behind the other to `out`, and the end of each to `ends`. Return the end of the last."""
+    """Write the records one after the other to `out`, and the end of each to `ends`. Return the end of the last."""
     documents = len(firsts) - 1
     at: Whole = np.int64(0)
     label = np.int64(0)

@@ -121,7 +121,7 @@ def _count_new(
     """Add to the number of each record the words that it has first, of those that are `unseen`.
 
     starts, stops, entries: as in `Rows`.
-    owners: (rows,) the record of each row. Those behind the last record of `made` come last, and are left out.
+    owners: (rows,) the record of each row. Those after the last record of `made` come last, and are left out.
     unseen: (entries of the lexicon,); False afterwards for words that were met.
     made: (records,).
     """
@@ -230,7 +230,7 @@ class AddedDocuments:
 
 @dataclass(frozen=True, slots=True)
 class RemovedDocument:
-    """A document to remove, as it stands in the state that the flush is based on."""
+    """A document to remove, as it is in the state that the flush is based on."""
 
     document: bytes
     stored: StoredDocument

@@ -1,4 +1,4 @@
-"""An index of the ledger in Redis: where entries stand in its topic, by their number and by their names.
+"""An index of the ledger in Redis: where entries are in its topic, by their number and by their names.
 
     ledger:head          the ledger as it was read, and the offset at which to go on
     ledger:tiles         8 bytes for each 256 entries: the offset of the draft that holds the first of them

@@ -247,7 +247,7 @@ def _digest(secret: bytes | None) -> str:
 def _corrupt(partition: int, text: str) -> StateCorrupt:
     return StateCorrupt(
         f"Redis has lost keys of partition {partition}: {text}. Stop ingest and run `streamtopic rebuild`, which "
-        "counts the log anew"
+        "counts the log again"
     )
 
 
@@ -290,7 +290,7 @@ def mismatch(model: str, have: Fixed, want: Fixed) -> str:
             f"was counted under other limits of records ({changed}), which decide on refusals: go back to the "
             "program, and to the setting `input`, that counted it"
         )
-        remedy = "or count it anew from the log (`streamtopic rebuild`)"
+        remedy = "or count it again from the log (`streamtopic rebuild`)"
     return f"the state of {model} {differs}, {remedy}"
 
 

@@ -191,7 +191,7 @@ class PartitionWriter:
         if answer[0] == b"lost":
             raise StateCorrupt(
                 f"Redis has lost the position of partition {partition} of {model}, and has {answer[1].decode()} still: "
-                "stop ingest and run `streamtopic rebuild`, which counts the log anew"
+                "stop ingest and run `streamtopic rebuild`, which counts the log again"
             )
         if answer[0] == b"differs":
             wanted = STATE.number, weighting.cap, partitions, partitioner, limits

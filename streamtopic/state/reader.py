@@ -1,4 +1,4 @@
-"""Reading a model beside its writers: positions, deletions that wait, and the counts of all partitions."""
+"""Reading a model while its writers work: positions, deletions that wait, and the counts of all partitions."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ _FEW = 8
 
 
 class Reader:
-    """Reads a model's documents and counts, beside its writers and without disturbing them.
+    """Reads a model's documents and counts while its writers work, without disturbing them.
 
     partitions: number of partitions of the model.
     """
@@ -112,7 +112,7 @@ class Reader:
         for known in (self._carried, self._begun):
             with suppress(CutGone):
                 return known(cuts)
-        # The statistics in Redis are newer than the cut, or changes behind them are gone: the documents tell them too.
+        # The statistics in Redis are newer than the cut, or changes after them are gone: the documents tell them too.
         return self._counted(cuts)
 
     def _carried(self, cuts: list[PartitionCut]) -> DocumentCounts:

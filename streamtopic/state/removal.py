@@ -152,7 +152,7 @@ def remove_model(connection: Connection, model: str, update: Callable[[int, int 
 
 def note_removed(connection: Connection, model: str, partition: int) -> None:
     """Note that the changes of a partition, counted again, may hold traces of any earlier deletion."""
-    # A compacted log does not name those deletions any more, so the mark stands at the end of the counted log.
+    # A compacted log does not name those deletions any more, so the mark is at the end of the counted log.
     meta = ModelKeys(model).partition(partition).meta
     position = connection.call("HGET", meta, "next")
     connection.call("HSET", meta, "removed", position, "removals", 1, "trimmed", 0, "summed_next", 0)

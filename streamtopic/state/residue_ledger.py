@@ -192,7 +192,7 @@ class ResidueState:
             )
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
-                f"the ledger of deletions cannot be read ({error}): delete key {self._key}, the service makes it anew"
+                f"the ledger of deletions cannot be read ({error}): delete key {self._key}, the service makes a new one"
             ) from None
 
     def write(self, residue: Residue) -> None:
@@ -224,7 +224,7 @@ class ResidueState:
 
 
 def _group(fields: Mapping[str, bytes], kind: str) -> dict[str, bytes]:
-    """Return the fields of one kind, under their names behind the colon."""
+    """Return the fields of one kind, under their names after the colon."""
     prefix = f"{kind}:"
     found = {}
     for name, value in fields.items():

@@ -52,7 +52,7 @@ def unpack_gaps(data: bytes, indptr: Int64) -> Int64:
 
 @short
 def put_varint(out: Bytes, at: Whole, value: np.uint64) -> Whole:
-    """Write `value` at `at`; return the position behind it. The caller sees to LONGEST_VARINT free bytes.
+    """Write `value` at `at`; return the position after it. The caller sees to LONGEST_VARINT free bytes.
 
     at: np.int64 in a kernel also at the beginning, since numba compiles the function again for a literal.
     """
@@ -67,7 +67,7 @@ def put_varint(out: Bytes, at: Whole, value: np.uint64) -> Whole:
 
 @short
 def get_varint(data: Bytes, at: Whole) -> tuple[np.uint64, Whole]:
-    """Read an integer at `at`; return it and the position behind it, which is -1 for a malformed one.
+    """Read an integer at `at`; return it and the position after it, which is -1 for a malformed one.
 
     With a position of -1 it returns -1 again, so that a caller may read several integers and look once.
     """

@@ -203,7 +203,7 @@ class WordLimits:
         if given + wanted > self._ids:
             raise StateError(
                 f"partition {self._partition} has given {given:,} of {self._ids:,} word ids, most to words that are "
-                "gone, and has none for new ones: run `streamtopic rebuild`, which gives ids anew; all records from "
+                "gone, and has none for new ones: run `streamtopic rebuild`, which gives new ids; all records from "
                 f"offset {offset} on are still in the log"
             )
 
@@ -383,7 +383,7 @@ def _number(
 
 @kernel
 def _tally(ids: Int32, occurrences: Int32) -> None:
-    """Count how often each id stands there."""
+    """Count how often each id is there."""
     for k in range(len(ids)):
         occurrences[ids[k]] += 1
 

@@ -133,7 +133,7 @@ class TopicNames:
             self.requests: compacted,
             # Withdrawn versions hold words of deleted documents, so their chunks must go in time as well.
             self.releases: compacted,
-            # Its entries are proved by all that stand before them, so it keeps every record for ever.
+            # Its entries are proved by all that are before them, so it keeps every record for ever.
             self.ledger: kept | {"retention.ms": "-1", "retention.bytes": "-1"},
             self.rejected: kept | {"retention.ms": str(_REJECTED_MS)},
         }
@@ -306,7 +306,7 @@ class EventLog(Protocol):
         ...
 
     def written_end(self, topic: str, partition: int) -> int:
-        """Return the offset of the next record, behind records of open transactions as well."""
+        """Return the offset of the next record, after records of open transactions as well."""
         ...
 
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:

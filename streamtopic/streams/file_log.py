@@ -2,7 +2,7 @@
 
     DIR/events.sqlite    topics, their settings and their records: a database of SQLite in WAL mode
 
-A reader sees a record whole or not at all, also after kill -9. A checksum of our own stands beside each record, since
+A reader sees a record whole or not at all, also after kill -9. A checksum of our own is next to each record, since
 SQLite has none. It needs a local disk.
 """
 

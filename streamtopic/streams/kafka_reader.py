@@ -21,7 +21,7 @@ T = TypeVar("T")
 _ASK_MS = 5_000
 # A stored record comes at once. Without one the wait must end: a transaction may have left nothing but its marks.
 _LOOK_MS = 2_000
-# A broker holds a request for this long if nothing is new, and other requests of the connection wait behind it.
+# A broker holds a request for this long if nothing is new, and other requests of the connection wait after it.
 _HOLD_MS = 200
 _FETCH_BYTES = 16 << 20
 _PARTITION_BYTES = 4 << 20
@@ -60,12 +60,12 @@ class Offsets:
         return self._ask(topic, lambda consumer: int(consumer.beginning_offsets([place], timeout_ms=_ASK_MS)[place]))
 
     def end(self, topic: str, partition: int) -> int:
-        """Return the offset behind the last record whose transaction, if any, has ended."""
+        """Return the offset after the last record whose transaction, if any, has ended."""
         place = TopicPartition(topic, partition)
         return self._ask(topic, lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]))
 
     def written_end(self, topic: str, partition: int) -> int:
-        """Return the offset behind the last record, also of an open transaction."""
+        """Return the offset after the last record, also of an open transaction."""
         place = TopicPartition(topic, partition)
         return self._ask(
             topic, lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]), all_of_it=True
@@ -258,7 +258,7 @@ class PartitionReader:
             before = buffer.position
             self._poll(place, _HOLD_MS / 1000)
             if before < buffer.position:
-                # A batch from which compaction took all records says nothing about the records behind it.
+                # A batch from which compaction took all records says nothing about the records after it.
                 start = self._clock()
                 doubted = False
                 continue

@@ -170,7 +170,7 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python is untyp
         return kind(length, self.base_offset + place, timestamp, self.timestamp_type, key, value, headers)
 
     def _headers(self, number: int, at: int) -> tuple[list[tuple[str, bytes | None]], int]:
-        """Return the headers, at most MAX_HEADERS + 1 of `number`, and the place behind them."""
+        """Return the headers, at most MAX_HEADERS + 1 of `number`, and the place after them."""
         if number < 0:
             raise errors.CorruptRecordError(f"a record with {number} headers")
         buffer = self._buffer

@@ -1,4 +1,4 @@
-"""Chooses anchor words: each has a row of counts that stands for a topic, and all other rows are mixtures of such rows.
+"""Chooses anchor words: each has a row of counts that represents a topic, and all other rows are mixtures of such rows.
 
 This is the search of the default learner, with the words that join an anchor (its super-anchor). It is greedy, as that
 of the published learner (`paper_anchors`). Both return positions, ascending.
@@ -9,7 +9,7 @@ of the published learner (`paper_anchors`). Both return positions, ascending.
     anchors      the row farthest from the origin, then r - 1 times the row farthest from the span of those chosen
     sets         every candidate as a mixture of the anchors; it joins the topic that has .6 or more of it
 
-Rows of guided topics (`guided`) stand beside the anchors that are found. Their directions are taken out of E first, so
+Rows of guided topics (`guided`) are kept with the anchors that are found. Their directions are taken out of E first, so
 no anchor is spent on what they explain already. For sets they are rows like those of anchors, but no word joins them.
 
 All of it is a function of the retained counts. It has the same bits from a cold start or after any number of updates,
@@ -60,7 +60,7 @@ _BITS = 26
 _GRID = 2.0**_BITS
 # Power steps: a fixed number, so that the same counts always go through the same operations.
 _STEPS = 6
-# Columns beside those that are wanted: they take up the directions just behind the last wanted one.
+# Columns beside those that are wanted: they take up the directions just after the last wanted one.
 _GUARDS = 16
 # Below these shares of the largest, a column, a direction or a row is taken as dependent on those before it.
 _LEAST_PIVOT = 2.0**-20
@@ -158,9 +158,9 @@ def _unit_rows(rows: Float) -> tuple[Float, Float]:
 
 
 def super_anchors(E: Float, anchors: Positions, guided: Float | None = None) -> Int64:
-    """Return the topic that each candidate stands for, (c,), or -1 for none.
+    """Return the topic that each candidate represents, (c,), or -1 for none.
 
-    An anchor stands for its topic, and so does a row with a share of `MEMBER` or more in it. Shares are those of the
+    An anchor represents its topic, and so does a row with a share of `MEMBER` or more in it. Shares are those of the
     row as a mixture of the anchors' rows, by least squares over the simplex.
 
     E: (c, r) rows of the candidates.
@@ -174,7 +174,7 @@ def super_anchors(E: Float, anchors: Positions, guided: Float | None = None) -> 
     B = product(np.ascontiguousarray(E), chosen)
     G = product(np.ascontiguousarray(rows), chosen)
     group = holders(G, B, MEMBER)
-    # The seeds of a guided topic stand for it, and no other word.
+    # The seeds of a guided topic represent it, and no other word.
     group[group >= len(anchors)] = -1
     # An anchor is its own topic by definition, also if rounding or another anchor would say otherwise.
     group[anchors] = np.arange(len(anchors))
@@ -204,7 +204,7 @@ def _directions(S: Float, words: Sequence[str], topics: int) -> tuple[Float, Flo
     Y is in integers of 26 bits. There are fewer values than topics where fewer directions were found.
     """
     c = len(S)
-    # Half as many columns again and 16 as guards: directions behind them are weakened smoothly, and none is cut off.
+    # Half as many columns again and 16 as guards: directions after them are weakened smoothly, and none is cut off.
     width = min(c, topics + topics // 2 + _GUARDS)
     # Signs of few words may depend on each other. If every direction is asked for, any basis will do.
     Y = np.eye(c) if width == c else _start(words, width)
@@ -383,7 +383,7 @@ def _keep_pivots(gram: Float, least: float, L: Float, kept: Mask) -> None:
 
 @kernel
 def _by_inverse(Z: Float, U: Float) -> None:
-    """Replace Z (c, k) by Z U^-1, U upper triangular: each entry is taken off all entries behind it at once."""
+    """Replace Z (c, k) by Z U^-1, U upper triangular: each entry is taken off all entries after it at once."""
     k = len(U)
     for i in range(len(Z)):
         row = Z[i]

@@ -2,7 +2,7 @@
 
     TopicTree      which topics are alike, from single topics to one; groups and split: an arrangement of it
     merge_topics   an arrangement as a smaller matrix of topics
-    search_topics  the topics that a word stands in
+    search_topics  the topics that a word is in
     pyldavis_data  what pyLDAvis draws, as MapData, without a document
 
 Everything follows from A and the shares of topics, so it reveals nothing beyond a model that was released. Merged
@@ -108,7 +108,7 @@ class TopicTree:
 
     @property
     def order(self) -> Positions:
-        """The topics in the order of the leaves, (r,): topics that are alike stand together."""
+        """The topics in the order of the leaves, (r,): topics that are alike are together."""
         if self.topics < 2:
             return np.arange(self.topics)
         return np.asarray(leaves_list(self.linkage), np.intp)
@@ -187,7 +187,7 @@ def _numbered(group: Int64) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class TopicHit:
-    """A topic that a word stands in.
+    """A topic that a word is in.
 
     topic: its position.
     of_word: the share of the word's occurrences that is in this topic.
@@ -202,7 +202,7 @@ class TopicHit:
 
 
 def search_topics(A: Float, shares: Float, words: Sequence[str], word: str) -> tuple[TopicHit, ...]:
-    """Return the topics that a word stands in, those first that hold most of it.
+    """Return the topics that a word is in, those first that hold most of it.
 
     A: (n, r). shares: (r,). words: (n,) the words of A's rows.
     Raises UsageError for a word that the model does not have, with words that look alike.
@@ -234,7 +234,7 @@ class MapData(dict[str, Any]):
         return dict(self)
 
     def to_json(self) -> str:
-        """Return the data as the text that stands in a page."""
+        """Return the data as the text that is in a page."""
         return json.dumps(self)
 
 
@@ -299,7 +299,7 @@ def _map(columns: Float) -> Float:
 def _term_table(
     columns: Float, joint: Float, p: Float, words: Sequence[str], tokens: float, terms: int
 ) -> tuple[dict[str, list[Any]], Positions]:
-    """Return the bars of all topics and of each, and the words that stand in any of them, ascending."""
+    """Return the bars of all topics and of each, and the words that are in any of them, ascending."""
     z = joint.sum(axis=0)
     with np.errstate(divide="ignore"):
         logprob = np.log(columns)
@@ -355,7 +355,7 @@ def _any_relevant(logprob: Float, loglift: Float, terms: int) -> Positions:
 def _token_table(
     joint: Float, p: Float, words: Sequence[str], tokens: float, chosen: Positions
 ) -> dict[str, list[Any]]:
-    """Return the share of each chosen word in each topic where it stands at least about once."""
+    """Return the share of each chosen word in each topic in which it occurs about once or more."""
     by_word = sorted(chosen.tolist(), key=words.__getitem__)
     table: dict[str, list[Any]] = {"Topic": [], "Freq": [], "Term": []}
     for word in by_word:

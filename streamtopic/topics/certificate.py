@@ -295,7 +295,7 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
                 first[k] += p[i] * errors[i]
                 second[k] += (p[i] * errors[i]) ** 2
             continue
-        # The row stands for the point of the simplex in its direction, at most `off` away.
+        # The row represents the point of the simplex in its direction, at most `off` away.
         off = (abs(total - 1.0) + size * unit * total) * up
         terms = size + 2.0
         twice = 1.0 + 2.0 * terms * unit + 2.0 * gram

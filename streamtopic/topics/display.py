@@ -1,7 +1,7 @@
 """The model as it is published: topics as people read them, how good they are, and their correlations.
 
     WordEvidence      from the retained counts: documents that hold a word, and how often pairs meet
-    coefficients      each topic's part in the row of a word, which says how well the word stands for the topic
+    coefficients      each topic's part in the row of a word, which says how well the word represents the topic
     ordered           each topic's words by coefficients
     top_words         the same with the coherent ten first: the one order in which words are shown
     arranged          the same for any scores
@@ -77,7 +77,7 @@ class WordEvidence:
     frequency: (n,) documents that hold a word.
     documents: all documents.
     q: pair counts over these words, and perhaps others whose entries are zeros.
-    places: (n,) where the words stand in q.
+    places: (n,) where the words are in q.
     mass: (n,) their row sums in q.
     """
 
@@ -136,7 +136,7 @@ class WordEvidence:
         frequency = self.frequency[words]
         meets = together > 0
         np.fill_diagonal(meets, val=False)
-        # If a pair never meets, any number stands in whose logarithm is not 0.
+        # If a pair never meets, any number whose logarithm is not 0 takes its place.
         joint = np.where(meets, together / total, 0.5)
         by_chance = np.maximum(mass[:, None] * mass, 1.0)
         lift = np.where(meets, together * total / by_chance, 0.5)
@@ -152,7 +152,7 @@ class WordEvidence:
 
 
 def coefficients(A: Float, evidence: WordEvidence) -> Float:
-    """Return how well each word stands for each topic, (n, r), not negative.
+    """Return how well each word represents each topic, (n, r), not negative.
 
     Probability favours words that are written often. A coefficient says how much of a word's row a topic explains. Rows
     and columns are weighted by inverse document frequency: K = diag(idf) Q diag(idf), and H0 is diag(idf) A with

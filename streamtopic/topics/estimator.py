@@ -92,7 +92,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         topics are the last ones. A guided topic that has ended has no row.
     topic_shares_ : (n_topics,) share of each topic in all word occurrences, by co-occurrence mass.
     anchors_ : (n_topics,) column of each topic's anchor word, in the order of words: ascending, but for columns that
-        `TextCounts.partial_fit` has put behind the others. It is -1 for a guided topic.
+        `TextCounts.partial_fit` has put after the others. It is -1 for a guided topic.
     topic_names_ : (n_topics,) name of each topic: its anchor word, or the name of a guided topic.
     guided_notes_ : a sentence for each guided topic that goes on with fewer seeds, or has ended.
     certificate_ : proven bound on the Frobenius distance of `components_` to the exact model of these counts.
@@ -161,7 +161,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def partial_fit(self, X: Any, y: object = None) -> Self:
         """Add documents. The model is the same as after one `fit` on all of them.
 
-        X of a `TextCounts` may have more columns than before, behind those that it had.
+        X of a `TextCounts` may have more columns than before, after those that it had.
         Raises ValueError if these documents make no model or X has other columns. The model then stays as it was.
         """
         del y
@@ -255,12 +255,12 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return model
 
     def tree(self) -> TopicTree:
-        """Return the tree of topics, in which those that are alike stand together."""
+        """Return the tree of topics, in which those that are alike are together."""
         A, shares, _ = self._now().shown()
         return TopicTree.of(A, shares)
 
     def search(self, word: str) -> tuple[TopicHit, ...]:
-        """Return the topics that a word stands in, those first that hold most of it.
+        """Return the topics that a word is in, those first that hold most of it.
 
         word: the name of a column; "x3" for column 3 without a name.
         Raises UsageError for a word that the model does not have.

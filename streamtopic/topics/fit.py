@@ -64,7 +64,7 @@ class TopicFit:
     squares: (n,) D^2.
     candidates: positions of words that may be anchors.
     choice: positions of the anchor words, ascending.
-    group: (n,) the topic that each word stands for, -1 for most.
+    group: (n,) the topic that each word represents, -1 for most.
     mixtures: every word as a mixture of topics. Those of anchors come first, then the guided ones.
     guided: topics of seed words that the counts still hold, each with the seeds that are left.
     notes: by name a sentence for each guided topic that has ended or lacks a seed.
@@ -104,7 +104,7 @@ class TopicFit:
     def topic_names(self) -> tuple[str, ...]:
         """A name for each topic, (r,), all different: its anchor word, or the name that a guided topic was given.
 
-        A guided topic whose name is an anchor word has a star behind it.
+        A guided topic whose name is an anchor word has a star after it.
         """
         names = list(self.anchors)
         for topic in self.guided:
@@ -199,7 +199,7 @@ class TopicFit:
 
 
 def _spread(array: npt.NDArray[_T], ids: Int64, n: int, fill: float = 0) -> npt.NDArray[_T]:
-    """Return n rows: row k of `array` comes to stand at `ids[k]`, unless that is -1, and all others are `fill`."""
+    """Return n rows: row k of `array` goes to `ids[k]`, unless that is -1, and all others are `fill`."""
     wide = np.full((n, *array.shape[1:]), fill, array.dtype)
     stays = ids >= 0
     wide[ids[stays]] = array[stays]

@@ -48,7 +48,7 @@ class Fitted:
     """A model with its documents.
 
     counts: the documents, as word counts.
-    columns: the columns of X and the words that they stand for.
+    columns: the columns of X and the words that they represent.
     names: (n_features,) the names of columns; None for columns without names.
     n_features: how many columns.
     fit: the model. Nothing changes its arrays: an update begins with a copy.

@@ -1,4 +1,4 @@
-"""Guided topics: seed words stand for a topic, chosen by people in place of the search for anchors.
+"""Guided topics: seed words represent a topic, chosen by people in place of the search for anchors.
 
 The row of such a topic is the harmonic mean of its seeds' rows of Qbar, entry by entry, brought to sum 1. A word has a
 share in it only if all seeds meet it. Source: Lund et al. 2017, "Tandem Anchoring: a Multiword Anchor Approach for
@@ -105,7 +105,7 @@ def tandem_rows(q: SymmetricCounts, mass: Int64, words: Sequence[str], options: 
 def ended_topics(
     q: SymmetricCounts, mass: Int64, squares: Float, words: Sequence[str], rows: Int64, guided: GuidedRows
 ) -> Mask:
-    """Return which of the guided topics cannot stand beside the other ones, (g,).
+    """Return which of the guided topics cannot be kept together with the other ones, (g,).
 
     q, mass, words: as in `tandem_rows`.
     squares: (n,) D^2.

@@ -391,7 +391,7 @@ def _at(place: Mapping[str, int], words: Sequence[str]) -> list[int]:
 
 
 def _positions(source: CountSource, words: Sequence[str]) -> Positions:
-    """Return where some words of a source stand."""
+    """Return where some words of a source are."""
     place = {word: k for k, word in enumerate(source.words)}
     return np.array(_at(place, words), np.intp)
 

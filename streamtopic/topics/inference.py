@@ -68,7 +68,7 @@ def fold_in(
     A: (n, r) columns on the simplex.
     indptr: (documents + 1,) where documents begin.
     words: (nnz,) positions in A.
-    counts: (nnz,) how often each word stands in its document.
+    counts: (nnz,) how often each word occurs in its document.
     alpha: of the prior.
     tolerance: bound on the relative error of each proportion, even on the root of the sum of their squares.
 

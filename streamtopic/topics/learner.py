@@ -1,7 +1,7 @@
 """Counts to topics, from a cold start: the whole path in one file.
 
     words      choose_words            which words, from document frequencies; column_squares: weights of their columns
-    anchors    choose_sets             r words that stand for one topic each, and the words that stand beside them
+    anchors    choose_sets             r words that represent one topic each, and the words that are next to them
     X          sums of Q's rows        one row a topic, over its anchor (paper) or its super-anchor (default);
                tandem_rows             for guided topics the harmonic mean of their seeds' rows; some have ended
     C          least squares           every word as a mixture of those rows
@@ -153,10 +153,10 @@ def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sets:
-    """The words and rows that stand for topics.
+    """The words and rows that represent topics.
 
     choice: the anchors, positions in Q.
-    group: (n,) the topic that each word stands for, -1 for most.
+    group: (n,) the topic that each word represents, -1 for most.
     guided: the guided topics that go on.
     """
 
@@ -172,7 +172,7 @@ class Sets:
         return cls(choice, group, _no_guides(n))
 
     def rows(self, q: SymmetricCounts) -> Int64:
-        """Return the rows that stand for topics, N (found + g, n): sums over the sets of anchors, then guided rows."""
+        """Return the rows that represent topics, N (found + g, n): sums over the sets of anchors, then guided rows."""
         found = grouped_rows(q, self.group, len(self.choice))
         return np.concatenate([found, self.guided.rows])
 
@@ -189,7 +189,7 @@ def choose_sets(
     words: Sequence[str],
     options: LearnerOptions,
 ) -> Sets:
-    """Choose what stands for each topic.
+    """Choose what represents each topic.
 
     q: Q, in which words without mass may be left of earlier counts.
     mass: (n,) row sums.
@@ -372,7 +372,7 @@ def _no_words(source: CountSource, options: LearnerOptions) -> str:
 def _repeated(source: CountSource, words: Positions) -> Mask:
     """Return whether words mostly meet themselves, (k,): encoded blobs, rulers, tables of one symbol.
 
-    Such a word stands in its documents five times or more on average. It is a tenth of the tokens of a fifth of them,
+    Such a word occurs in its documents five times or more on average. It is a tenth of the tokens of a fifth of them,
     and of ten of them at least.
     """
     # So nobody leaves out a word of others with one document: if it is heavy in h of the k documents that hold it, that

@@ -20,7 +20,7 @@ class GuidedTopic:
     """A topic that people ask for.
 
     name: the name of the topic.
-    seeds: words that stand for it together, all different.
+    seeds: words that represent it together, all different.
     """
 
     name: str
@@ -119,7 +119,7 @@ def too_much_alike(topics: int) -> CannotLearn:
 
 
 def too_few_words(words: int, topics: int) -> CannotLearn:
-    """Return the error for fewer words that may stand for a topic than there are topics."""
+    """Return the error for fewer words that may represent a topic than there are topics."""
     return CannotLearn(
         "candidates",
         f"the documents are too few for {_topics(topics)}, since only {words} words are in enough of them to stand for "

@@ -1,4 +1,4 @@
-"""Every word as a mixture of the rows that stand for topics."""
+"""Every word as a mixture of the rows that represent topics."""
 
 import math
 from dataclasses import dataclass, replace
@@ -70,7 +70,7 @@ class Mixtures:
         q: Q.
         mass: (n,) row sums of Q.
         squares: (n,) D^2.
-        anchor_counts: (r, n) sums of the rows that stand for each topic.
+        anchor_counts: (r, n) sums of the rows that represent each topic.
         start: (n, r) rows whose supports are tried first; None for none.
         Raises CannotLearn if an anchor has no mass or the anchors' rows depend on each other, CountsOverflow if
         sums leave 62 bits.
@@ -149,7 +149,7 @@ class Mixtures:
             C = C[rows]
             chosen = rows
         own = np.maximum(mass[rows], 1).astype(float)
-        # The computed |B| is within its roundings of W over the masses, so one stands in for the other.
+        # The computed |B| is within its roundings of W over the masses, so one takes the place of the other.
         relative = self.relative[rows] + gamma(_B_ROUNDINGS)
         absolute = self.error[rows] / own
         scale = 1.0 / self.anchor_mass.astype(float)

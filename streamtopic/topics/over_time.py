@@ -1,6 +1,6 @@
 """Topics over time and by class: shares and words of slices of the documents, through a model that stands.
 
-A slice is the documents of one period, of one class, or of both. N (slices, n) holds how often each word stands in the
+A slice is the documents of one period, of one class, or of both. N (slices, n) holds how often each word occurs in the
 documents of each slice: integers, so that a document can be taken out again. Only the model's n words count.
 
 The shares of a slice are theta with A theta near f = N / sum(N), weighted by D^2 = diag(1 / (A s)), s the shares of the
@@ -117,7 +117,7 @@ class SliceKeys:
 
     @classmethod
     def joined(cls, parts: Sequence["SliceKeys"]) -> tuple[Self, list[Positions]]:
-        """Return the slices of the documents of all parts, and where the slices of each part stand among them."""
+        """Return the slices of the documents of all parts, and where the slices of each part are among them."""
         every = {pair for part in parts for pair in part.pairs}
         slices = sorted(every)
         place = {pair: k for k, pair in enumerate(slices)}
@@ -166,7 +166,7 @@ class SliceSums:
     def gathered(cls, parts: Sequence["SliceSums"], places: Sequence[Positions], slices: int) -> Self:
         """Return the sums over the documents of all parts, at least one. Their order decides the last bits of floats.
 
-        places: of each part, where its slices stand among all, as `SliceKeys.joined` returns them.
+        places: of each part, where its slices are among all, as `SliceKeys.joined` returns them.
         slices: how many there are.
         """
         rows = np.concatenate(places)

@@ -328,7 +328,7 @@ def each(work: Callable[..., object], parts: Iterable[Sequence[object]]) -> None
 
 
 def each_span(work: Callable[..., object], same: Sequence[object], spans: Iterable[Sequence[object]]) -> None:
-    """Call a function with the same arguments and each of some spans behind them, as `each` does."""
+    """Call a function with the same arguments and each of some spans after them, as `each` does."""
     each(work, [(*same, *span) for span in spans])
 
 

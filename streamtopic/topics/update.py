@@ -228,7 +228,7 @@ def _consequences(fit: TopicFit, delta: Cooccurrence) -> Change:
         raise CannotLearn("pairs", "no two words of the vocabulary occur together any more: add documents")
     if mass.min() < 0:
         raise CannotLearn(
-            "negative", "a word's co-occurrences fell below zero, so the change does not fit the model: learn it anew"
+            "negative", "a word's co-occurrences fell below zero, so the change does not fit the model: learn it again"
         )
     # A word without mass has no entry left to weigh: its weight stays, so that its column is not touched.
     weights = column_squares(mass, fit.options)
@@ -243,7 +243,7 @@ def _removal(q: SymmetricCounts, dropped: Positions) -> Cooccurrence:
     rows = np.repeat(dropped, lengths)
     columns, values = map(np.concatenate, zip(*held, strict=True))
     both = np.isin(columns, dropped)
-    # A pair of two dropped words stands in both of their rows, and goes once.
+    # A pair of two dropped words is in both of their rows, and goes once.
     once = ~both | (rows <= columns)
     first = np.minimum(rows, columns)[once]
     second = np.maximum(rows, columns)[once]

@@ -9,7 +9,7 @@ Bound (docs/proof-paper-anchors.md). Let K be the Gram matrix of some anchors an
 the row's projection on the anchors, lambda the least eigenvalue of the anchors' part. If no entry of K' differs from
 K by more than e, and 4 e r <= lambda, the row's squared distances in K and in K' differ by at most 2 e (1 + |x|_1)^2.
 A computed Cholesky factor is exact for a matrix that differs from the given one by a few roundings. So K is the matrix
-that the factor here stands for, K' the one that the search's factor stands for, and e is the sum of
+that the factor here represents, K' the one that the search's factor represents, and e is the sum of
 
     the error of B                  as `Mixtures.product_errors` bounds it
     (terms + 16) u N                rounding of norms and of G here

@@ -5,13 +5,13 @@
     OuterChange          dQ as outer products, where the passages that it is made of are known
     add_times_sparse     Q S for a sparse S: the rest of a product once most of it is carried over
 
-Only continuous numbers are carried over, each with a bound on its error. The words that stand for a topic are decided
+Only continuous numbers are carried over, each with a bound on its error. The words that represent a topic are decided
 elsewhere, from counts. A topic with other words than before gets its column of W from counts.
 
 A small change is dQ = X^T S X - diag(E), with a row of X for each passage that came or went:
 
     reach      Y = Q' D^2 X^T             the product of each word's row with each passage
-    products   Q' D^2 (X^T S M) = Y S M   M: how much of a passage stands in each anchor's set
+    products   Q' D^2 (X^T S M) = Y S M   M: how much of a passage is in each anchor's set
     Gram       Y_c S X_c and its like     for the candidates c
 
 Y is summed once from the rows of the passages' words, and serves all three. Without it every such row would be read for
@@ -90,7 +90,7 @@ class OuterChange:
     def sums(self, group: Int64, r: int) -> Int64:
         """Return S M, (k, r): weighted counts of each passage's words in each topic's set.
 
-        group: (n,) the topic that each word stands for, -1 for most.
+        group: (n,) the topic that each word represents, -1 for most.
         """
         out = np.zeros((self.passages.passages, r), np.int64)
         p = self.passages
@@ -291,7 +291,7 @@ class SparseRows:
 
     @classmethod
     def of(cls, rows: Int64, dense: Float) -> "SparseRows":
-        """Take the entries of `dense` (t, k), whose rows stand at ascending positions."""
+        """Take the entries of `dense` (t, k), whose rows are at ascending positions."""
         held, columns = np.nonzero(dense)
         ends = np.searchsorted(held, np.arange(len(rows) + 1))
         values = dense[held, columns]
@@ -495,8 +495,8 @@ def regrouped(
 
     before: the mixtures on the changed Q, with the sets of before.
     then: (n,) the topic that each word stood for, or -1.
-    now: (n,) the topic that each word stands for, or -1.
-    guided: (g, n) the rows of guided topics, behind the others; None for no such topics.
+    now: (n,) the topic that each word represents, or -1.
+    guided: (g, n) the rows of guided topics, after the others; None for no such topics.
     Cost: a pass over Q for the columns that are computed.
     """
     if guided is None:

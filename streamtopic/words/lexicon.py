@@ -27,7 +27,7 @@ Table = tuple[UInt64, UInt64, Int64, Bytes, Int64]
 """The arrays of a Lexicon, as compiled code takes them.
 
     secret   (2,) the key of the hash
-    slots    (2**k, 2) the number that stands for a word in comparisons, and its entry + 1 and size; zeros where empty
+    slots    (2**k, 2) the number that represents a word in comparisons, and its entry + 1 and size; zeros where empty
     starts   (room + 1,) beginnings of the bytes of entries
     text     bytes of all entries
     state    (2,) number of entries, and 1 after a word found no room, else 0
@@ -45,7 +45,7 @@ _LETTERS = [chr(k) for k in range(128) if chr(k).isalnum()]
 _CODES = [ord(letter) for letter in _LETTERS]
 _LOWER = np.zeros(256, np.uint8)
 _LOWER[_CODES] = [ord(letter.lower()) for letter in _LETTERS]
-# Words of a text that are looked up one behind the other. Their slots are fetched while the text is read: in a table of
+# Words of a text that are looked up one after the other. Their slots are fetched while the text is read: in a table of
 # many words each comes from another place of the memory.
 _AT_ONCE = 16
 # More than words of texts have on average; the table grows where they are longer.
@@ -172,7 +172,7 @@ def _block(data: Bytes, start: Whole, stop: Whole) -> np.uint64:
 
 @inner
 def _key(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> tuple[np.uint64, np.uint64]:
-    """Return the number that stands for a word in comparisons, and its hash."""
+    """Return the number that represents a word in comparisons, and its hash."""
     size = np.uint64(stop - start)
     # A word of up to eight bytes is its own number, so that an equal number and size need no look at its bytes.
     if stop - start <= 8:
@@ -370,7 +370,7 @@ def count_texts(
 ) -> Whole:  # fmt: skip
     """Count texts, from `first` on until the table has no room; return the position of the text to go on with.
 
-    data, ends: the texts one behind the other, and their ends.
+    data, ends: the texts one after the other, and their ends.
     lengths, stops: L of each text, -1 for a text left out, and the end of its words in `entries`.
     table, marks, entries, counts, keys, spans: as in `ascii_tokens`.
     """

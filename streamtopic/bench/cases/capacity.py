@@ -1,6 +1,6 @@
 """Deletion capacity by trial, both learners: the random and aimed forget sets that are borne, and the cost of trials.
 
-The formula's own number and the 1 % of the rule `share` stand beside it. Seconds of a trial are given in those of
+The formula's own number and the 1 % of the rule `share` are next to it. Seconds of a trial are given in those of
 learning, since both are measured in one run.
 """
 

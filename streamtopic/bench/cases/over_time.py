@@ -36,7 +36,7 @@ def planted_slices(
     documents: how many; their lengths vary by a factor of five and more.
     concentration: the lower, the fewer topics a document has.
     absent: the chance with which each topic is missing in the slice; the first one never is.
-    burst: 0 for words that are drawn one by one; the higher, the more often a word stands in its document again.
+    burst: 0 for words that are drawn one by one; the higher, the more often a word is in its document again.
     """
     drawn = rng.dirichlet(DRIFT * base)
     present = rng.random(len(base)) >= absent

@@ -1,4 +1,4 @@
-"""The models, behind one small interface; each library has its own defaults except if this page says otherwise.
+"""The models, with one small interface; each library has its own defaults except if this page says otherwise.
 
     fit(X)         learn from counts (documents, words); X over the rule's vocabulary
     topics()       p(w|t), (r, words), rows summing to 1

@@ -72,7 +72,7 @@ UInt64 = npt.NDArray[np.uint64]
 
 LEFT, TAKEN = 0, 1
 
-# One bit for each field: a field that stands twice in a map is found, and the record is left to `events.decode`.
+# One bit for each field: a field that is twice in a map is found, and the record is left to `events.decode`.
 _OP = 1
 _TEXT = 2
 _COUNTS = 4
@@ -84,7 +84,7 @@ _LONGEST_NAME = 6
 
 
 def _name_of(text: bytes) -> int:
-    """Return the number that stands for a name of a few bytes: its size, then its bytes."""
+    """Return the number that represents a name of a few bytes: its size, then its bytes."""
     return int.from_bytes(bytes([len(text)]) + text)
 
 
@@ -171,7 +171,7 @@ def decode_all(
     partitioner: name of the hash that chooses a key's partition.
     secret: of the partition, for the digests of subjects.
     dialect: of the records.
-    days: whether the day of a document stands among its labels.
+    days: whether the day of a document is among its labels.
     """
     own, refused = dialect.read(records)
     keys = [record.key or b"" for record in own]
@@ -279,7 +279,7 @@ def _scan(
 
 
 def _joined(values: Sequence[bytes]) -> tuple[Bytes, Int64]:
-    """Return values one behind the other, and where each ends, (values,): compiled code takes no list of bytes."""
+    """Return values one after the other, and where each ends, (values,): compiled code takes no list of bytes."""
     joined = bytearray().join(values)
     lengths = map(len, values)
     ends = np.fromiter(accumulate(lengths), np.int64, len(values))
@@ -309,7 +309,7 @@ def _labels(
 ) -> tuple[list[Mapping[str, str]], list[int]]:
     """Return the labels in each value, and which values need a closer look for theirs.
 
-    places: where in a value its labels stand, msgpack.
+    places: where in a value its labels are, msgpack.
     times: of the document in each value, milliseconds since 1970, -1 for none; () if no day is kept.
     """
     found = [_NO_LABELS] * len(values)
@@ -387,9 +387,9 @@ def scan(
 ) -> Whole:  # fmt: skip
     """Read values from `first` on, until the table or `marks` has no room; return the value to go on with.
 
-    data: bytes of all values, one behind the other.
+    data: bytes of all values, one after the other.
     ends: (values,), where each value ends in `data`.
-    marks: (room,), where each entry of the table stands in `entries`; a mark below the start of the present value's
+    marks: (room,), where each entry of the table is in `entries`; a mark below the start of the present value's
         words means that the word has not occurred in it.
     kinds: (values,), filled with LEFT or TAKEN.
     lengths: (values,), filled with L, the number of tokens.
@@ -600,7 +600,7 @@ def _counts(
             plain &= data[k] < 0x80
         # Other words are taken if they are known, since then they were found to be sound before.
         entry = find(data, word, behind, table, plain)
-        # A word that stands twice in the map: which of the two counts is for `events.decode` to say.
+        # A word that is twice in the map: which of the two counts is for `events.decode` to say.
         if entry < 0 or marks[entry] >= begin:
             return leave(marks, entries, begin, used)
         marks[entry] = used
@@ -615,7 +615,7 @@ def _counts(
 
 @kernel
 def partitions_of(keys: Bytes, ends: Int64, partitions: Whole, homes: Int64) -> None:
-    """Write the partition of each key to `homes`, as `streams.partition_of`, for keys one behind the other."""
+    """Write the partition of each key to `homes`, as `streams.partition_of`, for keys one after the other."""
     start = np.int64(0)
     for k in range(len(ends)):
         homes[k] = (_murmur2(keys, start, ends[k]) & 0x7FFFFFFF) % partitions

@@ -42,7 +42,7 @@ __all__ = ["OUTCOMES", "Ingest", "Progress"]
 # A partition has one writer, so its state changes under it a few times at most: after this many, something is wrong.
 _ATTEMPTS = 10
 
-# Bytes of one read. A read ahead is held in memory beside the records that are being counted.
+# Bytes of one read. A read ahead is held in memory besides the records that are being counted.
 _BYTES = 8 << 20
 
 # Weak: a log that is closed and dropped takes its thread along.
@@ -395,7 +395,7 @@ class _Ready:
     """Decoded records that were read ahead.
 
     offset: where they begin.
-    more: whether they filled the read, so that there are likely more behind them.
+    more: whether they filled the read, so that there are likely more after them.
     """
 
     offset: int
@@ -436,7 +436,7 @@ class _ReadAhead:
 
     @contextmanager
     def beyond(self, used: Decoded, rest: Decoded | None, max_records: int) -> Iterator[None]:
-        """Keep the records behind the used ones for the next `at`; if `rest` is None, read them meanwhile.
+        """Keep the records after the used ones for the next `at`; if `rest` is None, read them meanwhile.
 
         used: the records that are being committed, the first that `at` returned.
         rest: the others that it returned.

@@ -130,10 +130,10 @@ def _again(
         event = None if refused is None else _event(refused, dialect)
         if refused is None:
             outcomes["gone"] += 1
-        # A record in another partition than its key's stays refused: moved, it could arrive behind a newer one.
+        # A record in another partition than its key's stays refused: moved, it could arrive after a newer one.
         elif event is None or partition_of(refused.key, partitions, partitioner) != partition:
             outcomes["still_rejected"] += 1
-        # Only the newest record of an id is repeated: an older one would undo the changes behind it.
+        # Only the newest record of an id is repeated: an older one would undo the changes after it.
         elif newest.get(refused.key) != place or _is_forgotten(event, refused, forgotten):
             outcomes["superseded"] += 1
         else:

@@ -137,7 +137,7 @@ def _guarded(name: str, look: Callable[[Parts], Iterator[Diagnosis]], parts: Par
     try:
         yield from look(parts)
     except StreamtopicError as error:
-        # An error of this program ends with its remedy, behind the last colon.
+        # An error of this program ends with its remedy, after the last colon.
         detail, _, remedy = str(error).rpartition(": ")
         yield fail(name, detail or str(error), remedy if detail else "see the message")
         return False
@@ -166,7 +166,7 @@ def examine_keys(parts: Parts) -> Iterator[Diagnosis]:
         try:
             loaded = _signing_key(parts, path) if name == "signing_key" else load_secret(path)
         except SettingsError as error:
-            # An error of this program ends with its remedy, behind the last semicolon or colon.
+            # An error of this program ends with its remedy, after the last semicolon or colon.
             detail, _, remedy = str(error).rpartition("; " if "; " in str(error) else ": ")
             yield fail(name, detail, remedy)
             continue
@@ -366,7 +366,7 @@ def _persistence(info: dict[str, Any]) -> Diagnosis:
         detail = "the last snapshot failed: where `save` is set, Redis refuses writes until one succeeds"
         return fail(name, detail, _DISK)
     if info.get("aof_last_bgrewrite_status", "ok") != "ok":
-        detail = "the append-only file could not be written anew: it grows, and deleted documents stay in it"
+        detail = "the append-only file could not be rewritten: it grows, and deleted documents stay in it"
         return warn(name, detail, _DISK)
     return ok(name, "append-only file on")
 
@@ -605,7 +605,7 @@ def _words(name: str, meta: Meta) -> Diagnosis:
     shown = f"{meta.words:,}"
     if meta.next_word > NEARLY * MAX_WORD_IDS:
         detail = f"{shown}; {meta.next_word:,} of {MAX_WORD_IDS:,} word ids were given, most to words that are gone"
-        return warn(name, detail, "run `streamtopic rebuild`, which gives ids anew: without ids ingest stops")
+        return warn(name, detail, "run `streamtopic rebuild`, which gives new ids: without ids ingest stops")
     if meta.words > MANY_WORDS:
         return warn(name, f"{shown}: each costs memory everywhere", "keep ids, hashes and base64 out of the texts")
     return ok(name, shown)

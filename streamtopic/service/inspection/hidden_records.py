@@ -1,4 +1,4 @@
-"""Find records that nobody can read yet: a transaction that a producer has left open hides all records behind it."""
+"""Find records that nobody can read yet: a transaction that a producer has left open hides all records after it."""
 
 from __future__ import annotations
 

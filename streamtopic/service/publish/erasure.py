@@ -377,7 +377,7 @@ def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None
     key = np.concatenate(hashes)
     place = np.concatenate(places)
     whole = np.concatenate(valued)
-    # By key, and by offset within a key: then the record that supersedes another one comes right behind it.
+    # By key, and by offset within a key: then the record that supersedes another one comes right after it.
     order = np.lexsort((place, key))
     key = key[order]
     place = place[order]
@@ -430,7 +430,7 @@ def waiting_by_stage(residue: Residue) -> dict[Stage, Outstanding]:
 
 
 def _reached(before: Residue, after: Residue, now_ms: int) -> Iterator[tuple[Stage, float]]:
-    """Yield each mark that moved: its stage, and the seconds that the oldest deletion behind it took to get there."""
+    """Yield each mark that moved: its stage, and the seconds that its oldest deletion took to get there."""
     for (partition, stage), marks in after.marks.items():
         passed = before.of(partition, stage).offset
         if marks.offset > passed:

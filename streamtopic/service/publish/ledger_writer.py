@@ -1,7 +1,7 @@
 """Reading and writing the ledger: the index in Redis follows its topic, and pages are appended by the log's order.
 
-A page is a draft, and behind it the checkpoint that signs it (signed/ledger.py has the rules). A writer appends a draft
-behind the ledger as it has read it, and reads on: the first draft in the topic is the next page, whoever wrote it. Only
+A page is a draft, and after it the checkpoint that signs it (signed/ledger.py has the rules). A writer appends a draft
+after the ledger as it has read it, and reads on: the first draft in the topic is the next page, whoever wrote it. Only
 then is the checkpoint signed, so two writers, or one that slept while Redis was set back, never sign two histories.
 """
 
@@ -199,7 +199,7 @@ class LedgerWriter:
         return found
 
     def proof(self, index: int) -> LedgerProof:
-        """Return the proof that an entry stands in the ledger as it was read last.
+        """Return the proof that an entry is in the ledger as it was read last.
 
         Raises InvalidRelease for an entry that is not there, ComponentUnreachable.
         """
@@ -230,7 +230,7 @@ class LedgerWriter:
         return self._reader
 
     def _take_page(self, page: Draft, offset: int) -> None:
-        """Note where the entries of a page stand, and the hashes of the tiles that it completes."""
+        """Note where the entries of a page are, and the hashes of the tiles that it completes."""
         self._page = page
         size = page.before.size
         # A new version is proved at once, so the lines around it are at hand.
@@ -248,7 +248,7 @@ class LedgerWriter:
                 partial = Frontier()
 
     def _partial(self, page: Draft) -> Frontier:
-        """Return the frontier of the entries behind the last complete tile, before a page."""
+        """Return the frontier of the entries after the last complete tile, before a page."""
         size = page.before.size % TILE
         # The smallest subtrees of the whole frontier are those of the tile that is not complete.
         hashes = page.hashes_before[len(page.hashes_before) - size.bit_count() :]
@@ -322,7 +322,7 @@ class LedgerWriter:
         def take(page: Draft, _: int) -> None:
             lines.update(enumerate(page.lines, start=page.before.size))
 
-        # It knows nothing of what stands before, and begins with the very page that the index names.
+        # It knows nothing of what came before, and begins with the very page that the index names.
         reader = LedgerReader(self._log, self._model, self._keys, offset=place, on_page=take)
         for _ in reader.read():
             if reader.ledger.size >= end:
@@ -341,7 +341,7 @@ class _Nodes:
     """The hash of each complete subtree of a ledger: of tiles from the index, below them from the topic.
 
     size: entries that the index has.
-    leaves: hashes of further entries behind them.
+    leaves: hashes of further entries after them.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Publish versions, receipts and all else that stands in the ledger, and say at intervals which version is the newest.
+"""Publish versions, receipts and all else that is in the ledger, and say at intervals which version is the newest.
 
 One round of it is `step`. It reads the ledger to its end, decides what is due, and appends it as one page. Then it
 sends the bytes of versions that the ledger has by now, and drops deletions that have their receipt. A version's entry
@@ -294,7 +294,7 @@ class Publisher:
             count = _VERSIONS
 
     def _in_ledger(self, records: Sequence[tuple[int, Mapping[str, Any]]]) -> Cuts:
-        """Return (version, cut) of those of these versions that stand in the ledger."""
+        """Return (version, cut) of those of these versions that are in the ledger."""
         ledger = self._writer.ledger
         cuts = []
         for version, record in records:
@@ -414,7 +414,7 @@ class Publisher:
         return sent
 
     def _proof(self, version: int) -> Message:
-        """Return the record of the proof that a version stands in the ledger."""
+        """Return the record of the proof that a version is in the ledger."""
         index = self._writer.ledger.index_of(version)
         return proof_message(version, self._writer.proof(index or 0).text)
 

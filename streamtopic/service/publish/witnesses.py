@@ -1,6 +1,6 @@
 """Witnesses: others who sign a checkpoint of the ledger once they have seen that it only grew.
 
-Which witnesses there are, and how many must sign, stands in a policy file (c2sp.org/tlog-policy). They are asked by
+Which witnesses there are, and how many must sign, is in a policy file (c2sp.org/tlog-policy). They are asked by
 HTTP (c2sp.org/tlog-witness), and sign as c2sp.org/tlog-cosignature says.
 """
 

@@ -1,7 +1,7 @@
 """From counts to a version that waits to be published.
 
     scheduler    the steps: decide, model, stage; and the lease of the one leader
-    situation    where the model stands in Redis
+    situation    the state of the model in Redis
     decide       the next action, a pure function of the situation
     modeller     the protocol of a mode that makes models, and certified mode
     payload      a model's bytes: noise, topics, heads of downstream tasks

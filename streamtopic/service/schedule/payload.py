@@ -83,7 +83,7 @@ class TaskOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskData:
-    """The data that the heads of a version are made of, beside its model.
+    """The data that the heads of a version are made of, besides its model.
 
     options: the tasks.
     labelled: task to its documents, in the order of their ids; a document may belong to several tasks.
@@ -138,7 +138,7 @@ def labelled_digest(counted: str, data: TaskData) -> str:
     for task in sorted(data.options.tasks):
         documents = data.labelled[task]
         counts = documents.counts
-        # Each text by its own digest: texts one behind the other could be divided in another way.
+        # Each text by its own digest: texts one after the other could be divided in another way.
         for text in (task, repr(data.options.tasks[task]), *documents.labels):
             state.update(hashlib.sha256(text.encode()).digest())
         for array in (counts.indptr, counts.indices, counts.data):

@@ -512,7 +512,7 @@ class Scheduler:
         return self._noise_key.seed(self.options.model, version, plan.digest, "base").secret
 
     def _payload(self, made: Made, version: int) -> PayloadPlan:
-        """Read the documents that a payload needs beside its model, and draw its noise."""
+        """Read the documents that a payload needs besides its model, and draw its noise."""
         tasks = self.options.tasks
         labelled = read_labelled(made.counts, made.words, tasks)
         data = TaskData(tasks, labelled, before=self._heads, cold=not made.warm)

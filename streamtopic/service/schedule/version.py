@@ -243,7 +243,7 @@ def _recorded(envelope: Envelope, sent: SentRelease) -> dict[str, Any]:
 
 
 def _erase_again(state: ModelState, lease: Lease, withdrawn: Sequence[int], sent: Mapping[int, SentRelease]) -> None:
-    """Erase the versions among these that stand in their topic: their tombstones may have waited in Redis."""
+    """Erase the versions among these that are in their topic: their tombstones may have waited in Redis."""
     standing = [version for version in withdrawn if version in sent]
     if standing:
         records = [(version, {"chunks": sent[version].chunks}) for version in standing]
@@ -256,7 +256,7 @@ def stored_base(base: Base, kept: bytes, salt: bytes) -> StoredBase:
     `serve` may read its fields, but not its bytes, which hold numbers that follow from the documents to the last digit.
 
     kept: that its mode keeps (`kept_of`).
-    salt: 32 secret bytes, which stand before them.
+    salt: 32 secret bytes, which come before them.
     """
     fields = {
         "counted": base.counted,

@@ -138,7 +138,7 @@ def replace_signing_key(private: Path, public: Path, new: Path) -> None:
     """Put a new pair in the place of an instance's own. The old pair stays beside it, under its key id.
 
     private, public: the instance's own pair.
-    new: the private half of the new pair; its public half lies beside it, with the ending `.pub`.
+    new: the private half of the new pair; its public half lies next to it, with the ending `.pub`.
     """
     # The old pair is kept: it signed a part of the ledger.
     old = SigningKey.load(private).public.key_id

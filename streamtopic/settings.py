@@ -147,7 +147,7 @@ Tasks = Annotated[dict[TaskName, TaskSettings], NoDecode, BeforeValidator(_decod
 Guided = Annotated[dict[TaskName, Seeds], NoDecode, BeforeValidator(_decoded)]
 
 
-# A path is kept beside the limits of records, whose text has commas between its parts.
+# A path is kept with the limits of records, whose text has commas between its parts.
 FieldPath = Annotated[str, Field(pattern=r"^[^\s,=]{1,256}$")]
 
 
@@ -160,7 +160,7 @@ def _listed(value: object) -> object:
 
 
 class InputSettings(_Table):
-    """How records of the documents topic make documents, where other programs write them."""
+    """How records of the documents topic make documents, if other programs write them."""
 
     format: Literal["streamtopic", "json", "debezium", "cloudevents"] = Field(
         "streamtopic", description="Format of the records; `streamtopic` is the service's own."
@@ -365,7 +365,7 @@ class Settings(BaseSettings):
         le=100,
         description="Unlearning epsilon of one release: bound on how well it can be told from a retraining.",
     )
-    delta: float = Field(1e-6, gt=0, lt=0.1, description="Unlearning delta of one release, beside `epsilon`.")
+    delta: float = Field(1e-6, gt=0, lt=0.1, description="Unlearning delta of one release, with `epsilon`.")
     epsilon_budget: float = Field(
         8.0,
         gt=0,
@@ -531,7 +531,7 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
 
 
 def _nested(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by the names of settings, where the fields of a table may have been named one by one."""
+    """Return values by the names of settings, if the fields of a table may have been named one by one."""
     given: dict[str, Any] = {}
     for name, value in flags.items():
         if value is None:

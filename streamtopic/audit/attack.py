@@ -52,7 +52,7 @@ _SET_STEPS, _WHOLE_STEPS = 2_000, 40
 class AuditPlan:
     """The number of draws.
 
-    draws: releases of each run in each game; None for 4,000, or more where 4,000 could not show a fault.
+    draws: releases of each run in each game; None for 4,000, or more if 4,000 could not show a fault.
     whole: releases of each run at full size, of the worst pair found.
     seed: of all random numbers.
     confidence: probability that all bounds of the games hold.

@@ -290,7 +290,7 @@ def exact_differences(unlearned: TopicFit, retrained: TopicFit, before: Counts, 
 
 
 def _without(fit: TopicFit | None, now: Counts, part: Cooccurrence, reason: str) -> tuple[TopicFit | None, str]:
-    """Carry a fit over to counts without `part`; return None and the reason where it has to be learned again."""
+    """Carry a fit over to counts without `part`; return None and the reason if it has to be learned again."""
     if fit is None:
         return None, reason
     zero = Cooccurrence.zero(len(now.words))
@@ -319,7 +319,7 @@ def _text(words: npt.NDArray[np.integer], shared: npt.NDArray[np.integer]) -> Do
 
 
 def _filled(word: npt.NDArray[np.integer], beside: npt.NDArray[np.integer]) -> Document:
-    """Fill a document with one word, and put some others beside it once."""
+    """Fill a document with one word, and add some others once."""
     chosen = np.union1d(word, beside).astype(np.int32)
     rest = MAX_LENGTH - len(chosen) + 1
     fills = np.isin(chosen, word)

@@ -66,7 +66,7 @@ _CONSTANTS = ModelConstants(a=4.0, p_sep=0.1, gamma=0.1, eps0=0.01)
 
 # Thresholds to try for each score; more of them cost time, since each is tried in four ways.
 _THRESHOLDS = 48
-# Keeps the classifier's covariance invertible where columns depend on each other.
+# Keeps the classifier's covariance invertible if columns depend on each other.
 _RIDGE = 1e-3
 
 
@@ -431,7 +431,7 @@ def _step(generator: np.random.Generator, shape: tuple[int, ...], length: float)
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """A test that hits where sign (score - threshold) > 0.
+    """A test that hits if sign (score - threshold) > 0.
 
     column: of the score.
     swapped: whether a hit means the first run; else it means the second.

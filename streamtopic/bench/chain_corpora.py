@@ -140,7 +140,7 @@ def _near_singular(rng: np.random.Generator) -> Pool:
 
 
 def _giant(rng: np.random.Generator) -> Pool:
-    """Documents of up to 8,192 tokens of one word, alone or beside a few others, some of several passages."""
+    """Documents of up to 8,192 tokens of one word, alone or with a few others, some of several passages."""
     n, topics, documents = int(rng.integers(12, 80)), _topics(rng), int(rng.integers(20, 150))
     held = _drawn(rng, _mixed(rng, documents, _columns(rng, n, max(topics, 2))), _lengths(rng, documents))
     rows, owners = [held], [np.arange(documents)]

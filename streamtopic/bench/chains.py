@@ -4,7 +4,7 @@ A chain is a function of its seed: the kind of corpus, the documents, the learne
 After every change all of these must hold. The first that does not hold ends the chain as a finding:
 
     counts      the sum of changes is the count of the documents that are there, bit for bit
-    refusal     where a fresh fit cannot be learned, the update is refused too, and the other way round
+    refusal     if a fresh fit cannot be learned, the update is refused too, and the other way round
     words, anchors, sets, guides   equal to the fresh fit's; of guided topics also which have ended, and why
     shape       A is finite and its columns lie on the simplex
     certificate ||A - A'||_F is at most the sum of both certificates
@@ -49,7 +49,7 @@ __all__ = ["Described", "Finding", "Outcome", "described", "first_clause", "many
 PRECISION = 1e-12
 """Largest difference of an entry of A between two paths to the same counts, on corpora that are well-conditioned."""
 WELL_CONDITIONED = 1e-10
-"""A corpus is well-conditioned where the certificates of both models are at most this. At 5e-10 a difference of 1.4e-12
+"""A corpus is well-conditioned if the certificates of both models are at most this. At 5e-10 a difference of 1.4e-12
 has been seen: it grows with the condition, as the certificate does."""
 _STEPS = (1, 2, 3, 4, 6, 8, 10, 12, 16)
 _BATCHES = (1, 1, 1, 2, 3, 5, 10, 40)
@@ -104,7 +104,7 @@ class Outcome:
     updates: changes that an update carried the model over; relearned: changes after which it asked for a fresh fit, by
     the reason; unlearnable: changes after which no model could be learned; loose: updates whose certificate is above
     the tolerance; entered, left: updates in which words entered or left the vocabulary; ended: updates after which a
-    guided topic is not there; difference: the largest of entries of A where well-conditioned.
+    guided topic is not there; difference: the largest of entries of A if well-conditioned.
     """
 
     seed: int

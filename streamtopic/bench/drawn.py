@@ -134,7 +134,7 @@ def _joined(panels: list[UpperRows]) -> tuple[Int64, Int32, Int64]:
     indptr = np.cumsum(np.concatenate([start, *sizes]))
     columns = np.empty(indptr[-1], np.int32)
     values = np.empty(indptr[-1], np.int64)
-    # Each panel is freed as soon as it is copied: all of them beside the result would double the peak.
+    # Each panel is freed as soon as it is copied: all of them with the result would double the peak.
     while panels:
         panel = panels.pop()
         held = slice(indptr[panel.first], indptr[panel.stop])

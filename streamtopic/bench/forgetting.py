@@ -1,4 +1,4 @@
-"""What an update costs, draw by draw: the library on counts in memory, and beside it a retrain of the same counts."""
+"""What an update costs, draw by draw: the library on counts in memory, and a retrain of the same counts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Point:
 
     @property
     def served(self) -> float:
-        """Processor seconds of a deletion on average, with a retrain where one is needed."""
+        """Processor seconds of a deletion on average, with a retrain if one is needed."""
         spent = sum(cost.cpu for cost in (*self.verified, *self.refused))
         return (spent + len(self.refused) * self.retrain.cpu) / max(self.draws, 1)
 

@@ -1,6 +1,6 @@
 """Measurements against a known truth: planted topics, the learner's error, and deletions that try to do harm.
 
-    recovery    error of A and R against m, beside the Learning Guarantee
+    recovery    error of A and R against m, and the Learning Guarantee
     borne       T of theorem 1 with the constant c = 1, and how many deletions keep the error within 0.01 in truth
 
 The guarantee's constants are hidden in O(...) and taken as 1. The guarantee says something only if it is below 1,

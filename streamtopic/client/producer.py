@@ -50,8 +50,8 @@ class DocumentProducer(Closing):
         partition than that of its key.
     new_salt: makes salts of receipts, at least 16 bytes that nobody can guess.
 
-    Every method raises InvalidEvent for a record that the service would refuse, UsageError where the topics are missing
-    (`streamtopic init` makes them), ComponentUnreachable where the log does not answer. A part of the records may have
+    Every method raises InvalidEvent for a record that the service would refuse, UsageError if the topics are missing
+    (`streamtopic init` makes them), ComponentUnreachable if the log does not answer. A part of the records may have
     arrived then. Send all again: that changes nothing. Give a delete a request id of your own, so that both records
     have the same.
     """
@@ -128,7 +128,7 @@ class DocumentProducer(Closing):
         request: a request id of your own.
         salt: a salt of your own, text of 16 to 64 bytes, as hard to guess as a password.
 
-        Give both where you may send the same delete again, so that both receipts are found.
+        Give both if you may send the same delete again, so that both receipts are found.
         """
         # The salt travels in the record, so that the service can make a receipt which only its holder can match.
         made = Deletion(request or self._new_id(), salt or self._new_salt())

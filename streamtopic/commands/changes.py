@@ -297,7 +297,7 @@ def _other_forms(name: str) -> list[str]:
 
 
 def _warn_of_other_forms(service: Service, ids: Sequence[str]) -> None:
-    """Warn of each id without a live document where a live document has the same id in another normal form."""
+    """Warn of each id without a live document if a live document has the same id in another normal form."""
     for name in ids:
         forms = _other_forms(name)
         if not forms or _is_live(service, name):

@@ -153,7 +153,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse_keeping(args: argparse.Namespace) -> None:
-    """Raise UsageError where the instance cannot stay, before anything is read or compiled."""
+    """Raise UsageError if the instance cannot stay, before anything is read or compiled."""
     if args.keep is None:
         return
     if args.kafka:
@@ -190,7 +190,7 @@ def _read(args: argparse.Namespace, stages: _Stages) -> Corpus:
 
 @contextmanager
 def _broker(args: argparse.Namespace, stages: _Stages) -> Iterator[str | None]:
-    """Start a broker where one is asked for; yield its servers."""
+    """Start a broker if one is asked for; yield its servers."""
     if not args.kafka:
         yield None
         return

@@ -70,7 +70,7 @@ def _run_init(args: argparse.Namespace) -> int:
     settings = instance_settings(args, must_exist=False)
     with Parts(settings) as parts:
         topics = provision(parts.log, parts.names, settings.partitions, parts.topic_settings)
-        # Asked before `parts.state`, which makes the state where it is missing.
+        # Asked before `parts.state`, which makes the state if it is missing.
         known = ModelState.find(parts.connection, settings.model) is not None
         fixed = parts.state.settings
     action = "found" if known else "made"
@@ -108,7 +108,7 @@ def _run_once(args: argparse.Namespace, settings: Settings, stop: threading.Even
     """Bring an instance in a folder up to date, and print what was done."""
     if settings.dir is None:
         raise UsageError(
-            "--once is for an instance in a folder (`--dir`): a service beside its own Kafka shares its work with "
+            "--once is for an instance in a folder (`--dir`): a service with its own Kafka shares its work with "
             "other processes, so leave --once out, and stop it when `streamtopic status` shows no lag"
         )
     from streamtopic.service.app import Service
@@ -181,7 +181,7 @@ def _plain(value: object) -> str:
 
 
 def _run_rebuild(args: argparse.Namespace) -> int:
-    """Count the whole log again; without --yes, refuse where Redis holds counts already."""
+    """Count the whole log again; without --yes, refuse if Redis holds counts already."""
     from streamtopic.service.app import Service
     from streamtopic.service.upkeep.rebuild_state import present, rebuild
 

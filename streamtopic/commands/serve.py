@@ -36,7 +36,7 @@ def register(subparsers: Subparsers) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a name under which browsers reach it, as behind a proxy; may be repeated",
+        help="a name under which browsers reach it, such as that of a proxy; may be repeated",
     )
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="speak TLS with this certificate (PEM)")
     parser.add_argument("--key", type=Path, metavar="FILE", help="private key of the certificate (PEM)")

@@ -27,7 +27,7 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "deletions",
         _run,
-        "list, approve or cancel requests for deletions; show what deletions leave behind, or attest that it is gone",
+        "list, approve or cancel requests for deletions; show the traces of deletions, or attest that they are gone",
     )
     parser.add_argument("action", choices=["list", "approve", "cancel", "residue", "attest"], help="what to do")
     parser.add_argument("requests", nargs="*", metavar="REQUEST", help="approve, cancel: ids of requests")

@@ -13,7 +13,7 @@ The pair counts of n words are an n by n matrix. It takes four forms, each for o
                       subtract, restrict, digest
     PairBlock         some rows of one as they are counted, in buffers that are used again
     SymmetricCounts   the working matrix Q of a learner: both triangles, six bytes an entry, changed in place
-    SignedPassages    a small change as outer products: as long as its passages, where pairs are their square
+    SignedPassages    a small change as outer products: as long as its passages, while pairs are their square
 
 Below SymmetricCounts lies `compact.Compact`, its rows in six bytes an entry, which compiled loops read;
 `compact.UpperRows` is the same for a part of one triangle, until both are written. One form for all purposes would be

@@ -51,11 +51,11 @@ _ROOM = 1 << 62
 
 
 class Compact(NamedTuple):
-    """Rows of integers, and beside them a table of the wide ones. It is a tuple, since compiled code takes that whole.
+    """Rows of integers, and a table of the wide ones. It is a tuple, since compiled code takes that whole.
 
     indptr: (rows + 1,) where rows begin.
     columns: (entries,) ascending in each row; uint16 for at most 65,536 columns, else int32.
-    low: (entries,) uint32 values, all bits set where the value is wide.
+    low: (entries,) uint32 values, all bits set if the value is wide.
     wide_indptr: (rows + 1,) where the wide values of rows begin.
     wide_columns, wide: (wide entries,) columns and int64 values, in the order of the entries that they represent.
     """
@@ -105,7 +105,7 @@ def merged(n_columns: int, a: Compact, b: Compact) -> Compact:
     indptr = np.zeros(rows, np.int64)
     wide_indptr = np.zeros(rows, np.int64)
     indptr[-1] = entries
-    # A sum is wide where a part of it is, or where an entry of b meets one of a.
+    # A sum is wide if a part of it is, or if an entry of b meets one of a.
     most = len(a.wide) + len(b.wide) + len(b.low)
     wide_indptr[-1] = min(entries, most)
     out = allocate(n_columns, indptr, wide_indptr)
@@ -183,7 +183,7 @@ def put_wide(out: Compact, w: Integer, column: Integer, value: Integer) -> Integ
 
 @inner
 def put(out: Compact, k: Integer, w: Integer, column: Integer, value: Integer) -> Integer:
-    """Write entry k, and its value to place w where it is wide. Return the place of the next wide value."""
+    """Write entry k, and its value to place w if it is wide. Return the place of the next wide value."""
     out.columns[k] = column
     if fits(value):
         out.low[k] = value
@@ -196,8 +196,8 @@ def put(out: Compact, k: Integer, w: Integer, column: Integer, value: Integer) -
 def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
     """Add entries of another matrix in place. Stop at the first that has no place, and return how many were added.
 
-    An entry has no place where the pair is not stored here yet, where the sum would be negative or near the end of 64
-    bits, or where it would become wide.
+    An entry has no place if the pair is not stored here yet, if the sum would be negative or near the end of 64
+    bits, or if it would become wide.
 
     sign: 1 to add; -1 to undo, which takes the same entries away again.
     most: how many entries of `other` are added at most.
@@ -235,7 +235,7 @@ def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
 
 @inner
 def _next(m: Compact, k: Integer, w: Integer, stop: Integer, end: Integer) -> tuple[Integer, Integer, Integer]:
-    """Return column and value of entry k, and the next wide place. Behind the row's last entry the column is `end`."""
+    """Return column and value of entry k, and the next wide place. After the row's last entry the column is `end`."""
     # A column after all others ends a row, so that merging needs no case for it.
     if k == stop:
         return end, 0, w

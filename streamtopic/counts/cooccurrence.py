@@ -207,7 +207,7 @@ def _moved(statistics: Sequence[Int64], ids: Int64, n_words: int) -> Int64:
 
 
 def _check_range(a: Cooccurrence, b: Cooccurrence) -> None:
-    """Raise CountsOverflow where a sum or difference might leave 64 bits: integers would wrap in silence."""
+    """Raise CountsOverflow if a sum or difference might leave 64 bits: integers would wrap in silence."""
     highest = 0.0
     for part in (a, b):
         if len(part.values):

@@ -22,16 +22,16 @@ __all__ = ["HEAVY", "PairBlock", "count", "count_rows", "count_weighted", "piece
 
 
 HEAVY = 10
-"""A word is heavy in a document where at least one token in ten is that word."""
+"""A word is heavy in a document if at least one token in ten is that word."""
 
 # The most pairs of a buffer: 1.6 GB if all were written.
 _BUFFER = 1 << 27
-# Words of documents that second-level caches hold beside the row that is summed.
+# Words of documents that second-level caches hold in addition to the row that is summed.
 _CACHED = 1 << 18
 # A row asks the memory so many documents ahead for the rest of a document, which takes about three lines of 64 bytes.
 _AHEAD = 4
 _LINE = 16
-# A row is read off column by column where it has this many additions a column or more.
+# A row is read off column by column if it has this many additions a column or more.
 _DENSE = 1 / 3
 Packed = npt.NDArray[np.uint32] | UInt64
 Places = Int32 | Int64
@@ -174,7 +174,7 @@ def count_weighted(
 def statistics(batch: DocumentBatch, n_words: int, signs: Int64) -> tuple[Int64, Int64, Int64]:
     """Return for each word the documents that hold it, its occurrences, and the documents in which it is heavy.
 
-    Each is (n_words,). A word is heavy in a document of L tokens that holds it h times where 10 h >= L. Both h and L
+    Each is (n_words,). A word is heavy in a document of L tokens that holds it h times if 10 h >= L. Both h and L
     are those of all passages of the document together, and a word of several passages counts once.
     """
     frequency = np.zeros(n_words, np.int64)
@@ -233,7 +233,7 @@ def _occurrences_of(indptr: Int64, words: Int32, n_words: int) -> tuple[Int64, P
     """Return where each word is: starts (n_words + 1,), and for each occurrence its position and its row."""
     amounts = np.bincount(words, minlength=n_words)
     starts = row_ends(amounts)
-    # Half the memory where places are below 2^31, as they are unless a batch fills gigabytes.
+    # Half the memory if places are below 2^31, as they are unless a batch fills gigabytes.
     kind: Any = np.int32 if len(words) < 1 << 31 else np.int64
     positions: Places = np.empty(len(words), kind)
     rows: Places = np.empty(len(words), kind)
@@ -297,7 +297,7 @@ def _upper_product(
 def drain(sums: Int64, touched: UInt64, first: Whole, last: Whole, columns: Int32, values: Int64, used: Whole) -> Whole:
     """Move the sums of columns first ... last after the entries of a row. Return where the entries end then.
 
-    sums: (n,) int64, zero afterwards where they were moved.
+    sums: (n,) int64, zero afterwards if they were moved.
     touched: a bit for each column that was added to, zero afterwards.
     columns, values: the entries, `used` of them so far.
     """

@@ -177,7 +177,7 @@ class TextColumns:
         return shared
 
     def grown(self, texts: CountedTexts) -> "TextColumns":
-        """Return these columns, or those of the texts where the texts have more. Raises ValueError as `shared`."""
+        """Return these columns, or those of the texts if the texts have more. Raises ValueError as `shared`."""
         if self.shared(texts) == len(texts.words):
             return self
         return TextColumns.of(texts.words)
@@ -210,7 +210,7 @@ class TextColumns:
 
 
 def canonical(X: csr_array) -> csr_array:
-    """Return rows with ascending distinct columns and without zeros: X itself where it has such rows, else a copy."""
+    """Return rows with ascending distinct columns and without zeros: X itself if it has such rows, else a copy."""
     if X.has_canonical_format and X.data.all():
         return X
     # A copy, since the arrays may be those of the caller's matrix.

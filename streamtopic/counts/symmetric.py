@@ -122,9 +122,9 @@ class SymmetricCounts:
         self.rows = self.rows._replace(indptr=indptr, wide_indptr=wide_indptr)
 
     def add_within(self, counts: Cooccurrence) -> bool:
-        """Add signed counts in place. Return False, with nothing changed, where one of them has no place.
+        """Add signed counts in place. Return False, with nothing changed, if one of them has no place.
 
-        A count has no place where its pair has no entry here yet, or where the sum would be negative or would need a
+        A count has no place if its pair has no entry here yet, or if the sum would be negative or would need a
         wider entry.
         """
         delta = SymmetricCounts.of(counts).rows

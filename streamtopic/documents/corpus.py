@@ -77,7 +77,7 @@ class Problem:
 
     line: its number, from 1.
     reason: in words.
-    place: the place in words, where it is not a line.
+    place: the place in words, if it is not a line.
     """
 
     line: int
@@ -321,7 +321,7 @@ def _subjects(value: object) -> tuple[str, ...]:
 
 
 def _labels(record: Mapping[str, object]) -> dict[str, str]:
-    """Return classes by task: `labels` where it is an object, and one `label` as the task `label`."""
+    """Return classes by task: `labels` if it is an object, and one `label` as the task `label`."""
     found = {}
     labels = record.get("labels")
     if isinstance(labels, dict):

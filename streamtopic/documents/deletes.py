@@ -1,7 +1,7 @@
 """Values and headers that are a delete, in the dialects that programs really send (table in docs/messages.md).
 
 A writer who may change a document may delete it, so a value that can be read in two ways is a delete. A delete must
-never be refused for the rest of its value: where a value cannot be parsed, `salvaged` reads the fields before the
+never be refused for the rest of its value: if a value cannot be parsed, `salvaged` reads the fields before the
 damage.
 """
 
@@ -74,7 +74,7 @@ def map_asks(fields: Mapping[Any, Any]) -> bool:
     if _text(fields, "op") == "add":
         return False
     if _has(fields, "payload"):
-        # Kafka Connect: beside its schema, or alone.
+        # Kafka Connect: with its schema, or alone.
         payload = _of(fields, "payload")
         return payload is None or (isinstance(payload, dict) and fields_ask(payload))
     if _has(fields, "specversion"):

@@ -85,7 +85,7 @@ class InputMapping:
 
     @property
     def rules(self) -> str:
-        """The mapping as the state in Redis keeps it beside the limits of records; "" for the own dialect.
+        """The mapping as the state in Redis keeps it with the limits of records; "" for the own dialect.
 
         Counts that were made under another mapping are other counts, so a state is bound to its mapping.
         """
@@ -107,7 +107,7 @@ class InputMapping:
 class _Row:
     """What a record says of its document.
 
-    fields: of the document; a text where the value is nothing else.
+    fields: of the document; a text if the value is nothing else.
     time: the format's own time, in milliseconds or as text; None without one.
     """
 
@@ -189,7 +189,7 @@ class Dialect:
         return _Row(fields)
 
     def _is_lone_change(self, fields: Fields) -> bool:
-        """Return whether a map is a change of Debezium in `payload`, without the schema beside it."""
+        """Return whether a map is a change of Debezium in `payload`, without its schema."""
         if self.mapping.format == "json" or fields.keys() != {"payload"}:
             return False
         payload = fields["payload"]
@@ -331,7 +331,7 @@ def _is_map(content: bytes) -> bool:
 
 
 def _payload(fields: Fields) -> Fields:
-    """Return the payload beside the schema that Kafka Connect writes. Raises _Deletes for null."""
+    """Return the payload, without the schema that Kafka Connect writes. Raises _Deletes for null."""
     payload = fields["payload"]
     if payload is None or payload == {}:
         raise _Deletes(fields)
@@ -385,7 +385,7 @@ def _data_of(fields: Fields) -> object:
 
 
 def _receipt_headers(fields: Fields) -> Headers:
-    """Return the request and salt in the map of a delete as headers, where they can be used."""
+    """Return the request and salt in the map of a delete as headers, if they can be used."""
     found = list[tuple[str, bytes]]()
     for name, usable in (("request", request_of), ("salt", salt_of)):
         value = fields.get(name)

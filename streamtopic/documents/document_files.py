@@ -2,7 +2,7 @@
 
 load_file   a file or folder, by its name
 read_csv    rows with the columns id and text
-read_parquet   the same, where pyarrow is installed
+read_parquet   the same, if pyarrow is installed
 read_folder    one document a file
 
 A row or file that cannot be used becomes a `Problem` with its place, and the others are read.
@@ -45,7 +45,7 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 def load_file(path: Path, update: Callable[[int, int | None], None] = lambda *_: None) -> Corpus:
     """Return the documents of a file, or of a folder of texts.
 
-    path: a folder; a file that ends in .csv, .tsv or .parquet, a table perhaps with .gz behind; or JSON lines.
+    path: a folder; a file that ends in .csv, .tsv or .parquet, a table perhaps with .gz at the end; or JSON lines.
     update: told how many documents were read so far.
 
     Raises UsageError if it cannot be read or holds no usable document.
@@ -164,7 +164,7 @@ def _list_in(cell: str) -> object:
 
 
 def _check_columns(path: Path, names: Iterable[str]) -> None:
-    """Raise UsageError where a table lacks the columns of a document."""
+    """Raise UsageError if a table lacks the columns of a document."""
     have = [name for name in names if name != _END]
     twice = [name for name in ("id", "text") if have.count(name) > 1]
     if twice:
@@ -179,7 +179,7 @@ def _check_columns(path: Path, names: Iterable[str]) -> None:
 
 
 def _check_separator(path: Path, line: str) -> None:
-    """Raise UsageError where the first line of a table has other separators than its name says."""
+    """Raise UsageError if the first line of a table has other separators than its name says."""
     for separator, named in _SEPARATORS.items():
         if {"id", "text"} <= set(line.split(separator)):
             raise UsageError(f"{path} has {named} between its columns: put commas there, or tabs in a file *.tsv")

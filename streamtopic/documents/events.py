@@ -135,7 +135,7 @@ def _refuse(constant: str) -> None:
 
 
 def _check_msgpack(value: bytes) -> None:
-    """Raise TooManyValues, or msgpack.OutOfData where a list claims to be longer than the record."""
+    """Raise TooManyValues, or msgpack.OutOfData if a list claims to be longer than the record."""
     _unpacker(value).skip()
     if len(value) > MAX_VALUES:
         _count_msgpack(value)

@@ -53,7 +53,7 @@ COMMON_PROPERTIES: Mapping[str, object] = {
     "num.network.threads": 2,
     "num.io.threads": 4,
     "log.cleaner.dedupe.buffer.size": 16 << 20,
-    # Compaction and retention act within seconds where a topic's settings allow it.
+    # Compaction and retention act within seconds if a topic's settings allow it.
     "log.cleaner.backoff.ms": 1000,
     "log.retention.check.interval.ms": 1000,
     "log.initial.task.delay.ms": 1000,
@@ -119,7 +119,7 @@ def _fetch(folder: Path) -> None:
     from jgo.env import EnvironmentBuilder, LinkStrategy
     from jgo.maven import MavenContext
 
-    # Beside the folder, so that the jars can take its place by one rename, complete or not at all.
+    # Next to the folder, so that the jars can take its place by one rename, complete or not at all.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-") as name:
         work = Path(name)
         context = MavenContext(repo_cache=work / "repository", remote_repos={"central": MAVEN_CENTRAL_URL})

@@ -3,7 +3,7 @@
 metrics           the catalogue of all metrics, and the values of one process
 health            who has made progress, and who should have
 logs              the names of all events that are logged, and a line of JSON for each
-tracing           spans that follow a deletion, where a process has OpenTelemetry
+tracing           spans that follow a deletion, if a process has OpenTelemetry
 http_server       the HTTP server of pages, and of `/livez`, `/readyz` and `/metrics` of a process
 open_connections  a listening socket with a place for everybody
 """

@@ -3,7 +3,7 @@
 A partition makes progress with each look that either counts records or finds the end of its log; the loops of scheduler
 and publisher with each round that ends. So a process is not well because it answers, but because its work moves.
 
-A partition waits for its turn while others are counted, which takes long where a process has many and all lag. So it is
+A partition waits for its turn while others are counted, which takes long if a process has many and all lag. So it is
 found only once whole rounds have passed it by; while no round ends, its loop is found.
 """
 
@@ -35,7 +35,7 @@ class Verdict:
 
     live: nothing has stood still for too long, or the process is exempt.
     ready: it is live, has begun its work, neither recovers nor waits for a server, and nothing is wrong with its log.
-    findings: what stands still, and for how long, in words; then what is wrong with the log.
+    findings: what has stopped, and for how long, in words; then what is wrong with the log.
     busy: why it is exempt, to seconds since then.
     idle: what says that it gets on, to seconds since it last did.
     waiting: why the work does not get on for now, "" while it does.
@@ -118,7 +118,7 @@ class Health:
                 if not self._busy[reason]:
                     del self._busy[reason]
                 if not self._busy:
-                    # Not begun again: what stands still would never be found where models are made again and again.
+                    # Not begun again: what has stopped would never be found if models are made again and again.
                     now = self._clock()
                     spent = now - self._exempt_since
                     self._signs = {name: min(at + spent, now) for name, at in self._signs.items()}

@@ -74,7 +74,7 @@ OUTCOMES = (
     misplaced           a rejected record in another partition than its key's
     forwarded           a delete in another partition than its key's, which becomes a request
 
-The first three are counted beside the record's own outcome."""
+The first three are counted in addition to the record's own outcome."""
 _COMMIT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _STEP = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0)
 _STAGE = (1.0, 10.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 21_600.0, 86_400.0, 604_800.0, 2_592_000.0)
@@ -122,7 +122,7 @@ COMMIT = _seconds("commit_seconds", "Time that a flush took to be counted and co
 WORDS = _gauge("words_ratio", "Word ids given so far, of all that a partition has; at 1 ingest stops.", "partition")
 OWNED = _gauge("partitions_owned", "Partitions that this process counts.")
 
-LEADER = _gauge("leader", "1 while this scheduler leads, 0 while it stands by.")
+LEADER = _gauge("leader", "1 while this scheduler leads, 0 while it waits to lead.")
 PARTITIONS = _gauge("partitions", "Partitions of the model; as many must be owned by all ingest processes together.")
 DOCUMENTS = _gauge("documents", "Live documents.")
 REDIS_BYTES = _gauge("redis_bytes", "Memory that Redis uses; `streamtopic doctor` says for what.")

@@ -43,7 +43,7 @@ def enabled() -> bool:
 
 @contextmanager
 def producing(name: str) -> Iterator[bytes]:
-    """Open a span of a producer, and give its `traceparent`: b"" without OpenTelemetry, or where it has no exporter."""
+    """Open a span of a producer, and give its `traceparent`: b"" without OpenTelemetry, or if it has no exporter."""
     api = _api()
     if api is None:
         yield b""

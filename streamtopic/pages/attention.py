@@ -28,7 +28,7 @@ class Concern:
 
     said: what it is, in a sentence.
     remedy: what to do, with commands between backticks.
-    urgent: whether a promise is broken or the work stands still; else it is a warning.
+    urgent: whether a promise is broken or the work has stopped; else it is a warning.
     """
 
     said: str

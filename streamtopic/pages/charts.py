@@ -211,7 +211,7 @@ def scatter(
     width, height: of a field, in pixels.
     beside: room for names to the right of each field, in pixels.
 
-    A single point is named beside it, a curve beside its last point. A point that is not finite, or not above 0 on a
+    A single point is named to its right, a curve at its last point. A point that is not finite, or not above 0 on a
     logarithmic axis, is left out.
     """
     step = _LEFT + width + beside

@@ -100,7 +100,7 @@ def access_of(settings: Settings, host: str) -> Access:
 class Gate:
     """Lets requests through to the pages, and adds headers to each answer.
 
-    hosts: names of this server beside `localhost`; addresses in numbers are always its own.
+    hosts: names of this server besides `localhost`; addresses in numbers are always its own.
     """
 
     def __init__(self, pages: ASGIApp, access: Access, hosts: frozenset[str] = frozenset()) -> None:

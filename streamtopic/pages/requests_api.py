@@ -51,11 +51,11 @@ def request_routes(view: ServiceView) -> list[Route]:
         body = await request.body()
         return await run_in_threadpool(_answer, view, lambda service: _received(service, body))
 
-    async def stands(request: Request) -> Response:
+    async def tell(request: Request) -> Response:
         name = request.path_params["name"]
         return await run_in_threadpool(_answer, view, lambda service: _stands(service, name))
 
-    return [Route("/requests", receive, methods=["POST"]), Route("/requests/{name}", stands, methods=["GET"])]
+    return [Route("/requests", receive, methods=["POST"]), Route("/requests/{name}", tell, methods=["GET"])]
 
 
 def _answer(view: ServiceView, work: Any) -> Response:  # noqa: ANN401 - Starlette's thread pool passes anything

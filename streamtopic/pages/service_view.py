@@ -86,7 +86,7 @@ class ServiceView:
         return self._apart
 
     def close(self) -> None:
-        """Close the service, where it is open."""
+        """Close the service, if it is open."""
         if self._apart is not None:
             self._apart.close()
         with self._turn():

@@ -87,7 +87,7 @@ def version_facts(
 
 
 def picture_facts(release: Release, earlier: Sequence[Release]) -> Json | None:
-    """Return the numbers behind the pictures of a version, None if its topics are withheld.
+    """Return the numbers of the pictures of a version, None if its topics are withheld.
 
     earlier: versions before it that still stand, in order; topics are followed through them.
     """

@@ -74,7 +74,7 @@ def web_pages(view: ServiceView, access: Access, names: frozenset[str] = frozens
 
     view: reads the service.
     access: what the token guards.
-    names: names of this server, beside `localhost` and addresses in numbers.
+    names: names of this server, besides `localhost` and addresses in numbers.
     """
     return Gate(_Pages(view).application(), access, names)
 
@@ -130,7 +130,7 @@ class _Pages:
         known = {one["version"]: one for one in self._view.read("service", read_service).value.versions}
         # A page that was made before a withdrawal must not be shown after it.
         if version not in known or known[version]["withdrawn"]:
-            raise UsageError("there is no such version that stands: choose one on the page of versions")
+            raise UsageError("there is no such version, or it was withdrawn: choose one on the page of versions")
         work = partial(version_facts, version=version)
         answer = self._slow.read(("version", version, len(known)), work, _VERSION_SECONDS)
         frame = self._frame(request, answer.at) | {"path": "/versions", "at": None}

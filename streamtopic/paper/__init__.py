@@ -6,7 +6,7 @@ algorithm1         Statistics: the part of S that Algorithm 1 keeps; remaining: 
                    unlearn_base: makes a BaseModel by the Newton step and the projection; retrain_rows: makes one by
                    the exact optimum; literal_head: the paper's own form of an unlearned head
 theorem            theorem_release: Algorithm 1 with the noise of its proof, a TheoremRelease (TheoremOptions,
-                   TheoremPlan, plan_theorem; Vacuity: noise beside model); assumption_checks: the conditions of the
+                   TheoremPlan, plan_theorem; Vacuity: noise over model); assumption_checks: the conditions of the
                    proof on a ProofSetting, one Condition each (sample_size, guaranteed_error: of the learner)
 capacity_formulas  Capacity: how many deletions a base model bears; base_capacity: by theorem 1, head_capacity_terms: of
                    a task, by theorem 3 (HeadCapacity), precondition: of the proof, most_deletions: that leave every

@@ -1,6 +1,6 @@
 """Algorithm 1 of the paper to the letter: unlearning the base model by one Newton step and a projection.
 
-    Statistics        C^S, P and |S|: its whole input from the base model beside counts; small enough to keep
+    Statistics        C^S, P and |S|: all that it needs of the base model besides counts; small enough to keep
     remaining         Q^F = Q^S less the forget set, and the matrices that follow, from the fit of S
     remaining_counts  the same from Q^F itself, which exact counts give without S or its model
     chosen_again      the anchors that a retraining on Q^F chooses
@@ -189,13 +189,13 @@ def remaining_counts(base: Statistics, source: CountSource, options: LearnerOpti
 def chosen_again(left: Remaining) -> npt.NDArray[np.intp]:
     """Return the anchors that a retraining on Q^F chooses, by position in Q.
 
-    Cost: n r^2 where they are the known anchors. Raises CannotLearn if there are not r independent candidates.
+    Cost: n r^2 if they are the known anchors. Raises CannotLearn if there are not r independent candidates.
     """
     mass = left.q.row_sums()
     candidates = left.candidates[mass[left.candidates] > 0]
     known = left.live[left.anchors]
     # The search is replayed from inner products that are at hand. It is made again only if it leaves the known
-    # anchors, or where a lead is within rounding.
+    # anchors, or if a lead is within rounding.
     if np.isin(known, candidates).all():
         scales = 1.0 / mass[candidates].astype(float)
         norms = row_norms(left.q, candidates, scales)

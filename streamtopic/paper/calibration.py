@@ -2,7 +2,7 @@
 
 The paper's capacity is m over powers of r and n, times an unknown constant of the corpus. Here the definition
 itself is tried out, with the trained model in place of the ground truth. Forget sets are drawn and taken out exactly. A
-set counts as borne where the anchors stay and no entry of A, before noise, moves by more than 0.01. The capacity is the
+set counts as borne if the anchors stay and no entry of A, before noise, moves by more than 0.01. The capacity is the
 largest k at which at least 90 % of the sets are borne, of the random sets and of the aimed sets alike.
 
     random      k documents drawn uniformly
@@ -286,7 +286,7 @@ class Calibration:
 
     @property
     def aimed_limit(self) -> int:
-        """Largest such size of sets aimed at anchors; the limit of random sets where the plan aims at no anchor."""
+        """Largest such size of sets aimed at anchors; the limit of random sets if the plan aims at no anchor."""
         return _largest(self.aimed) if self.aimed else self.random_limit
 
     @property
@@ -295,7 +295,7 @@ class Calibration:
         return min(self.random_limit, self.aimed_limit, self.hard_limit)
 
     def capacity(self, epsilon: float, delta: float) -> Capacity:
-        """Return the limit beside theorem 1 at c = 1, so that its `constant` is the implied c of this corpus."""
+        """Return the limit as theorem 1 would with c = 1, so that its `constant` is the implied c of this corpus."""
         formula = base_capacity(1.0, self.documents, self.words, self.topics, epsilon, delta)
         return Capacity(self.limit, "calibrated", formula)
 
@@ -317,7 +317,7 @@ def calibrate(
     options: of the model.
     generator: of the random sets.
     plan: None for `CalibrationPlan()`.
-    fit: the model, learned here where it is None; it stays as it is.
+    fit: the model, learned here if it is None; it stays as it is.
     update: called with the number of updates made, and with the most that there can be.
     Raises UsageError if the documents or the fit do not belong to these counts, CannotLearn if the counts make no
     model.

@@ -72,7 +72,7 @@ class Capacity:
         return implied_constant(self.limit, self.formula)
 
     def used(self, forgotten: int) -> float:
-        """Share of the capacity that deletions use: 1 at the limit, math.inf for a deletion where the limit is 0."""
+        """Share of the capacity that deletions use: 1 at the limit, math.inf for a deletion if the limit is 0."""
         if self.limit:
             return forgotten / self.limit
         return math.inf if forgotten else 0.0
@@ -177,7 +177,7 @@ def anchored_constants(
     anchors: (r,), rows of A.
     eps0: as in `estimate_constants`.
     """
-    # An anchor's row of Qbar is R_k A^T / z_k where the topics are separable, so diag(z)^-1 R = X A^+^T.
+    # An anchor's row of Qbar is R_k A^T / z_k if the topics are separable, so diag(z)^-1 R = X A^+^T.
     inverse = np.linalg.pinv(A.T @ A, hermitian=True)
     R = z[:, None] * (X @ A @ inverse)
     return estimate_constants(A, R, z, anchors, eps0)
@@ -260,7 +260,7 @@ class HeadCapacity:
 
     @property
     def gain(self) -> float:
-        """Capacity over the capacity of a task on every topic: the ratio, or less where the utility term binds."""
+        """Capacity over the capacity of a task on every topic: the ratio, or less if the utility term binds."""
         return self.formula / self.every_topic
 
 

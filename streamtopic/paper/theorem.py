@@ -1,6 +1,6 @@
 """Theorem mode: Algorithm 1 with the noise of its proof, and every number that the proof rests on.
 
-    TheoremOptions      the operator's choices: the guarantee, T, c, and constants where they are known
+    TheoremOptions      the operator's choices: the guarantee, T, c, and constants if they are known
     assumption_checks   the conditions of the proof on a ProofSetting, one Condition each
     plan_theorem        Delta and sigma, a function of options and sizes, never of the forget set
     Vacuity             the noise, compared with the model that it is added to
@@ -95,7 +95,7 @@ class Condition:
 
     @property
     def holds(self) -> bool:
-        """Whether the comparison is true; false where a number is missing (nan)."""
+        """Whether the comparison is true; false if a number is missing (nan)."""
         # Each relation is written out, since the negation of the opposite would be true for nan.
         match self.relation:
             case "<":
@@ -249,7 +249,7 @@ def _deletions(s: ProofSetting) -> tuple[Condition, ...]:
     """Return the limits that the number of deletions must lie between, and the limit on the loss of utility."""
     m_U = s.deletions
     most = precondition(s.m, s.r, s.constants)
-    # The proof drops delta_2 beside the other part of delta_2', which only many deletions allow.
+    # The proof neglects delta_2 against the other part of delta_2', which only many deletions allow.
     scale = 4 * s.constants.a * s.r
     enough = math.sqrt(s.m * s.constants.eps0 / scale)
     capacity = base_capacity(1.0, s.m, s.n, s.r, s.epsilon, s.delta)
@@ -468,7 +468,7 @@ class BaseFacts:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """An unlearned model before noise beside a retraining on Q^F, and the noise that each would get.
+    """An unlearned model before noise, a retraining on Q^F, and the noise that each would get.
 
     anchors: words that the retraining chooses, by topic; empty if it finds too few.
     topics_apart, covariance_apart: ||Abar - A^F||_F, ||Rbar - R^F||_F.
@@ -614,7 +614,7 @@ def draw(examined: Examined, seed_for: Callable[[str], NoiseSeed]) -> TheoremRel
     plan = examined.plan
     noised = add_noise(found.A, plan.topics, seed_for("A"))
     # A shift of a column does not change its projection on the simplex. With its greatest number at 0, rounding cannot
-    # lose the 1 of the simplex beside a large sigma.
+    # lose the 1 of the simplex against a large sigma.
     A = project_columns(noised - noised.max(axis=0))
     # Under a seed of its own: the same noise on A and R could be cancelled out.
     R = _noised_covariance(found.R, plan.covariance, seed_for("R"))
@@ -632,7 +632,7 @@ def _noised_covariance(R: Float, plan: NoisePlan, seed: NoiseSeed) -> Float:
 
 
 def _compare(left: Remaining, found: BaseModel, plan: TheoremPlan, options: TheoremOptions) -> Compared:
-    """Retrain on Q^F, and hold the anchors that it would choose, its topics and its noise beside the unlearned ones."""
+    """Retrain on Q^F, and compare the anchors it would choose, its topics and its noise with the unlearned ones."""
     retrained = retrain_rows(left)
     # Too few anchors are a finding, not an error: the caller learns that a retraining would differ.
     try:
@@ -699,7 +699,7 @@ def _held(left: Remaining, compared: Compared, plan: TheoremPlan) -> tuple[Condi
 
 
 def _vacuity(A: Float, plan: NoisePlan) -> Vacuity:
-    """Return the size of the noise of a plan beside A (n, r)."""
+    """Return the size of the noise of a plan, compared with A (n, r)."""
     noise = plan.sigma * math.sqrt(A.size)
     # The logarithm of 1 would make the noise of a single number 0.
     entry = plan.sigma * math.sqrt(2 * math.log(max(A.size, 2)))

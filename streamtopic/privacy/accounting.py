@@ -48,7 +48,7 @@ def gaussian_delta(epsilon: float, s: float) -> float:
 
 
 def _log_normal(first: float, second: float) -> tuple[float, float]:
-    """Return log Phi(first + second), and a bound on its error where each term is up to six roundings off."""
+    """Return log Phi(first + second), and a bound on its error if each term is up to six roundings off."""
     x = first + second
     value = float(log_ndtr(x))
     # The slope of log Phi at x is at most 1 + max(-x, 0). The library is within 16 units, of which tests measure 8.
@@ -79,7 +79,7 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(delta: float, s: float) -> float:
-    """The least epsilon >= 0 for noise, rounded up; math.inf where it would exceed 1e6.
+    """The least epsilon >= 0 for noise, rounded up; math.inf if it would exceed 1e6.
 
     delta: of the guarantee.
     s: sigma / Delta, standard deviation of the noise in units of the sensitivity.

@@ -93,7 +93,7 @@ class HeadConstants:
         return float(self.spectral * (of_features + of_product))
 
     def check_reach(self, task: HeadTask) -> None:
-        """Raise CannotLearn where rounding may keep a head from its tolerance.
+        """Raise CannotLearn if rounding may keep a head from its tolerance.
 
         The check uses numbers that every run has alike, so that the absence of a head gives nothing away. It is four
         times as strict as a fit, so a fit succeeds wherever this check does.

@@ -93,7 +93,7 @@ def add_noise(values: Float64, plan: NoisePlan, seed: NoiseSeed) -> Float64:
         raise UsageError("noise cannot protect numbers that are not finite: fit the model again")
     drawn = draw_normals(seed, values.size)
     sigma = plan.sigma
-    # Of 64 bits where the machine has them, so that few sums are in doubt; the bound follows the machine's own epsilon.
+    # Of 64 bits if the machine has them, so that few sums are in doubt; the bound follows the machine's own epsilon.
     noise = drawn.values.reshape(values.shape).astype(np.longdouble)
     noised = values.astype(np.longdouble)
     noised += noise * np.longdouble(sigma)

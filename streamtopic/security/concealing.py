@@ -21,7 +21,7 @@ _ADDRESS = re.compile(
 # The path of these addresses is the number of a database, so other text there is part of a password.
 _NUMBERED = ("redis", "rediss", "redis+cluster", "rediss+cluster")
 _NUMBER = re.compile(r"(?:/[0-9]*)?")
-# Behind sentinels it is the name of a service, perhaps with a number.
+# With sentinels it is the name of a service, perhaps with a number.
 _SERVED = ("redis+sentinel", "rediss+sentinel")
 _SERVICE = re.compile(r"/[A-Za-z0-9._-]+(?:/[0-9]+)?")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")

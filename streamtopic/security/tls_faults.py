@@ -12,7 +12,7 @@ _ALERTS = ("UNKNOWN_CA", "CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "HANDSHAKE_F
 
 
 def tls_fault(error: BaseException | None) -> str | None:
-    """Return the fault and its remedy, "fault: remedy"; None unless a failure of TLS lies behind the error.
+    """Return the fault and its remedy, "fault: remedy"; None unless a failure of TLS caused the error.
 
     error: with those that caused it.
 

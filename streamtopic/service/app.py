@@ -113,7 +113,7 @@ class Settled:
 
 
 class Service(Parts):
-    """An instance, or a service beside Kafka and Redis, with a method for each command; see Parts."""
+    """An instance, or a service with Kafka and Redis, with a method for each command; see Parts."""
 
     @cached_property
     def due(self) -> threading.Event:

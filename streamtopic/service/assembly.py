@@ -133,7 +133,7 @@ def capacity_measure(settings: Settings) -> MeasureCapacity:
     """Return the function that measures the capacity of a new base model."""
     rule = capacity_rule(settings)
     tasks = task_options(settings)
-    # Heads have a formula of their own where they are published in place of topics; beside topics they cost nothing.
+    # Heads have a formula of their own if they are published in place of topics; next to topics they cost nothing.
     alone = tuple(tasks.tasks.values()) if tasks.withheld else ()
 
     return lambda fit: rule.limit(fit, settings.epsilon, settings.delta, alone)
@@ -214,10 +214,10 @@ class Parts:
 
     With settings.dir it is an instance in that folder. The folder holds all parts that settings do not place elsewhere
     (Kafka, Redis, keys), and one process at a time works on it. Without settings.dir it is a process of a service
-    beside its Kafka and Redis.
+    with its Kafka and Redis.
 
     resident: whether this process stays, so that commands send it events and do not wait.
-    kept: whether Redis's data must survive the process, where Redis is the instance's own.
+    kept: whether Redis's data must survive the process, if Redis is the instance's own.
     clock: seconds since 1970.
     watch: is told what the parts do, for metrics and health.
     leads: whether this process does the service's work on an instance. If not, commands only send events.
@@ -253,7 +253,7 @@ class Parts:
                 self.leads = lock.acquire()
                 self._stack.callback(lock.release)
                 self._create(self.layout)
-        # `__exit__` is not called where this method fails, and the lock would stay.
+        # `__exit__` is not called if this method fails, and the lock would stay.
         except BaseException:
             self._stack.close()
             raise
@@ -265,7 +265,7 @@ class Parts:
         self._stack.close()
 
     def _create(self, layout: instance.Layout) -> None:
-        """Make the topics and keys of an instance in a folder, where they are missing."""
+        """Make the topics and keys of an instance in a folder, if they are missing."""
         partitions = self.settings.partitions
         if self.settings.kafka is None:
             # Settings that changed reach the topics here: nobody runs `init` for an instance in a folder.
@@ -380,7 +380,7 @@ class Parts:
         return ModelState.open(self.connection, model, self.fixed)
 
     def need_suppression_key(self) -> None:
-        """Raise SettingsError where settings name a key of suppressions that is not here."""
+        """Raise SettingsError if settings name a key of suppressions that is not here."""
         file = instance.suppression_file(self.settings, self.layout)
         if file is not None and not file.exists():
             raise SettingsError(
@@ -390,7 +390,7 @@ class Parts:
 
     @cached_property
     def suppression(self) -> SuppressionKey | None:
-        """The key of suppressions; None if nothing is suppressed, and where this process lacks the key."""
+        """The key of suppressions; None if nothing is suppressed, and if this process lacks the key."""
         file = instance.suppression_file(self.settings, self.layout)
         if file is None or not file.exists():
             return None
@@ -423,7 +423,7 @@ class Parts:
 
         Other producers write to Kafka without asking, and ingest refuses the log there.
         """
-        # Beside `self.reader`, which may take ownership of the partitions: a record may be sent without that.
+        # Not by `self.reader`, which may take ownership of the partitions: a record may be sent without that.
         try:
             positions = Reader(self.connection, self.settings.model, self.settings.partitions).positions()
         except StateMissing:

@@ -27,7 +27,7 @@ __all__ = ["CompilingAhead", "cache_folder", "learn_model", "only_compile", "run
 
 _PARTS = ("service", "learning")
 _TOPICS = 3
-# As the demo learns. An update goes another way where many topics change.
+# As the demo learns. An update goes another way if many topics change.
 _MANY_TOPICS = 20
 _SETTINGS = {"topics": _TOPICS, "max_df": 1.0}
 _WORDS = 30

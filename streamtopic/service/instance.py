@@ -255,7 +255,7 @@ def provision(
     partitions: int,
     settings: Mapping[str, Mapping[str, str]],
 ) -> list[Provisioned]:
-    """Make each topic in `settings`, or set it right. It is safe to repeat, also beside running services.
+    """Make each topic in `settings`, or set it right. It is safe to repeat, also while services run.
 
     partitions: number of partitions of the documents topic.
     settings: topic to its settings, in Kafka's names.

@@ -2,7 +2,7 @@
 
 A log may be cut, restored from a copy, or made again under its name. The records that come after that have offsets
 below those that were counted, so nobody would read them, and deletes among them would be lost. That is why the state
-names the record that was counted last and its topic (`LastRecord`), beside the next offset.
+names the record that was counted last and its topic (`LastRecord`), besides the next offset.
 
 Compaction and retention may take the last record away. Then the id of the topic and the end of the log have to do.
 """

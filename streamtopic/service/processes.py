@@ -4,7 +4,7 @@ If a component is unreachable, a part waits and is opened again. Nothing is lost
 killed at any moment.
 
     run_all      one process for everything; run_ingest and run_schedule are its parts
-    Publishing   publishes in a thread of its own, beside the loop that decides and learns
+    Publishing   publishes in a thread of its own, while the loop decides and learns
     watched      metrics and health of a process, made once, whatever is opened again while it runs
     looked_at    looks at the state of a service, for its gauges, every few seconds
     running      finds the processes that work on a model now, as far as Redis and Kafka know them
@@ -283,7 +283,7 @@ def run_ingest(settings: Settings, stop: threading.Event, say: Say, *, watch: Wa
 def run_schedule(
     settings: Settings, stop: threading.Event, say: Say, *, interval: float, watch: Watch | None = None
 ) -> None:
-    """Lead, or stand by until the leader is gone: decide, learn, stage, and publish beside that.
+    """Lead, or stand by until the leader is gone: decide, learn, stage, and publish in a second thread.
 
     stop, say: as in `run_ingest`.
     interval: seconds between decisions.
@@ -307,7 +307,7 @@ def run_schedule(
 def run_all(
     settings: Settings, stop: threading.Event, say: Say, *, interval: float, watch: Watch | None = None
 ) -> None:
-    """Count, decide and learn in one process, in turn, and publish beside that. Other processes may share the work.
+    """Count, decide and learn in turn, in one process, and publish in a second thread. Others may share the work.
 
     stop, say: as in `run_ingest`.
     interval: seconds to wait for records.
@@ -561,7 +561,7 @@ def _took_turn(watch: Watch, role: str, done: Round) -> None:
 
 
 def _may_pass(error: StreamtopicError, *, was_well: bool) -> bool:
-    """Return whether the work may go on later, once somebody has mended what lies behind an error.
+    """Return whether the work may go on later, once somebody has mended the cause of an error.
 
     was_well: whether the work went well for a while since the process began. Then its settings were right, and a server
     that refuses its user or shows another certificate has changed. At the start, settings are the likely fault.

@@ -68,7 +68,7 @@ class Watch:
         """Take why no model could be made: the code of a CannotLearn."""
 
     def unblocked(self) -> None:
-        """Take that nothing stands against a model any more, or that nobody asks for one."""
+        """Take that a model can be made again, or is not asked for."""
 
     def checked(self, *, passed: bool | None) -> None:
         """Take the result of the service's own check; None: it could not be made."""

@@ -399,7 +399,7 @@ def service_salt(key: bytes, receipt: str) -> bytes:
 
 
 def service_document_salt(secret: bytes, salt: bytes) -> bytes:
-    """Return the salt of a document's digest, where the requester sent none.
+    """Return the salt of a document's digest, if the requester sent none.
 
     secret: of the service, kept outside Redis. salt: of the receipt (`service_salt`).
     """

@@ -150,7 +150,7 @@ def _revoked(text: str) -> Revoked:
 
 
 def check_origin(key: PublicKey | SigningKey, model: str) -> None:
-    """Raise SettingsError where a key is of another ledger than that of a model.
+    """Raise SettingsError if a key is of another ledger than that of a model.
 
     Two models under one origin would sign two histories of one ledger.
     """
@@ -201,7 +201,7 @@ class KeyRing:
     def trusted(self) -> tuple[PublicKey, ...]:
         """The keys whose signatures count now, each of a ledger of this model."""
         # With a list the pinned key is the root key, which signs nothing but lists.
-        # Nor does any key count beside those of a list: others would not see what such a key has signed, and the ledger
+        # No key counts but those of a list: others would not see what such a key has signed, and the ledger
         # of this reader would go on without them.
         signing = (self.pinned, *self.also) if self.keys is None else self.keys.trusted
         revoked = {entry.key for entry in self.revoked}
@@ -238,7 +238,7 @@ class KeyRing:
     def open(self, note: str, size: int | None = None) -> tuple[str, PublicKey]:
         """Return the text of a note of the ledger and the key that signed it.
 
-        size: entries of the tree that the note signs, where its place in the topic vouches for it: what a revoked key
+        size: entries of the tree that the note signs, if its place in the topic vouches for it: what a revoked key
             had signed before stays in the tree. None for a note that is alone.
 
         Raises InvalidRelease, and UnknownKey if no key that counts has signed it.

@@ -10,7 +10,7 @@ other.
 3.  A page counts once a checkpoint with its very size and root, signed by a key of the ledger, follows its draft.
 4.  A page is signed by the key that signs now or one that signed before, or by a key that the page itself brings. Keys
     are those that the user gave, or those of the newest list that the root key has signed. An older list changes
-    nothing, and a newer one counts wherever it stands.
+    nothing, and a newer one counts wherever it is.
 5.  A revoked key signs nothing more: its pages count up to the `size` that its list names, and of their entries those
     from `first` on are void. They stay in the tree: a ledger never forks. A reader who began at the tail has not read
     what vouches for such a page, so to him a revoked key signs nothing at all.
@@ -220,7 +220,7 @@ class Ledger:
         draft = self._opened(fields)
         size = draft.before.size
         if size < self.size or (size == self.size and self.pending is not None) or size in self._ahead:
-            raise InvalidRelease("it is a draft behind a tree that has a next page already")
+            raise InvalidRelease("it is a draft after a tree that has a next page already")
         if size > self.size:
             self._ahead[size] = draft
             if len(self._ahead) > _MOST_AHEAD:
@@ -228,7 +228,7 @@ class Ledger:
         elif draft.before.root == self.root:
             self.pending = draft
         else:
-            raise InvalidRelease("it is a draft behind another tree")
+            raise InvalidRelease("it is a draft after another tree")
 
     def _opened(self, fields: dict[str, Any]) -> Draft:
         """Return a draft whose signature and hashes are right. Raises InvalidRelease."""
@@ -397,7 +397,7 @@ class Ledger:
         logged = LedgerProof.parse(proof).verify(self.keys)
         entry = logged.entry
         if not isinstance(entry, Envelope) or (entry.model, entry.version) != (self.keys.model, version):
-            raise InvalidRelease(f"the proof beside it is not that of version {version} of {self.keys.model}")
+            raise InvalidRelease(f"its proof is not that of version {version} of {self.keys.model}")
         known = self._versions.get(version)
         if known != (logged.index, entry.release) and (known is not None or self._has_read(logged.index, version)):
             raise InvalidRelease(f"another entry than that of its proof counts in the ledger for version {version}")

@@ -194,7 +194,7 @@ class Release:
         return self.head(task).classes
 
     def task_weights(self, task: str) -> Float64:
-        """Return a task's B, (n, C): A w where A is published, else as released. Raises UsageError as `head`."""
+        """Return a task's B, (n, C): A w if A is published, else as released. Raises UsageError as `head`."""
         head = self.head(task)
         # If A is withheld, B itself has the noise.
         if head.B is not None:

@@ -37,7 +37,7 @@ class Head:
     classes: (C,), ascending.
     documents: number of labelled documents that it was fitted on.
     w: (k, C) float64, B = A[:, topics] w; None if A is withheld.
-    B: (n, C) float32 with noise, where A is withheld; else None.
+    B: (n, C) float32 with noise, if A is withheld; else None.
     """
 
     topics: tuple[str, ...]
@@ -195,7 +195,7 @@ def _head_problem(head: Head, payload: Payload) -> str | None:
     distinct = set(head.topics)
     if not distinct or len(distinct) < len(head.topics) or not distinct <= set(payload.anchors):
         return "rests on topics that are repeated or not in the model"
-    # A head has w beside a published A, and B in place of a withheld one, never both.
+    # A head has w if A is published, and B in place of a withheld one, never both.
     array, other = (head.B, head.w) if withheld else (head.w, head.B)
     shape = (len(payload.words) if withheld else len(head.topics), len(head.classes))
     if array is None or other is not None or array.shape != shape:

@@ -39,7 +39,7 @@ MAX_PENDING = 8
 MAX_PROOFS = 10_000
 # Anybody who can write junk can write much of it: after these many lines only every thousandth record is logged.
 LOGGED = 20
-# One spelling for each number: with "01" beside "1" a release would have two sets of keys. 18 digits fit into 64 bits.
+# One spelling for each number: with "01" and "1" a release would have two sets of keys. 18 digits fit into 64 bits.
 KEY = re.compile(rb"([1-9][0-9]{0,17})/(0|[1-9][0-9]{0,8}|proof)\Z")
 PROOF = b"proof"
 # A proof has 63 hashes at most, and an entry and a checkpoint of a few kilobytes.
@@ -392,7 +392,7 @@ class ReleaseReader:
         yield from self._try_again()
 
     def _try_again(self) -> Iterator[Opened | Refused]:
-        """Open what was refused, where its proof or the keys are others by now."""
+        """Open what was refused, if its proof or the keys are others by now."""
         for name, tried in list(self._refused.items()):
             proof = self._assembler.proof(tried.whole.version)
             if proof is not None and (proof, self.ledger.keys.sequence) != (tried.whole.proof, tried.sequence):

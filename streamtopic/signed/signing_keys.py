@@ -1,6 +1,6 @@
 """Ed25519 keys in the form of signed notes, and secrets, in files that only their owner can read.
 
-A key has a name, which is in every signature beside it: the origin of the ledger that it signs. Formats:
+A key has a name, which each of its signatures names: the origin of the ledger that it signs. Formats:
 c2sp.org/signed-note.
 """
 
@@ -92,7 +92,7 @@ class PublicKey:
         if isinstance(source, PublicKey):
             return source
         text = str(source).strip()
-        # A path may hold a plus too, but not two of them with a key behind.
+        # A path may hold a plus too, but not two of them followed by a key.
         if isinstance(source, Path) or text.count("+") < 2 or Path(text).exists():
             text = _read(Path(text), "public key", _GIVE_PUBLIC).decode(errors="replace").strip()
         return cls.parse(text)

@@ -1,6 +1,6 @@
 """A model in Redis: its documents, what came and went, its versions.
 
-The documents are the store; counts are kept beside them. One script commits documents, words, the change that readers
+The documents are the store; counts are kept with them. One script commits documents, words, the change that readers
 follow, deletions and the next offset together. Readers count pairs from the documents when they need them.
 
 Writing a partition
@@ -18,7 +18,7 @@ Reading
     documents           the documents that counts are of
     meta                the position of a partition: offset and counters
     measure             bytes by kind
-Of a model, beside its partitions
+Of a model, besides its partitions
     model_state         settings, lease, base model, releases, outbox
     ledger_index        where the entries of the ledger are in its topic
     stored_counts       the co-occurrence counts of the working vocabulary

@@ -481,7 +481,7 @@ def _outcome_unknown(error: BaseException) -> bool:
 
 
 def _cause(error: Exception) -> Exception:
-    """Return what a server answered where redis-py only says that it could not read the map of a cluster."""
+    """Return what a server answered if redis-py only says that it could not read the map of a cluster."""
     cause = error.__cause__
     known = isinstance(error, _errors.RedisClusterException) and isinstance(cause, _errors.RedisError)
     return cause if known and isinstance(cause, Exception) else error

@@ -11,7 +11,7 @@ DeletionRequests  all requests of a model in Redis
 
 A move is a compare-and-set: of two processes that move a request at once, one is Stale. `sending` is written before the
 first tombstone, so that nobody cancels a request whose tombstones are on their way. A process that is killed while it
-sends leaves `sending` behind, and the next leader sends what is missing.
+sends leaves the state `sending`, and the next leader sends what is missing.
 
 Redis does not hold whom a request names: that is in its record alone.
 """

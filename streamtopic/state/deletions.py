@@ -2,7 +2,7 @@
 
     Forget, Forgets     applied deletions, which wait for their receipts
     SubjectIndex        the live documents of people
-    Suppressed          what was said about suppressed ids and subjects, beside the log
+    Suppressed          what was said about suppressed ids and subjects, besides the log
     LinkKeys            the keys that tie receipts to request ids
 
 Deletions are written with the counts, by the script that commits a flush. The keys are the publisher's.
@@ -146,7 +146,7 @@ class Forgets:
         return bool(self._connection.call("EXISTS", self._kept))
 
     def require(self, partition: int) -> None:
-        """Raise StateCorrupt where Redis has lost the stream: without entries it is there as well.
+        """Raise StateCorrupt if Redis has lost the stream: without entries it is there as well.
 
         For those who may not read what `meta.require_keys` reads. partition: number for the error.
         """

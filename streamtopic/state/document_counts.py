@@ -224,7 +224,7 @@ class DocumentCounts:
                     parts += [part, *went(span, place, part)]
                 yield parts
         for cut in self.cuts:
-            # Behind the reading: documents that Redis has lost since these counts were taken would be missing in it.
+            # After the reading: documents that Redis has lost since these counts were taken would be missing in it.
             require_keys(self.connection, cut.keys)
 
     def _bucket_reader(

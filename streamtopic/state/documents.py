@@ -42,7 +42,7 @@ def read_documents(
     """Read documents in one pass over the records of each partition.
 
     words: distinct words; those of the batch are positions in them.
-    labelled: tasks; only documents with a label of one of them are read, all documents where it is empty.
+    labelled: tasks; only documents with a label of one of them are read, all documents if it is empty.
     limit: about how many documents to read, None for all. Whole hashes of ids are read, the same of every partition, so
         that the choice depends on the ids alone.
 

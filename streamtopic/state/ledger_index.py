@@ -5,8 +5,8 @@
     ledger:nodes         32 bytes for each 256 entries that are complete: the hash of that subtree
     ledger:names:NNNN    sets of numbers, each a part of a name's hash and the index of an entry
 
-All of it follows from the topic: whoever finds it behind, as after Redis was set back, reads on from `head`. Numbers in
-small sets take 8 bytes each, so a million receipts with three names each take about 30 MB.
+All of it follows from the topic: a reader that finds it older (Redis was set back) reads on from `head`. Numbers
+in small sets take 8 bytes each, so a million receipts with three names each take about 30 MB.
 """
 
 import hashlib

@@ -188,7 +188,7 @@ def claimed_keys(keys: PartitionKeys) -> list[str]:
 
 
 def require_keys(connection: Connection, keys: PartitionKeys) -> None:
-    """Raise StateCorrupt where keys of a partition are gone.
+    """Raise StateCorrupt if keys of a partition are gone.
 
     Redis may lose some keys and keep others: a master that a slot was moved to loses the end of its append-only file,
     somebody deletes a key, a server evicts. A key that is gone looks like one that has nothing in it, so each kind is
@@ -202,7 +202,7 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
         the position itself         a claim without one refuses a partition whose other keys are there
 
     A key that is lost and then written again stays noticed. Numbers that differ keep their difference, a mark is
-    written by a claim only, and a commit is refused where the stream is gone.
+    written by a claim only, and a commit is refused if the stream is gone.
 
     Without a position nothing is compared. Raises StateMismatch for another format, ComponentUnreachable.
     """

@@ -100,7 +100,7 @@ class OutboxEntry:
 
 
 class ModelState:
-    """A model's own keys, beside those of its partitions. Writes of the leading scheduler take its lease."""
+    """A model's own keys, besides those of its partitions. Writes of the leading scheduler take its lease."""
 
     def __init__(
         self, connection: Connection, model: str, settings: ModelSettings, new_id: Callable[[], str] | None = None
@@ -178,7 +178,7 @@ class ModelState:
         base: the new base model, if the version has one.
         before: number of the version before it; None for the number before its own.
 
-        AlreadyApplied if this version is stored with the same bytes. Stale if it is stored with others, where it
+        AlreadyApplied if this version is stored with the same bytes. Stale if it is stored with others, if it
         does not follow the last one, or if another scheduler leads.
         """
         # A retry of the same version finds its own uploads by this name, and cannot mix with those of another attempt.

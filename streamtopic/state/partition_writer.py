@@ -1,6 +1,6 @@
 """The one writer of a partition: `prepare` a batch of records, resolve it, `apply` the changes.
 
-Word ids, look-ups of documents, the plan of a flush and its commit are behind these two calls; nobody outside sees a
+Word ids, look-ups of documents, the plan of a flush and its commit are inside these two calls; no caller sees a
 word id. Every write of a writer is Stale as soon as another process opens the partition.
 """
 
@@ -253,7 +253,7 @@ class PartitionWriter:
         self.meta, self.vocabulary = self._read()
 
     def require_keys(self) -> None:
-        """Raise StateCorrupt where Redis has lost keys of the partition: what is missing then says nothing."""
+        """Raise StateCorrupt if Redis has lost keys of the partition: what is missing then says nothing."""
         require_keys(self.connection, self.keys)
 
     def is_owner(self) -> bool:
@@ -378,7 +378,7 @@ class PartitionWriter:
         # A document leaves the changes with the second generation that begins after it.
         wait = max_age / 4
         now = time.monotonic()
-        # Behind the last record nothing is left to remove: a missed deletion counts as before the next one.
+        # After the last record nothing is left to remove: a missed deletion counts as before the next one.
         if not self.meta.holds_removed or self.meta.trimmed >= self.meta.next_offset or now < self._look_at:
             return False
         self._look_at = now + min(wait, _LOOK_SECONDS)
@@ -400,7 +400,7 @@ class PartitionWriter:
             meta = read_meta(self.connection, self.keys)
             if meta.fence != self.fence:
                 raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
-            # First: its error names what is lost, where those below name what contradicts it.
+            # First: its error names what is lost, if those below name what contradicts it.
             self.require_keys()
             scanned = self.connection.scan(self.keys.words)
             ids = {word_text(word): int(number) for word, number in scanned}

@@ -86,7 +86,7 @@ class Reader:
                     [replace(cut, before=min(cut.before, before.get(cut.partition, 0))) for cut in cuts]
                 )
         finally:
-            # Behind the reading: what was lost before it is noticed, and named where it made the reading fail.
+            # After the reading: what was lost before it is noticed, and named if it made the reading fail.
             for keys in self._keys:
                 require_keys(self.connection, keys)
         if before is None:

@@ -1,4 +1,4 @@
-"""The traces that deletions leave behind, and how long: the ledger of each deletion follows from a few marks.
+"""The traces that deletions leave, and how long: the ledger of each deletion follows from a few marks.
 
 A mark belongs to a partition and a stage. It says that every deletion before an offset had reached the stage at a time.
 So the size of the ledger depends on the number of partitions, and not on the number of deleted documents.
@@ -28,7 +28,7 @@ class Stage(StrEnum):
 
     STATE: nothing in Redis has a trace of the document: documents, changes, counts, the base model, which has no noise,
         versions that wait to be published.
-    LOG: nor have the documents topic, and the releases topic, where versions with the document are withdrawn.
+    LOG: nor have the documents topic, and the releases topic, if versions with the document are withdrawn.
     FILE: Redis has written its append-only file again since the document was out of the state.
     BACKUPS: all backups from before are destroyed.
     """

@@ -193,7 +193,7 @@ class WordLimits:
         self._said = False
 
     def check(self, given: int, wanted: int, offset: int) -> None:
-        """Raise StateError where a flush needs more ids than there are.
+        """Raise StateError if a flush needs more ids than there are.
 
         given: number of ids given so far.
         wanted: number of ids that the flush needs.

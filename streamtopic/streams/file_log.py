@@ -290,7 +290,7 @@ class FileLog(Closing):
         """Make the database, whatever other processes do at the same time."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         aside = self._path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        # The files that SQLite makes beside it have its rights.
+        # The files that SQLite makes next to it have its rights.
         aside.touch(mode=0o600)
         made = sqlite3.connect(aside)
         try:
@@ -343,7 +343,7 @@ class FileLog(Closing):
         return 0 if newest is None else newest - first + 1
 
     def _clear(self) -> None:
-        """Take what was erased off the disk: freed pages are zeros, and the newest changes lie in a file beside."""
+        """Take what was erased off the disk: freed pages are zeros, and the newest changes lie in a second file."""
         with self._guard():
             for act in ("PRAGMA incremental_vacuum", "PRAGMA wal_checkpoint(TRUNCATE)"):
                 self._opened().execute(act).fetchall()

@@ -106,7 +106,7 @@ def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> 
     """Return a client of kafka-python that is ready.
 
     kind: KafkaConsumer, KafkaProducer or KafkaAdminClient.
-    arguments: of its constructor, beside those that follow from the options.
+    arguments: of its constructor, besides those that follow from the options.
 
     Raises kafka-python's own errors.
     """
@@ -333,7 +333,7 @@ _REFUSED = (*_TOO_LARGE, errors.InvalidRecordError, errors.InvalidTimestampError
 class Writer:
     """An idempotent producer, which is made when it is first needed, and again after an error."""
 
-    # A producer that met an error may refuse everything after it, and its pending records must not arrive later, behind
+    # A producer that met an error may refuse everything after it, and its pending records must not arrive later, after
     # those of the next one.
 
     def __init__(self, options: KafkaOptions) -> None:

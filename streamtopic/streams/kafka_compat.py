@@ -122,7 +122,7 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
                 del self._sockets[transport]
 
     async def _secured(self, node: Any, timeout_at: float | None = None) -> KafkaSSLTransport:  # noqa: ANN401 - as above
-        """Return a transport over TLS. 3.0.12 leaves the socket open where a handshake fails, and waits for ever."""
+        """Return a transport over TLS. 3.0.12 leaves the socket open if a handshake fails, and waits for ever."""
         given = self._manager.config
         proxy = given["proxy_url"]
         plain = await create_connection(
@@ -175,7 +175,7 @@ def noted(context: ssl.SSLContext, made: list[ssl.SSLSocket]) -> ssl.SSLContext:
 
 
 def give_up(client: Any, **limits: Any) -> None:  # noqa: ANN401 - a client of kafka-python, and arguments of its `close`
-    """Close a client, whatever happens. 3.0.12 leaves its network open where a step before that fails."""
+    """Close a client, whatever happens. 3.0.12 leaves its network open if a step before that fails."""
     # It is given up in any case, so an error of its end does not matter.
     with suppress(Exception):
         client.close(**limits)
@@ -222,7 +222,7 @@ _WITH_TLS = "it speaks TLS and this client does not: set kafka_security_protocol
 
 
 def _without_tls(receive: Receive) -> Receive:
-    """Return a function like `receive` that ends with TlsRefused where the other side begins with an alert of TLS."""
+    """Return a function like `receive` that ends with TlsRefused if the other side begins with an alert of TLS."""
     begun = False
 
     def received() -> tuple[bytes, Exception | None]:

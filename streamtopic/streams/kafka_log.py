@@ -42,7 +42,7 @@ class KafkaLog(Closing):
     clock: monotonic seconds.
 
     Calls are repeated for `options.patience` while a broker does not answer; then ComponentUnreachable is raised.
-    Beside the errors of EventLog, every method raises SettingsError where the cluster refuses the user.
+    Besides the errors of EventLog, every method raises SettingsError if the cluster refuses the user.
     """
 
     def __init__(self, options: KafkaOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -176,7 +176,7 @@ class KafkaLog(Closing):
             self._parts = None
 
     def _explain(self, topic: str, fault: ComponentUnreachable) -> None:
-        """Raise the error of an append that was not confirmed, where replicas that are not in sync explain it."""
+        """Raise the error of an append that was not confirmed, if replicas that are not in sync explain it."""
         from streamtopic.streams.kafka_clients import Admin
 
         # kafka-python only says that the time was up. Brokers that answer at all answer this soon.

@@ -72,7 +72,7 @@ class KafkaMembership:
         self._follow_up = _FollowUp(clock)
 
     def poll(self, seconds: float) -> frozenset[int]:
-        """See Membership.poll; returns at once where ownership has changed since the last call."""
+        """See Membership.poll; returns at once if ownership has changed since the last call."""
         with self._changed:
             self._asked = self._clock()
             # Also after a fault: a caller that polls again wants to try again.

@@ -26,7 +26,7 @@ _HOLD_MS = 200
 _FETCH_BYTES = 16 << 20
 _PARTITION_BYTES = 4 << 20
 _POLL_RECORDS = 4_000
-# The type of a record's time where the broker has given it, not the producer.
+# The type of a record's time if the broker has given it, not the producer.
 _LOG_APPEND_TIME = 1
 # A partition that was not read for so long belongs to another process, or was read once, to its end.
 _IDLE_SECONDS = 120.0
@@ -50,7 +50,7 @@ class Offsets:
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
-        # Connections of its own: on that of a reader an answer would wait behind held requests.
+        # Connections of its own: on that of a reader an answer would wait for held requests.
         self._consumers: dict[bool, Any] = {}
         self._mutex = threading.Lock()
 

@@ -158,11 +158,11 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python is untyp
         number, at = decode_varint(buffer, at)
         headers, at = self._headers(number, at) if number else ([], at)
         end = start + length
-        # Behind too many headers the others are passed over, unread.
+        # After too many headers the others are passed over, unread.
         if number > MAX_HEADERS and at <= end <= len(buffer):
             at = end
         if at != end:
-            raise errors.CorruptRecordError(f"a record of {length} bytes ends {at - end} bytes behind its end")
+            raise errors.CorruptRecordError(f"a record of {length} bytes ends {at - end} bytes after its end")
         self._pos = end  # type: ignore[misc]  # its slot is in a class that mypy does not know
         stamped = self.timestamp_type == self.LOG_APPEND_TIME
         timestamp = self.max_timestamp if stamped else self.first_timestamp + moment

@@ -60,7 +60,7 @@ _BITS = 26
 _GRID = 2.0**_BITS
 # Power steps: a fixed number, so that the same counts always go through the same operations.
 _STEPS = 6
-# Columns beside those that are wanted: they take up the directions just after the last wanted one.
+# Columns in addition to those that are wanted: they take up the directions just after the last wanted one.
 _GUARDS = 16
 # Below these shares of the largest, a column, a direction or a row is taken as dependent on those before it.
 _LEAST_PIVOT = 2.0**-20
@@ -201,7 +201,7 @@ def _scaled(q: SymmetricCounts, mass: Int64, candidates: Positions, *, diagonal:
 def _directions(S: Float, words: Sequence[str], topics: int) -> tuple[Float, Float, Float, Float]:
     """Return the largest Ritz values, descending, a basis Y (c, k), S Y, and the basis of their directions, (k, r).
 
-    Y is in integers of 26 bits. There are fewer values than topics where fewer directions were found.
+    Y is in integers of 26 bits. There are fewer values than topics if fewer directions were found.
     """
     c = len(S)
     # Half as many columns again and 16 as guards: directions after them are weakened smoothly, and none is cut off.

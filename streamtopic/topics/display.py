@@ -224,7 +224,7 @@ def coherent(words: Positions, evidence: WordEvidence, keep: int = COHERENT) -> 
 
 
 def top_words(A: Float, evidence: WordEvidence, top: int = COHERENT, keep: int = COHERENT) -> Positions:
-    """Return the positions of each topic's words as they are shown, (r, top), or (r, n) where `top` is more than n.
+    """Return the positions of each topic's words as they are shown, (r, top), or (r, n) if `top` is more than n.
 
     They are `arranged` by coefficients. A: (n, r) columns on the simplex.
     """
@@ -232,7 +232,7 @@ def top_words(A: Float, evidence: WordEvidence, top: int = COHERENT, keep: int =
 
 
 def arranged(scores: Float, evidence: WordEvidence, top: int = COHERENT, keep: int = COHERENT) -> Positions:
-    """Return the positions of each topic's words, (r, top), or (r, n) where `top` is more than n.
+    """Return the positions of each topic's words, (r, top), or (r, n) if `top` is more than n.
 
     First come those `keep` of the first 2 `keep` words that go together best (`coherent`), then all others, both in
     the order of their scores. So a shorter list is always the beginning of a longer one. A word with less than a

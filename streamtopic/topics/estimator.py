@@ -84,7 +84,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     alpha : prior of `transform`.
     tolerance : bound on the relative error of each proportion of `transform`.
     guided : topics of seed words, by name: {"cars": ["car", "engine"]}. They count among the n_topics, and all others
-        are found beside them. Seeds are names of columns, or numbers of columns without names.
+        are found in addition. Seeds are names of columns, or numbers of columns without names.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         The words and their order are those that a service publishes of this model.
 
-        feature_names: the words of the columns, where the model was not fitted on a frame that names them.
+        feature_names: the words of the columns, if the model was not fitted on a frame that names them.
         top: how many words of each topic.
         Raises ValueError if there is not one name for each column, and for a negative number of words.
         """

@@ -1,4 +1,4 @@
-"""A learned model before noise, with all numbers that a later update needs, and the digest of the counts behind it.
+"""A learned model before noise, with all numbers that a later update needs, and the digest of its counts.
 
 TopicFit      the model; Words: its words, which know their places
 fingerprint   a keyed digest of the retained counts of a vocabulary and of settings: a released model is a function

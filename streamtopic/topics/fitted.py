@@ -1,7 +1,7 @@
 """Everything that a fitted estimator holds, in one value that never changes.
 
 A change makes another one, and the estimator takes it over by one assignment. So a reader in another thread sees the
-model before a change or the model after it, a change that is refused leaves nothing behind, and copies of an estimator
+model before a change or the model after it, a change that is refused leaves no trace, and copies of an estimator
 are independent of each other.
 """
 

@@ -4,7 +4,7 @@
     fit_head      A_head: w = argmin of mean f(x^T A w, y) + lambda/2 ||w||^2 on the task's topics, from zero
     unlearn_head  U_head: Newton steps from w^S on the new A and the labelled documents that are left
     newton_step   the paper's single step
-    task_weights  B = A w (n, C), which is released where A is withheld
+    task_weights  B = A w (n, C), which is released if A is withheld
 
 Topics are declared by their anchor word, since their positions change at a retrain. A label is a part of its document,
 so a document that is deleted is deleted from the task as well.
@@ -70,7 +70,7 @@ class HeadTask:
     topics: anchor words of the topics that the task depends on; empty for all.
     ridge: lambda, the strong convexity of the loss.
     tolerance: ||grad|| / lambda that a head must reach, an upper bound on its distance to the optimum.
-    tau: the loss above the optimum that is allowed; it counts in place of `tolerance` where it allows more.
+    tau: the loss above the optimum that is allowed; it counts in place of `tolerance` if it allows more.
 
     Features A^T x are about 1e-3, so a ridge much above their squares hides them. Weights are about 1e4.
     Raises UsageError for numbers that are not possible.

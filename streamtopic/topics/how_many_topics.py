@@ -83,7 +83,7 @@ class Candidate:
 
     @property
     def score(self) -> float:
-        """Coherence times diversity, or coherence alone where it is negative."""
+        """Coherence times diversity, or coherence alone if it is negative."""
         # A negative coherence times a small diversity would be a better score.
         if self.coherence <= 0:
             return self.coherence
@@ -110,7 +110,7 @@ class Suggestion:
     candidates: all of them, by number of topics.
     recommended: one of them, or None if there is no model.
     reason: of the recommendation, in words.
-    variants: the recommended number under other thresholds, where they were tried.
+    variants: the recommended number under other thresholds, if they were tried.
     """
 
     candidates: tuple[Candidate, ...]

@@ -249,7 +249,7 @@ def _solved(F: Float, x: Float, alpha: float, tolerance: float) -> Float:
         raised = block.theta * pull + alpha
         block.safe = raised / block.lam
         step = _direction(block, weight / block.q, residual, size, alpha)
-        # A document that is done stands still until it leaves the block.
+        # A document that is done does not change until it leaves the block.
         share = (block.trust * moving)[:, None]
         block.theta = _moved(block.theta, step * share)
         block.q = _ahead(block.F, block.theta)

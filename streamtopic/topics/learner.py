@@ -208,7 +208,7 @@ def choose_sets(
         return Sets.of_anchors(choice, q.n)
     candidate_words = [words[k] for k in candidates]
     guided = tandem_rows(q, mass, words, options) if options.guided else _no_guides(q.n)
-    # Anchors are chosen beside guided topics. If one of these ends, they are chosen once more without it.
+    # Anchors are chosen in addition to guided topics. If one of these ends, they are chosen once more without it.
     while guided.topics:
         choice, group, independent = _beside_guides(q, mass, candidates, candidate_words, r, guided)
         if not independent.all():
@@ -218,7 +218,7 @@ def choose_sets(
         ended = ended_topics(q, mass, squares, words, sets.rows(q), guided)
         if not ended.any():
             return sets
-        guided = guided.without(ended, "no word stands for it beside the other topics")
+        guided = guided.without(ended, "no word represents it next to the other topics")
     if not r:
         reasons = "; ".join(guided.remarks.values())
         raise CannotLearn(
@@ -234,7 +234,7 @@ def choose_sets(
 def _beside_guides(
     q: SymmetricCounts, mass: Int64, candidates: Positions, words: Sequence[str], found: int, guided: GuidedRows
 ) -> tuple[Positions, Int64, Mask]:
-    """Return `found` anchors beside guided topics, the topic of each word, and which guided rows are independent.
+    """Return `found` anchors besides guided topics, the topic of each word, and which guided rows are independent.
 
     words: (c,) the words of the candidates.
     If some rows are not independent, the anchors and topics are empty.

@@ -1,4 +1,4 @@
-"""Topics over time and by class: shares and words of slices of the documents, through a model that stands.
+"""Topics over time and by class: shares and words of slices of the documents, through one model.
 
 A slice is the documents of one period, of one class, or of both. N (slices, n) holds how often each word occurs in the
 documents of each slice: integers, so that a document can be taken out again. Only the model's n words count.
@@ -71,7 +71,7 @@ _LEAST = 1e-3
 _UPPER = 0.975
 # Below it theta (1 - theta) is taken for that of a topic that is absent, or the only one.
 _END = 1e-4
-# Keeps divisions finite where a slice has one topic alone.
+# Keeps divisions finite if a slice has one topic alone.
 _TINY = 1e-150
 _THURSDAY = 3
 _DAY_MS = 86_400_000
@@ -354,7 +354,7 @@ class ShareEstimator:
         lengths = np.asarray(rows.sum(axis=1)).astype(np.int64)
         y = rows @ self.M
         counts = member @ rows.astype(np.int64, copy=False)
-        # A document without any word of the model hides nobody behind it.
+        # A document without any word of the model protects nobody.
         documents = np.bincount(places[lengths > 0], minlength=slices)
         return SliceSums(
             counts=csr_array(counts),

@@ -149,7 +149,7 @@ def _on_support(L: Float, b: Float, support: Int64, size: Whole, y: Float, v: Fl
 
 @once
 def _begin(G: Float, b: Float, c: Float, support: Int64) -> Whole:
-    """Make c a point of the simplex: the best vertex where c has no support. Return the size of its support."""
+    """Make c a point of the simplex: the best vertex if c has no support. Return the size of its support."""
     size, total = 0, 0.0
     for k in range(len(b)):
         if c[k] > 0.0:
@@ -232,7 +232,7 @@ def _blocking(c: Float, support: Int64, size: Whole, y: Float) -> tuple[Whole, f
 
 @once
 def _settled(c: Float, support: Int64, size: Whole, y: Float) -> bool:
-    """Take y as the shares of the support where it is positive; otherwise drop the shares where it is not.
+    """Take y as the shares of the support if it is positive; otherwise drop the shares if it is not.
 
     Return whether there is nothing left to solve. If no entry of y is positive, c stays as it is.
     """

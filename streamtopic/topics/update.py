@@ -1,7 +1,7 @@
 """The same model after a change of counts, at the cost of the change.
 
     counts             Q' = Q + dQ in place; words that leave lose their row and column, words that enter get theirs
-    sets               anchors and the words beside them, chosen again from Q' by the very operations of a cold start;
+    sets               anchors and the words that join them, chosen again from Q' by the operations of a cold start;
                        those of the published learner only if `update_anchors` cannot prove that they stay;
                        rows of guided topics are made again, and those that changed get a new column of W
     update_rows        W' = W + dQ V + Q' (V' - V): touches the entries of changed rows and columns only
@@ -45,7 +45,7 @@ _FEW_DEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class NeedsRetrain:
-    """The outcome of an update where a cold start from counts is needed.
+    """The outcome of an update if a cold start from counts is needed.
 
     reason: why, in words for an operator.
     """
@@ -83,7 +83,7 @@ def update(
     try:
         if now.documents <= 0:
             return NeedsRetrain("no document is left")
-        # By name, since the positions of words change where others enter.
+        # By name, since the positions of words change if others enter.
         before = {*fit.anchors}
         fit, change, frequency, may_anchor = _changed(fit, now, delta, passages)
         candidates = candidate_positions(frequency, may_anchor, fit.options)
@@ -170,7 +170,7 @@ def _with_room(fit: TopicFit, kept: Sequence[str]) -> TopicFit:
 
 
 def _without_dead(fit: TopicFit) -> TopicFit:
-    """Leave out the internal words that were dropped, where they have become many."""
+    """Leave out the internal words that were dropped, if they have become many."""
     dead = len(fit.names) - len(fit.live)
     if _FEW_DEAD * dead <= len(fit.names):
         return fit

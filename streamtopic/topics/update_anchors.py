@@ -90,7 +90,7 @@ def replay_rows(
     largest = float(norms.max())
     if not np.isfinite(error).all():
         return None
-    # The proof fails where the greedy search would leave the anchors, since a swap had brought one of them in.
+    # The proof fails if the greedy search would leave the anchors, since a swap had brought one of them in.
     order = _greedy_order(G)
     reordered = G[order][:, order]
     L, pivots = cholesky(np.ascontiguousarray(reordered))

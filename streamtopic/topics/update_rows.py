@@ -2,7 +2,7 @@
 
     carried, regrouped   mixtures on the changed counts, with the sets of before, and then with those of now
     product_shift        dQ V + Q' (V' - V), which is added to the product of before
-    OuterChange          dQ as outer products, where the passages that it is made of are known
+    OuterChange          dQ as outer products, if the passages that it is made of are known
     add_times_sparse     Q S for a sparse S: the rest of a product once most of it is carried over
 
 Only continuous numbers are carried over, each with a bound on its error. The words that represent a topic are decided
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-# Numbers that a compiled loop adds at once where they lie side by side.
+# Numbers that a compiled loop adds at once if they lie side by side.
 _WIDE = 4
 # Numbers that a library's dense product multiplies in the time of one addition.
 _BLAS = 16
@@ -422,7 +422,7 @@ class Change:
     mass: (n,) row sums after the change.
     squares: (n,) D^2 after the change.
     squares_before: (n,) D^2 before it.
-    outer: dQ, or most of it, as outer products, where its passages are known and few enough to save work.
+    outer: dQ, or most of it, as outer products, if its passages are known and few enough to save work.
     """
 
     delta: SymmetricCounts
@@ -453,7 +453,7 @@ def carried(before: Mixtures, q: SymmetricCounts, change: Change, group: Int64) 
         sums = outer.sums(group, topics)
         explained = outer.explained(sums)
         longest = outer.longest
-    # In integers, so the rest beside the outer products is exact: self-pairs, and words that came or went.
+    # In integers, so all but the outer products is exact: self-pairs, and words that came or went.
     unexplained = (entries != explained).any(axis=0)
     columns = np.flatnonzero(unexplained | (change.squares != change.squares_before))
     rest = counts[:, columns] - explained[:, columns]

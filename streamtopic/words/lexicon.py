@@ -27,7 +27,7 @@ Table = tuple[UInt64, UInt64, Int64, Bytes, Int64]
 """The arrays of a Lexicon, as compiled code takes them.
 
     secret   (2,) the key of the hash
-    slots    (2**k, 2) the number that represents a word in comparisons, and its entry + 1 and size; zeros where empty
+    slots    (2**k, 2) the number that represents a word in comparisons, and its entry + 1 and size; zeros if empty
     starts   (room + 1,) beginnings of the bytes of entries
     text     bytes of all entries
     state    (2,) number of entries, and 1 after a word found no room, else 0
@@ -48,7 +48,7 @@ _LOWER[_CODES] = [ord(letter.lower()) for letter in _LETTERS]
 # Words of a text that are looked up one after the other. Their slots are fetched while the text is read: in a table of
 # many words each comes from another place of the memory.
 _AT_ONCE = 16
-# More than words of texts have on average; the table grows where they are longer.
+# More than words of texts have on average; the table grows if they are longer.
 _BYTES_A_WORD = 12
 
 
@@ -254,7 +254,7 @@ def _place(slots: UInt64, starts: Int64, text: Bytes, entries: int, secret: UInt
 
 @kernel
 def _number(data: Bytes, ends: Int64, first: Whole, entries: Int32, table: Table) -> Whole:
-    """Fill entries from `first` on; return the number of filled ones, fewer than asked for where the table is full."""
+    """Fill entries from `first` on; return the number of filled ones, fewer than asked for if the table is full."""
     start = ends[first - 1] if first else 0
     for k in range(first, len(ends)):
         entry = find(data, start, ends[k], table, INSERT)

@@ -62,7 +62,7 @@ def test_a_delete_behind_an_open_transaction_is_seen_and_said(service, producer)
     assert (status["lag"], status["documents"], status["healthy"]) == (0, 1, False)
     (found,) = status["hidden"]
     assert (found["partition"], found["records"]) == (0, 1)
-    (remark,) = [one for one in status["remarks"] if "behind an open transaction since 20" in one]
+    (remark,) = [one for one in status["remarks"] if "hidden by an open transaction since 20" in one]
     assert "kafka-transactions" in remark
     producer.commit_transaction()
     _await_its_end(service)

@@ -9,7 +9,7 @@ from streamtopic import AnchorTopics
 pytestmark = pytest.mark.filterwarnings("ignore:guided topic .* has ended")
 
 ALL_WORDS = {"min_df": 1, "min_share": 0, "max_df": 1.0, "anchor_min_df": 0.0}
-NO_WORD = "no word stands for it beside the other topics"
+NO_WORD = "no word represents it next to the other topics"
 
 # No word of these documents is a mixture with a share of the first topic.
 WITHOUT_MASS = np.array(

@@ -1,4 +1,4 @@
-"""Counting word pairs: the kernel beside scipy's sparse product."""
+"""Counting word pairs: the kernel and scipy's sparse product."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Unlearning bounds what one version reveals about a forgotten document, not what its difference to the one before does.
 The attacker holds both versions, noise and all, and 300 documents of which one was deleted. Each candidate is scored by
-how well the fall of the words' probabilities fits that document; its words are read off where they fell clearly.
+how well the fall of the words' probabilities fits that document; its words are read off if they fell clearly.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Attacked:
         live = self._places(self.fit.words)
         order = live[np.argsort(frequency[live], kind="stable")]
         rare, frequent = order[:1], order[-1:]
-        # One word of each of two topics: the first shown one, where these two differ.
+        # One word of each of two topics: the first shown one, if these two differ.
         pair = np.unique(live[self.shown[rng.permutation(len(self.shown))[:2], 0]])
         candidates = self._places([self.fit.names[k] for k in self.fit.candidates])
         spam = rng.choice(candidates, min(SPAM_WORDS, len(candidates)), replace=False)

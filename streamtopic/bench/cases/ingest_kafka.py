@@ -18,7 +18,7 @@ FLUSHES = 7
 
 
 def long() -> list[Figure]:
-    """Texts of about 91 distinct words, beside the counting kernel alone on the same documents."""
+    """Texts of about 91 distinct words, compared with the counting kernel alone on the same documents."""
     from streamtopic.bench.feed import corpus, drain, local_feed, slowest_call, watch_calls
     from streamtopic.state import MAX_FLUSH_DOCUMENTS
     from streamtopic.state.measure import measure
@@ -53,7 +53,7 @@ def long() -> list[Figure]:
 
 
 def short() -> list[Figure]:
-    """Texts of about 20 words, beside a plain kafka-python consumer that decodes the same records."""
+    """Texts of about 20 words, compared with a plain kafka-python consumer that decodes the same records."""
     from streamtopic.bench.feed import corpus, drain, local_feed
 
     batch = corpus(60_000, SHORT)

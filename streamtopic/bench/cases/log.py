@@ -1,4 +1,4 @@
-"""The event log in Kafka: records written and read a second, beside a bare consumer; the time of one call."""
+"""The event log in Kafka: records written and read a second, and those of a bare consumer; the time of one call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def large(records: int) -> list[Figure]:
 
 
 def ratios(figures: Mapping[str, Mapping[str, float]]) -> list[Figure]:
-    """Reading beside a bare consumer of kafka-python, in the same process after one another."""
+    """Reading, and that of a bare consumer of kafka-python, in the same process after one another."""
     return [
         Figure(f"read / bare consumer, {case}", found["read"] / found["bare consumer"], "")
         for case, found in figures.items()

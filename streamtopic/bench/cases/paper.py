@@ -1,6 +1,6 @@
 """The paper's claims measured: its table of run times, the learner's error, and deletions, against planted topics.
 
-Cases in-...: how learning, unlearning and head tuning scale in m, m_U, n and r, beside the table of run times.
+Cases in-...: how learning, unlearning and head tuning scale in m, m_U, n and r, compared with the table of run times.
 Exponents are slopes of log seconds over log size, the best of three runs at each size; the paper's bound is in the
 target column. Its phases are
 

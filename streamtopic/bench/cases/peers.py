@@ -1,4 +1,4 @@
-"""Our topics beside those of gensim, scikit-learn and tomotopy: cost, quality, and what adding and forgetting take.
+"""Our topics and those of gensim, scikit-learn and tomotopy: cost, quality, and what adding and forgetting take.
 
 Seconds are processor time, of all threads and child processes. Each model keeps the words of its own rule, or all of
 one rule. Top words are chosen in two ways for all models, by coefficients and by probability. Both are judged on an
@@ -43,7 +43,7 @@ models are given the same words and keep them. halves: how many times the docume
 figures of unseen halves. samples: from how many samples of nine tenths ours is learned again, for its spread."""
 
 RATIOS_NEED = ("streamtopic",)
-"""What others are held against; they are held against it where only some of them were measured."""
+"""What others are held against; they are held against it if only some of them were measured."""
 
 LEVEL = 0.02
 """Differences of NPMI below this are chance: another seed or a few documents make as much."""

@@ -34,7 +34,7 @@ def _documents(number: int, prefix: str, subjects: tuple[str, ...]) -> list[Docu
 
 
 def forget(documents: int) -> list[Figure]:
-    """Forget a subject with so many documents, beside as many of others."""
+    """Forget a subject with so many documents, among as many of others."""
     from streamtopic.client import Receipts
     from streamtopic.service.app import Service
     from streamtopic.settings import load

@@ -100,7 +100,7 @@ def _forgotten(learner: str, draws: int, seed: int, largest: int, folder: str) -
 
 
 def _in_pairs(points: Sequence[Point]) -> list[Figure]:
-    """Return how cost grows with pairs: as a power of them, and as a cost a pair beside the fixed cost of an update."""
+    """Return how cost grows with pairs: as a power of them, and a cost a pair besides the fixed cost of an update."""
     import numpy as np
 
     from streamtopic.bench.forgetting import power

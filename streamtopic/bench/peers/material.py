@@ -98,7 +98,7 @@ RULES: dict[str, Callable[[Material], npt.NDArray[np.bool_]]] = {
     "stop": lambda material: _without_stop_words(material) & _below(0.1)(material),
     "5%": _below(0.05),
 }
-"""Beside min_df 5: every word; no English stop words and max_df .1; max_df .05 and no stop list."""
+"""Besides min_df 5: every word; no English stop words and max_df .1; max_df .05 and no stop list."""
 
 
 def halvings(documents: int, times: int) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
@@ -120,7 +120,7 @@ def samples(documents: int, times: int) -> Iterator[npt.NDArray[np.intp]]:
 def load_material(documents: str) -> Material:
     """Read a JSONL file, or the docstrings of installed packages for "".
 
-    labels: the first task's, where every document has one. Raises UsageError if nothing is left.
+    labels: the first task's, if every document has one. Raises UsageError if nothing is left.
     """
     from streamtopic.documents.corpus import load_corpus
 

@@ -6,7 +6,7 @@
     add(X)         take in more documents, or say that this means a new fit
     forget(X)      take documents out, or say so
 
-Settings are what each library recommends for text, where it does: gensim's tutorial on LDA beside its defaults, the
+Settings are what each library recommends for text, where it does: gensim's tutorial on LDA besides its defaults, the
 learning offset of scikit-learn's example, tf-idf for NMF, 1,000 sweeps of Gibbs sampling. All run on one thread unless
 the library has its own default; processor time is what is compared.
 """
@@ -127,7 +127,7 @@ class Decomposition:
 
 
 class Gensim:
-    """gensim's LdaModel; settings: beside its defaults."""
+    """gensim's LdaModel; settings: besides its defaults."""
 
     def __init__(self, topics: int, **settings: object) -> None:
         self.count, self.settings = topics, settings

@@ -75,7 +75,7 @@ def _missing(case: CaseResult) -> list[Figure]:
 
 
 def _column(cases: list[CaseResult], name: str, spec: str, better: int) -> list[str]:
-    """Return a column's cells, all as wide; a dash where a model has no such figure."""
+    """Return a column's cells, all as wide; a dash if a model has no such figure."""
     found = [next((figure for figure in case.figures if figure.name == name), None) for case in cases]
     shown = ["-" if figure is None else format(figure.value, spec) for figure in found]
     # Figures that are printed alike are equally good: further digits are noise.

@@ -123,7 +123,7 @@ class Decoded:
 
     @property
     def next_offset(self) -> int:
-        """The offset of the first record behind these."""
+        """The offset of the first record after these."""
         return self.records[-1].next_offset
 
     @property

@@ -410,7 +410,7 @@ class _ReadAhead:
     dialect: of the records.
     ahead: whether to use a second thread at all.
 
-    The memory is bounded: one read of 8 MiB beside the records that are being counted.
+    The memory is bounded: one read of 8 MiB besides the records that are being counted.
     """
 
     def __init__(self, log: EventLog, topic: str, state: PartitionWriter, dialect: Dialect, *, ahead: bool) -> None:
@@ -454,7 +454,7 @@ class _ReadAhead:
             # An error of reading ahead comes again when the records are read in turn, and is reported then.
             self._ready = None if isinstance(future.exception(), StreamtopicError) else future.result()
         finally:
-            # Waits for the thread: it must not read on beside the next call.
+            # Waits for the thread: it must not read on during the next call.
             future.exception()
 
     def _now(self, offset: int, lexicon: Lexicon, max_records: int) -> _Ready | None:

@@ -5,5 +5,5 @@ capacity_facts     how many deletions its model bears
 slices             topics over time and by class
 examination        faults that can be seen before they do harm, each with its remedy
 certificate_dates  when TLS certificates end
-hidden_records     records behind an open transaction, which nobody can read
+hidden_records     records after the begin of an open transaction, which cannot be read
 """

@@ -349,7 +349,7 @@ def _memory(info: dict[str, Any]) -> Iterator[Diagnosis]:
         return
     detail = f"{shown} of {limit / 2**20:,.0f} MiB"
     if used > _FULL * limit:
-        yield warn("memory", detail, "raise maxmemory: at the limit ingest stands still")
+        yield warn("memory", detail, "raise maxmemory: at the limit ingest stops")
     else:
         yield ok("memory", detail)
 
@@ -628,7 +628,7 @@ def _documents_that_fit(parts: Parts, documents: int, partitions: int) -> Diagno
         f"{records / documents:,.0f} its record, "
         f"{words / documents:,.0f} words ({words / max(held, 1):.0f} each), "
         f"{changes / documents:,.0f} changes and statistics; "
-        f"{counts / 2**20:,.1f} MiB of co-occurrence counts beside them"
+        f"{counts / 2**20:,.1f} MiB of co-occurrence counts"
     )
     limit = int(parts.connection.information().get("maxmemory", 0))
     if not limit:
@@ -637,7 +637,7 @@ def _documents_that_fit(parts: Parts, documents: int, partitions: int) -> Diagno
     most = _round(max(limit / _TIMES - counts - partitions * _CHANGES, 0) / each)
     detail = f"{detail}; at {_TIMES} times all that, maxmemory {limit / 2**20:,.0f} MiB is for about {most:,}"
     if documents > most:
-        return warn("room", detail, "raise maxmemory: at the limit ingest stands still")
+        return warn("room", detail, "raise maxmemory: at the limit ingest stops")
     return ok("room", detail)
 
 

@@ -1,4 +1,4 @@
-"""Find records that nobody can read yet: a transaction that a producer has left open hides all records after it."""
+"""Find records that cannot be read yet: a transaction that a producer has left open hides all records after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """Records of a partition behind an open transaction; deletes may be among them.
+    """Records of a partition that an open transaction hides; deletes may be among them.
 
     partition: its number.
     records: how many records are hidden.
@@ -34,7 +34,7 @@ class Hidden:
     @property
     def text(self) -> str:
         """A line for an operator."""
-        return f"partition {self.partition}: {self.records} records behind an open transaction"
+        return f"partition {self.partition}: {self.records} records hidden by an open transaction"
 
 
 def hidden(log: EventLog, topic: str, partitions: Iterable[int]) -> list[Hidden]:

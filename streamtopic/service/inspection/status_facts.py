@@ -139,7 +139,7 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     word_ids: number of word ids given so far, also to words that are gone, by partition.
     counts: the co-occurrence counts of the working vocabulary, as `_counts_fields`.
     suppressed: number of ids and subjects that are suppressed.
-    hidden: records behind open transactions, which nobody can read yet.
+    hidden: records that cannot be read before a transaction ends.
     guarantee, ratio, covered, unfitted: of the last version. ratio: of the noise to the model. unfitted: for each task
         without a head, the reason.
     remarks: on the last version, on transactions that hide records for too long, and on a documents topic that is not
@@ -260,7 +260,7 @@ def _model(service: Parts, situation: SituationReader, overdue: Sequence[Hidden]
 
 
 def _hidden_fields(one: Hidden) -> dict[str, Any]:
-    """Return the records behind an open transaction as JSON shows them."""
+    """Return the records that an open transaction hides as JSON shows them."""
     return {"partition": one.partition, "records": one.records, "since": _moment(one.since_ms)}
 
 

@@ -1,4 +1,4 @@
-"""From Redis to topics, and the traces that are left behind.
+"""From Redis to topics, and the traces that are left.
 
 publisher         one round of all that is due: versions, receipts, withdrawals, `alive`
 ledger_writer     the ledger, followed by its index and written by the order of its topic

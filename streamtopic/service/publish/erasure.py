@@ -61,7 +61,7 @@ class ResidueOptions:
 class _Progress:
     """The marks while one step moves them.
 
-    residue: the marks, and the facts that are kept beside them.
+    residue: the marks, and the facts that are kept with them.
     positions: partition to its meta.
     clock: seconds since 1970.
     """
@@ -246,7 +246,7 @@ class ResidueKeeper:
         base = self._base(progress)
         about = self._sums.about()
         for partition, meta in progress.positions.items():
-            # If no deletion lies behind it, changes are clean up to the last record that was counted.
+            # If no deletion follows, changes are clean up to the last record that was counted.
             changes = meta.trimmed if meta.holds_removed else meta.next_offset
             summed = meta.next_offset if about is None else about.offsets.get(partition, 0)
             if summed >= meta.removed:

@@ -39,7 +39,7 @@ _COMPACTED = {"cleanup.policy": {"compact"}}
 
 
 class Cosigner(Protocol):
-    """Asks witnesses to sign a checkpoint beside the service."""
+    """Asks witnesses to sign a checkpoint, too."""
 
     def cosign(self, checkpoint: str, consistency: Callable[[int, int], list[bytes]]) -> str:
         """Return the checkpoint with the signatures that came in time.

@@ -46,7 +46,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The facts that a decision depends on, beside the policy and the clock.
+    """The facts that a decision depends on, besides the policy and the clock.
 
     documents: number of live documents.
     base_documents: documents that the base model was trained on; None before the first base model.

@@ -144,7 +144,7 @@ class Modeller(Mode, Protocol):
         """Make a model of the documents that remain.
 
         counts: of all live documents; if `base_only`, of the documents of the base model that are left.
-        base: the base model that the update stands on.
+        base: the base model that the update rests on.
 
         Raises CannotLearn if no model can be made of them at all.
         """

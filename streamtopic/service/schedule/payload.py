@@ -367,7 +367,7 @@ def head_ratio(noised: NoisedMatrix) -> float:
 def _three_digits(ratio: float) -> float:
     """Return a ratio in three digits."""
     # Two paths to one model may leave a released number on two neighbouring points of the grid. The digits of a norm
-    # would repeat that in the envelope, beside the numbers that the noise is for.
+    # would repeat that in the envelope, besides the numbers that the noise is for.
     return float(f"{ratio:.3g}")
 
 

@@ -83,7 +83,7 @@ logger = logging.getLogger(__name__)
 class LeaseKeeper:
     """Takes the lease of a model and keeps it. Only its holder can stage a version.
 
-    state: over a connection of its own, since renewals go on beside all other calls.
+    state: over a connection of its own, since renewals go on during all other calls.
     holder: the name of this process.
     ttl_ms: milliseconds without a renewal after which another scheduler may take over.
     """
@@ -135,7 +135,7 @@ class SchedulerOptions:
     capacity_rule: the rule by which the deletion capacity is set, as envelopes name it.
     tasks: downstream tasks, and whether their heads are published in place of topics.
     delta: the delta at which the cumulative epsilon of all versions is stated.
-    keep_versions: number of versions that stay in the log, beside those that are withdrawn.
+    keep_versions: number of versions that stay in the log, besides those that are withdrawn.
     self_check_ms: milliseconds since the last check of an update after which the next update is checked before it is
         staged; 0: each is checked; None: none.
     """
@@ -408,9 +408,9 @@ class Scheduler:
         new: NewBase | None = None,
         checked: Checked | None = None,
     ) -> Step:
-        """Draw the noise of a model, write its facts beside its payload, and stage the version.
+        """Draw the noise of a model, write its facts with its payload, and stage the version.
 
-        base: the base model that it stands on.
+        base: the base model that it rests on.
         forgotten: documents of it that are gone.
         new: the same base model with its numbers, where this is its first version.
         checked: the result of the service's own check, if there was one.
@@ -518,7 +518,7 @@ class Scheduler:
         data = TaskData(tasks, labelled, before=self._heads, cold=not made.warm)
         if tasks.withheld:
             return made.draw(no_sample, self._noise_key, self.options.model, version, data)
-        # NPMI alone needs the sample, so it is read beside all else.
+        # NPMI alone needs the sample, so it is read by a second thread.
         with ThreadPoolExecutor(1, "sample") as beside:
             sample = beside.submit(_sample, made)
             return made.draw(sample.result, self._noise_key, self.options.model, version, data)

@@ -135,7 +135,7 @@ class KeyKeeper:
 
 
 def replace_signing_key(private: Path, public: Path, new: Path) -> None:
-    """Put a new pair in the place of an instance's own. The old pair stays beside it, under its key id.
+    """Put a new pair in the place of an instance's own. The old pair stays in its folder, under its key id.
 
     private, public: the instance's own pair.
     new: the private half of the new pair; its public half lies next to it, with the ending `.pub`.

@@ -220,7 +220,7 @@ class Relearning:
         return draw_again(self._sources, key, fit, found.counts, version, labelled)
 
     def _heads(self, known: InLog) -> Iterator[Finding]:
-        """Compare the heads beside a version's topics with heads fitted on the same topics from the log alone."""
+        """Compare the heads of a version that has topics with heads fitted on the same topics from the log alone."""
         tasks = self._counted.tasks
         if not tasks.tasks or tasks.withheld:
             return
@@ -351,7 +351,7 @@ def _others_differ(sent: Payload, again: Payload, grid: float | None, *, same: b
 
 
 def _heads_differ(release: Release, labelled: dict[str, LabelledDocuments], options: TaskOptions) -> str | None:
-    """Return how heads beside published topics differ from heads fitted again on that A, None if they do not."""
+    """Return how heads of published topics differ from heads fitted again on that A, None if they do not."""
     if release.payload.A is None:
         return "topics are withheld, settings say that they are published: verify with --set publish=tasks"
     data = TaskData(options, labelled)

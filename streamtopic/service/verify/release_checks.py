@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["InLog", "Waiting", "entry_facts", "plain", "read_waiting", "release_findings", "version_in_log"]
 
 Record = Mapping[str, Any]
-"""What Redis keeps of a version beside its release."""
+"""What Redis keeps of a version besides its release."""
 
 _UNUSABLE = "do not use this version: `streamtopic unlearn --retrain`"
 _STILL_THERE = "`streamtopic run` erases them; if they come again, see who may write to the releases topic"
@@ -34,7 +34,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class InLog:
-    """A version that verifies, and what log and Redis hold beside it.
+    """A version that verifies, and what else log and Redis hold of it.
 
     release: the version.
     size: of its bytes.

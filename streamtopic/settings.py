@@ -531,7 +531,7 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
 
 
 def _nested(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by the names of settings, if the fields of a table may have been named one by one."""
+    """Return values by the names of settings. Fields of a table may have been named one by one."""
     given: dict[str, Any] = {}
     for name, value in flags.items():
         if value is None:

@@ -1,6 +1,6 @@
 """Ed25519 keys in the form of signed notes, and secrets, in files that only their owner can read.
 
-A key has a name, which each of its signatures names: the origin of the ledger that it signs. Formats:
+A key has a name, which is in each of its signatures: the origin of the ledger that it signs. Formats:
 c2sp.org/signed-note.
 """
 

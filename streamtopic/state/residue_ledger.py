@@ -28,8 +28,8 @@ class Stage(StrEnum):
 
     STATE: nothing in Redis has a trace of the document: documents, changes, counts, the base model, which has no noise,
         versions that wait to be published.
-    LOG: nor have the documents topic, and the releases topic, if versions with the document are withdrawn.
-    FILE: Redis has written its append-only file again since the document was out of the state.
+    LOG: nor have the documents topic and the releases topic; versions with the document are withdrawn.
+    FILE: Redis has rewritten its append-only file since the document was out of the state.
     BACKUPS: all backups from before are destroyed.
     """
 

@@ -397,8 +397,8 @@ def _ascend(
 
     firsts, counts: as in `_number` and `Rows`.
     place: of each id in `words`, which ascend.
-    fill: (words,) where the entries of each word begin; if they end afterwards.
-    at: (rows,) where each row begins; if it ends afterwards.
+    fill: (words,) where the entries of each word begin; afterwards, where they end.
+    at: (rows,) where each row begins; afterwards, where it ends.
     entries: memory for all entries. Row and count are one number, so that each is written in one place.
     """
     # Two passes over the entries take less time than a sort of each row.

@@ -57,7 +57,6 @@ __all__ = [
     "learn",
     "learn_prepared",
     "prepare",
-    "reachable_words",
     "thresholds",
     "why_left_out",
     "working_counts",
@@ -382,21 +381,6 @@ def _repeated(source: CountSource, words: Positions) -> Mask:
     often_heavy = (heavy >= _HEAVY) & (_SPREAD * heavy >= frequency)
     repeated = source.tokens[words] >= _REPEATS * frequency
     return np.asarray(often_heavy & repeated)
-
-
-def reachable_words(frequency: Int64, documents: int, options: LearnerOptions, deletions: int) -> Positions:
-    """Return the ascending positions of all words that may be kept after deletions, whichever documents go.
-
-    frequency: (n,) documents that hold each word.
-    documents: all documents.
-    deletions: the most that go.
-    """
-    # Thresholds do not rise with deletions, and a deletion lowers a word's frequency by one at most.
-    least = thresholds(max(documents - deletions, 1), options).least
-    most = thresholds(documents, options).most
-    enough = frequency >= max(least, 1)
-    not_too_many = frequency <= most + deletions
-    return np.flatnonzero(enough & not_too_many)
 
 
 def _coarse(value: float) -> float:

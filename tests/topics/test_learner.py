@@ -4,13 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from streamtopic import TextTopics
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
 from streamtopic.errors import CannotLearn, UsageError
-from streamtopic.topics.learner import choose_words, learn, reachable_words
+from streamtopic.topics.learner import choose_words, learn
 from streamtopic.topics.learner_options import LearnerOptions
 
 LEARNERS = ["default", "paper"]
@@ -133,28 +131,6 @@ def test_options_out_of_range_name_the_option(wrong):
     """Each option out of range is refused by name with its remedy."""
     with pytest.raises(UsageError, match=next(iter(wrong))):
         LearnerOptions(**{"n_topics": 2, **wrong})
-
-
-@given(
-    frequency=st.lists(st.integers(0, 60), min_size=1, max_size=30),
-    deletions=st.integers(0, 20),
-    max_df=st.sampled_from([0.05, 0.3, 0.8, 1.0]),
-    min_df=st.integers(1, 8),
-    data=st.data(),
-)
-@settings(max_examples=200)
-def test_words_out_of_reach_stay_out(frequency, deletions, max_df, min_df, data):
-    """Whichever documents go, up to so many, only reachable words are ever kept, so they suffice to choose from."""
-    options = LearnerOptions(n_topics=2, max_df=max_df, min_df=min_df)
-    before = np.array(frequency)
-    gone = data.draw(st.integers(0, deletions))
-    after = np.array([f - data.draw(st.integers(0, min(f, gone))) for f in frequency])
-    reachable = reachable_words(before, 60, options, deletions)
-    keep, anchors = chosen(after, 60 - gone, options)
-    assert set(keep) <= set(reachable)
-    among, same = chosen(after[reachable], 60 - gone, options)
-    assert np.array_equal(reachable[among], keep)
-    assert np.array_equal(same, anchors)
 
 
 @pytest.mark.parametrize("learner", ["default", "paper"])

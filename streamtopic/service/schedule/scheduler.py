@@ -43,9 +43,8 @@ from streamtopic.service.schedule.modeller import (
     check_update,
 )
 from streamtopic.service.schedule.payload import PayloadPlan, TaskData, TaskOptions, no_sample, read_labelled, remarks
-from streamtopic.service.schedule.situation import Base, SituationReader, traced_deletions, unserved
+from streamtopic.service.schedule.situation import Base, SituationReader, accepted, traced_deletions, unserved
 from streamtopic.service.schedule.version import (
-    accepted,
     describe,
     erasures,
     follow_ledger,
@@ -387,7 +386,7 @@ class Scheduler:
             RemainingBase.at(counts.positions, made.documents),
             made.anchors,
             new.capacity,
-            accepted(counts),
+            accepted(counts.positions),
             self.options.capacity_rule,
             self.modeller.guarantee,
             new.fit.options.rules,

@@ -23,6 +23,7 @@ __all__ = [
     "Base",
     "Mode",
     "SituationReader",
+    "accepted",
     "cut_of",
     "recorded",
     "unserved",
@@ -90,6 +91,11 @@ def cut_of(record: Mapping[str, Any]) -> dict[int, int]:
     It is {} without a record, and where documents were moved since.
     """
     return {int(partition): int(offset) for partition, offset in record.get("cut", {}).items()}
+
+
+def accepted(positions: Mapping[int, Meta]) -> int:
+    """Return the number of documents that were ever accepted until these positions."""
+    return sum(meta.accepted for meta in positions.values())
 
 
 def unserved(reader: Reader, positions: Mapping[int, Meta], last: Mapping[int, int] | None) -> list[tuple[int, Forget]]:
@@ -231,7 +237,6 @@ class SituationReader:
         left = self._left(base, positions)
         waiting = unserved(self._reader, positions, last.cut)
         received = [forget.received_ms for _, forget in waiting]
-        ever_counted = sum(meta.accepted for meta in positions.values())
         next_spent = self.spent(base.version).then(self._mode.scale)
         return Situation(
             documents=documents,
@@ -241,7 +246,7 @@ class SituationReader:
             published_forget_set=last.forgotten,
             unserved=len(received),
             oldest_unserved_ms=min(received, default=None),
-            new_documents=ever_counted - last.counted,
+            new_documents=accepted(positions) - last.counted,
             capacity=base.capacity,
             next_epsilon=next_spent.epsilon(self._delta),
             failed=failed,

@@ -11,13 +11,12 @@ from typing import Any
 
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.schedule.modeller import Made
-from streamtopic.service.schedule.situation import Base
+from streamtopic.service.schedule.situation import Base, accepted
 from streamtopic.signed import Envelope, Kind, Payload, Runs, SentRelease, line_of, sent_releases, tombstones
 from streamtopic.state import DocumentCounts, Lease, ModelState, OutboxRecord, Stale, StoredBase
 from streamtopic.streams import EventLog, Message, TopicNames
 
 __all__ = [
-    "accepted",
     "describe",
     "erasures",
     "follow_ledger",
@@ -42,12 +41,7 @@ _REPEATED = tuple(field.name for field in dataclasses.fields(Envelope) if field.
 
 def counted_of(counts: DocumentCounts, base: Base) -> int:
     """Return the number of documents that were ever accepted among those that counts are of."""
-    return base.counted if counts.partial else accepted(counts)
-
-
-def accepted(counts: DocumentCounts) -> int:
-    """Return the number of documents that were ever accepted until the cut of these counts."""
-    return sum(meta.accepted for meta in counts.positions.values())
+    return base.counted if counts.partial else accepted(counts.positions)
 
 
 def release_record(

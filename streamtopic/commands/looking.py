@@ -29,13 +29,8 @@ def register(subparsers: Subparsers) -> None:
     """Add the four commands."""
     command(subparsers, "status", _run_status, "show documents, forget set, last decision and health")
     command(subparsers, "versions", _run_versions, "list the published versions and their guarantees")
-    parser = command(subparsers, "rejected", _run_rejected, "list the records that were refused, or try them again")
-    parser.add_argument(
-        "action", choices=["list", "retry"], help="what to do; retry helps after an update of the program"
-    )
-    parser.add_argument(
-        "--last", type=whole_number(0), default=20, metavar="N", help="list: the newest N (default: 20)"
-    )
+    parser = command(subparsers, "rejected", _run_rejected, "list the records that were refused")
+    parser.add_argument("--last", type=whole_number(0), default=20, metavar="N", help="the newest N (default: 20)")
     command(subparsers, "doctor", _run_doctor, "check Redis, Kafka, keys, settings and state, and name remedies")
 
 
@@ -103,14 +98,11 @@ def _version_row(version: Mapping[str, Any]) -> list[object]:
 
 
 def _run_rejected(args: argparse.Namespace) -> int:
-    """Print the newest refused records and the number of each reason, or the outcome of another try."""
+    """Print the newest refused records and the number of each reason."""
     from streamtopic.service.assembly import Parts
-    from streamtopic.service.ingest.rejections import Rejection, rejections, retry
+    from streamtopic.service.ingest.rejections import Rejection, rejections
 
     with Parts(instance_settings(args)) as parts:
-        if args.action == "retry":
-            outcomes = dict(retry(parts.log, parts.names, parts.settings.partitioner, parts.dialect))
-            return answer(args, outcomes, _numbered(outcomes))
         counted = Counter[str]()
         # A hostile producer can fill the topic: all of it is counted, and only the newest are kept in memory.
         last = deque[Rejection](maxlen=args.last)

@@ -26,7 +26,7 @@ def test_an_operator_keeps_a_person_forgotten(program, sample_file, tmp_path):
     lines = [{"id": name, "text": "bafo delu bafo"} for name in ("doc-1", "doc-2")]
     again.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     assert on("add", again)["ingested"]["rejected"] == 2
-    assert on("rejected", "list")["reasons"] == {"suppressed": 2}
+    assert on("rejected")["reasons"] == {"suppressed": 2}
     ids = tmp_path / "ids"
     ids.write_text("doc-1\n", encoding="utf-8")
     assert on("lift", "--from", ids)["sent"] == 1

@@ -12,7 +12,7 @@ from streamtopic.documents.events import LIMITS, Add, Delete
 from streamtopic.errors import InvalidEvent, SettingsError, StateMismatch
 from streamtopic.service import assembly
 from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.service.ingest.rejections import rejections, retry
+from streamtopic.service.ingest.rejections import rejections
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.settings import Settings, load, write
 from streamtopic.state import ForgetKind, ModelSettings
@@ -93,8 +93,6 @@ def test_hostile_input_is_refused_with_a_reason_and_loses_nothing(connection, tm
         pointer = list(rejections(world.log, world.topics))[-1]
         assert (pointer.reason, pointer.document) == (reason, pair.key)
         assert world.live() == world.in_log() == [b"other"]
-    outcomes = retry(world.log, world.topics, dialect=world.dialect)
-    assert outcomes["retried"] == 0
 
 
 def outcome(dialect, one):

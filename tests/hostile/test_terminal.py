@@ -57,7 +57,7 @@ COMMANDS = [
     ["status"],
     ["topics"],
     ["versions"],
-    ["rejected", "list"],
+    ["rejected"],
     ["capacity"],
     ["doctor"],
     ["verify"],
@@ -65,7 +65,6 @@ COMMANDS = [
     ["receipt", "default/0/0\x1b[2J"],
     ["delete", "nobody\x1b[2J\u202e"],
     ["unlearn"],
-    ["rejected", "retry"],
 ]
 
 

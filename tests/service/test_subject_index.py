@@ -1,16 +1,12 @@
 """The index of people: the live documents of each subject, in every partition, and nobody's name."""
 
-import json
 from collections import Counter
 
 import pytest
 from ingest_world import NOW, IngestWorld, add
 
-from streamtopic.documents.deletion_record import Wanted, encode_request
-from streamtopic.documents.dialects import Dialect, InputMapping
-from streamtopic.documents.events import LIMITS, encode_delete
+from streamtopic.documents.events import encode_delete
 from streamtopic.errors import StateCorrupt
-from streamtopic.service.ingest.rejections import retry
 from streamtopic.state import SubjectIndex
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 from streamtopic.state.removal import remove_partition
@@ -118,18 +114,3 @@ def test_a_part_that_redis_lost_is_not_a_person_without_documents(world):
     world.connection.call("DEL", *(keys.subjects(bucket) for bucket in range(BUCKETS)))
     with pytest.raises(StateCorrupt, match="index of subjects"):
         world.index("alice")
-
-
-def test_a_retry_of_refused_records_brings_no_forgotten_person_back(connection, tmp_path):
-    """No document of the person was there when the request came, and its record is newer than the refused one."""
-    first = InputMapping(format="json", text=("missing",), subject="who")
-    rules = {"dialect": Dialect(first), "limits": LIMITS + first.rules}
-    world = World(connection, FileLog(tmp_path, clock=lambda: NOW), 1, **rules)
-    people = {"a": "alice", "b": "bob"}
-    world.send(*(Message(k.encode(), json.dumps({"text": "x y", "who": who}).encode()) for k, who in people.items()))
-    world.log.append_many(world.topics.requests, [encode_request(Wanted("r-1", "s" * 32, subjects=("alice",)))])
-    assert world.drain()["rejected"] == 2
-    corrected = Dialect(InputMapping(format="json", text=("text",), subject="who"))
-    outcomes = retry(world.log, world.topics, dialect=corrected)
-    assert (outcomes["retried"], outcomes["superseded"]) == (1, 1)
-    assert world.records()[-1].key == b"b"

@@ -364,7 +364,7 @@ class Ingest:
         if refused:
             logger.warning(
                 "partition %d: %d refused changes removed the documents of their ids, the first at offset %d; "
-                "`streamtopic rejected list` gives the reasons, docs/messages.md the remedies",
+                "`streamtopic rejected` gives the reasons, docs/messages.md the remedies",
                 self.partition, len(refused), refused[0].offset,
                 extra={"event": "changes_refused", "partition": self.partition, "offset": refused[0].offset},
             )  # fmt: skip

@@ -93,7 +93,7 @@ ALERTS = (
     Alert("StreamtopicSetBack", _grew(catalogue.INTERRUPTIONS, '{reason="set_back"}'), "0m", "critical",
           "Redis was set back: it was restored, or lost the end of what it had written."),
     Alert("StreamtopicMissedDeletes", _grew(catalogue.RECORDS, '{outcome="missed"}', "1h"), "0m", "warning",
-          "Deletes had left the log before they were read; their documents were removed without a receipt."),
+          "Deletes had left the log before they were read; they were written again, and nobody knows who asked."),
     Alert("StreamtopicRejectedRecords", _grew(catalogue.REJECTED), "0m", "warning",
           "Records are refused: a producer sends what cannot be counted."),
     Alert("StreamtopicRefusedChange", _grew(catalogue.RECORDS, '{outcome="deleted_by_refusal"}'), "0m", "critical",

@@ -11,10 +11,23 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+import msgpack
 
-__all__ = ["RULES", "damaged_delete", "fields_ask", "headers_ask", "holds_nothing", "map_asks", "salvaged", "unframed"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = [
+    "RULES",
+    "damaged_delete",
+    "fields_ask",
+    "headers_ask",
+    "holds_nothing",
+    "map_asks",
+    "reader_of",
+    "salvaged",
+    "unframed",
+    "values_in",
+]
 
 RULES = 2
 """Version of these rules: counts that were made by other rules are made again."""
@@ -39,6 +52,12 @@ _STRING = r'"((?:[^"\\]|\\.)*+)(?:"|\\?\Z)'
 _TOKEN = re.compile(rf"{_STRING}|[\[{{]|[\]}}]", re.DOTALL)
 _COLON = re.compile(r"\s*:\s*")
 _SCALAR = re.compile(rf"{_STRING}|true", re.DOTALL)
+
+# First bytes in msgpack. Clients of old msgpack send text as bytes.
+_TEXTS = frozenset({0xC4, 0xC5, 0xC6, 0xD9, 0xDA, 0xDB})
+_TRUE = 0xC3
+_SHORT_LIST, _LISTS = range(0x90, 0xA0), (0xDC, 0xDD)
+_SHORT_MAP, _MAPS = range(0x80, 0x90), (0xDE, 0xDF)
 
 
 def unframed(value: bytes) -> bytes:
@@ -178,96 +197,50 @@ def _plain(inside: str) -> str:
 def _salvaged_msgpack(data: bytes) -> Fields:
     """Return the fields of a map in damaged msgpack."""
     fields = Fields()
+    unpacker = reader_of(data)
     try:
-        pairs, at = _map_at(data)
-        for _ in range(pairs):
-            name, at = _scalar_at(data, at)
-            value, at = _scalar_at(data, at)
+        for _ in range(unpacker.read_map_header()):
+            name = _scalar(unpacker, data)
+            value = _scalar(unpacker, data)
             if isinstance(name, str) and value is not None:
                 fields[name] = value
-    except IndexError:
+    except (ValueError, IndexError, msgpack.UnpackException):
         # The fields before the damage count.
         pass
     return fields
 
 
-def _map_at(data: bytes) -> tuple[int, int]:
-    """Return the number of pairs of a map, 0 for another value, and the position of the first pair."""
-    kind = data[0]
-    if 0x80 <= kind <= 0x8F:
-        return kind & 0x0F, 1
-    if kind in {0xDE, 0xDF}:
-        return _size(data, 1, 2 if kind == 0xDE else 4)
-    return 0, 1
+def _scalar(unpacker: msgpack.Unpacker, data: bytes) -> str | bool | None:
+    """Return the text or `true` that comes next, None for another value, which is passed over."""
+    kind = data[unpacker.tell()]
+    if 0xA0 <= kind <= 0xBF or kind in _TEXTS or kind == _TRUE:
+        found = unpacker.unpack()
+        return found.decode(errors="replace") if isinstance(found, bytes) else True
+    for _ in values_in(unpacker, data):
+        pass
+    return None
 
 
-def _size(data: bytes, at: int, width: int) -> tuple[int, int]:
-    """Return a length of `width` bytes and the position after it. Raises IndexError at the end of the data."""
-    end = at + width
-    if end > len(data):
-        raise IndexError
-    return int.from_bytes(data[at:end], "big"), end
+def reader_of(value: bytes) -> msgpack.Unpacker:
+    """Return a reader of msgpack that can pass parts over, and gives texts as bytes."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(value), raw=True)
+    unpacker.feed(value)
+    return unpacker
 
 
-def _scalar_at(data: bytes, at: int) -> tuple[str | bool | None, int]:
-    """Return the text or `true` at `at`, None for another value, and its end. Raises IndexError past the data."""
-    kind = data[at]
-    size, start, _ = _shape(data, at)
-    end = start + size
-    if end > len(data):
-        raise IndexError
-    if 0xA0 <= kind <= 0xBF or kind in _TEXTS:
-        return data[start:end].decode(errors="replace"), end
-    value = True if kind == 0xC3 else None
-    return value, _behind(data, at)
+def values_in(unpacker: msgpack.Unpacker, data: bytes) -> Iterator[None]:
+    """Pass the next value over, one step for it and for each value within it.
 
-
-def _behind(data: bytes, at: int) -> int:
-    """Return the end of the value at `at`."""
-    # A count of open values instead of a recursion: nesting of any depth costs no stack.
-    waiting = 1
-    while waiting:
-        size, start, inside = _shape(data, at)
-        at = start + size
-        waiting += inside - 1
-    return at
-
-
-# Texts and bytes; clients of old msgpack send text as bytes.
-_TEXTS = frozenset({0xC4, 0xC5, 0xC6, 0xD9, 0xDA, 0xDB})
-# Bytes after the first byte, for kinds of a fixed size.
-_FIXED = {
-    0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8,
-    0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17,
-}  # fmt: skip
-# Bytes of the length of kinds that have one; an extension has one byte more, for its type.
-_WIDTH = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xC7: 1, 0xC8: 2, 0xC9: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
-_LISTS = {0xDC: 2, 0xDD: 4}
-_MAPS = {0xDE: 2, 0xDF: 4}
-
-
-def _shape(data: bytes, at: int) -> tuple[int, int, int]:  # noqa: PLR0911 -- a format is branches
-    """Return the size of a value's own bytes, their position, and the number of values inside the value."""
-    kind = data[at]
-    after = at + 1
-    if kind <= 0x7F or kind >= 0xE0:
-        return 0, after, 0
-    if kind <= 0x8F:
-        return 0, after, 2 * (kind & 0x0F)
-    if kind <= 0x9F:
-        return 0, after, kind & 0x0F
-    if kind <= 0xBF:
-        return kind & 0x1F, after, 0
-    if kind in _FIXED:
-        return _FIXED[kind], after, 0
-    if kind in _WIDTH:
-        size, start = _size(data, after, _WIDTH[kind])
-        is_extension = 0xC7 <= kind <= 0xC9
-        return size + is_extension, start, 0
-    if kind in _LISTS:
-        items, start = _size(data, after, _LISTS[kind])
-        return 0, start, items
-    if kind in _MAPS:
-        pairs, start = _size(data, after, _MAPS[kind])
-        return 0, start, 2 * pairs
-    return 0, after, 0
+    Nesting of any depth costs no stack, and a list that claims to be longer than the data no memory.
+    """
+    left = 1
+    while left:
+        yield
+        left -= 1
+        kind = data[unpacker.tell()]
+        if kind in _SHORT_LIST or kind in _LISTS:
+            left += unpacker.read_array_header()
+        elif kind in _SHORT_MAP or kind in _MAPS:
+            left += 2 * unpacker.read_map_header()
+        else:
+            unpacker.skip()

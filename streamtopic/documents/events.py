@@ -28,7 +28,9 @@ from streamtopic.documents.deletes import (
     headers_ask,
     holds_nothing,
     map_asks,
+    reader_of,
     unframed,
+    values_in,
 )
 from streamtopic.documents.subjects import MAX_SUBJECT, MAX_SUBJECTS, check_subjects
 from streamtopic.documents.suppression import SUPPRESSED
@@ -79,12 +81,8 @@ MAX_VALUES = 1 << 16
 
 # msgpack makes room for a list when it reads the length. Lists of up to 15 values have shorter forms than these.
 _LONG_LISTS = (b"\xdc", b"\xdd")
-_SHORT_LIST = range(0x90, 0xA0)
-_LISTS = (0xDC, 0xDD)
 # JSON may have blanks or a byte order mark in front. In msgpack each of these is a number, so no map begins with it.
 _JSON_STARTS = (b"{", b"[", b'"', b" ", b"\t", b"\r", b"\n", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
-_SHORT_MAP = range(0x80, 0x90)
-_MAPS = (0xDE, 0xDF)
 # A string without an end is one too: otherwise each quote in it would be tried as the beginning of another.
 # Every value but the first has one of the characters in the group in front of it. Empty lists and maps hold no value.
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|\[\s*+\]|\{\s*+\}|([\[{,:])', re.DOTALL)
@@ -136,35 +134,11 @@ def _refuse(constant: str) -> None:
 
 def _check_msgpack(value: bytes) -> None:
     """Raise TooManyValues, or msgpack.OutOfData if a list claims to be longer than the record."""
-    _unpacker(value).skip()
+    reader_of(value).skip()
     if len(value) > MAX_VALUES:
-        _count_msgpack(value)
-
-
-def _count_msgpack(value: bytes) -> None:
-    """Raise TooManyValues for a value with more than MAX_VALUES."""
-    unpacker = _unpacker(value)
-    seen = 0
-    left = 1
-    while left:
-        seen += 1
-        left -= 1
-        if seen > MAX_VALUES:
+        first = islice(values_in(reader_of(value), value), MAX_VALUES + 1)
+        if sum(1 for _ in first) > MAX_VALUES:
             raise TooManyValues
-        kind = value[unpacker.tell()]
-        if kind in _SHORT_LIST or kind in _LISTS:
-            left += unpacker.read_array_header()
-        elif kind in _SHORT_MAP or kind in _MAPS:
-            left += 2 * unpacker.read_map_header()
-        else:
-            unpacker.skip()
-
-
-def _unpacker(value: bytes) -> msgpack.Unpacker:
-    """Return a reader of the value that can skip parts."""
-    unpacker = msgpack.Unpacker(max_buffer_size=len(value))
-    unpacker.feed(value)
-    return unpacker
 
 
 HEARTBEAT_KEY = b"st:heartbeat"

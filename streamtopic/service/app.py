@@ -18,7 +18,7 @@ from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import InvalidEvent, SettingsError, UsageError
 from streamtopic.service import assembly
 from streamtopic.service.assembly import Parts
-from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
+from streamtopic.service.ingest.missed_deletes import delete_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
 from streamtopic.service.inspection.slices import SliceView, read_slices
@@ -135,9 +135,9 @@ class Service(Parts):
         return ingests
 
     def open_ingest(self, partition: int) -> Ingest:
-        """Take ownership of a partition, and remove documents whose deletes have left the log.
+        """Take ownership of a partition, and delete documents whose deletes have left the log.
 
-        Raises as `Ingest.open` and `remove_missed`, and SettingsError without a key that settings name.
+        Raises as `Ingest.open` and `delete_missed_if_due`, and SettingsError without a key that settings name.
         """
         self.need_suppression_key()
         with self.watch.busy("recovering"):
@@ -154,9 +154,9 @@ class Service(Parts):
             ingest.residue_max_age = self.settings.residue_max_age
             retention_ms = int(self.settings.delete_retention * 1000)
             # Before the first step: a new record would make the state look as if it had never been away.
-            missed = remove_missed_if_due(ingest, self.log, int(self.clock() * 1000), retention_ms)
-        if missed is not None:
-            self.watch.missed(missed.removed)
+            missed = delete_missed_if_due(ingest, self.log, int(self.clock() * 1000), retention_ms)
+        if missed:
+            self.watch.missed(missed)
         return ingest
 
     @cached_property

@@ -59,7 +59,7 @@ class Watch:
         """Take what one flush of a partition counted, and where it goes on."""
 
     def missed(self, documents: int) -> None:
-        """Take that so many documents were removed whose deletes had left the log."""
+        """Take that so many documents are deleted whose deletes had left the log."""
 
     def leads(self, *, leading: bool) -> None:
         """Take whether this scheduler leads."""

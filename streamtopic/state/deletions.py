@@ -47,15 +47,13 @@ class ForgetKind(StrEnum):
     NOT_FOUND = "not_found"
     REPLACED = "replaced"
     REFUSED = "refused"
-    MISSED = "missed"
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
     """One deletion, with all facts of its receipt. Times are milliseconds since 1970.
 
-    offset: of the delete's own record; for a missed deletion, whose record had left the log, of the last record that
-        had been read.
+    offset: of the delete's own record.
     document: id of the document, kept only until the receipt is published.
     kind: why the document was taken out.
     request: request id of the producer.
@@ -63,11 +61,10 @@ class Forget:
     document_offset: of the record that had added the document, -1 if not found.
     received_ms: time of the delete's record.
     applied_ms: time at which the document was counted out.
-    part: from 1, tells missed deletions of one offset apart; 0 for all others.
     trace: W3C `traceparent` of the request; b"" without one.
 
     Entries without a receipt: a replacement, which is kept so that its age is seen; a document that a refused change
-    removed, unless its record names a request; a missed deletion.
+    removed, unless its record names a request.
     """
 
     offset: int
@@ -78,7 +75,6 @@ class Forget:
     document_offset: int
     received_ms: int
     applied_ms: int
-    part: int = 0
     trace: bytes = b""
 
     @property
@@ -97,7 +93,7 @@ class Forget:
     def entry(self) -> str:
         """Id in the stream."""
         # A stream takes ascending ids only. Offsets ascend too, but 0-0 is not an id: hence the one more.
-        return f"{self.offset + 1}-{self.part}"
+        return f"{self.offset + 1}-0"
 
     def pack(self) -> bytes:
         """Return the value of its stream entry."""
@@ -109,9 +105,8 @@ class Forget:
         """Undo `pack`. Raises StateCorrupt."""
         try:
             document, kind, request, salt, document_offset, received_ms, applied_ms, trace = msgpack.unpackb(value)
-            first, part = (int(number) for number in entry.split(b"-"))
             return cls(
-                first - 1,
+                int(entry.partition(b"-")[0]) - 1,
                 document,
                 ForgetKind(kind),
                 request,
@@ -119,7 +114,6 @@ class Forget:
                 document_offset,
                 received_ms,
                 applied_ms,
-                part,
                 trace,
             )
         except (ValueError, TypeError, msgpack.UnpackException) as error:
@@ -160,16 +154,8 @@ class Forgets:
             )
 
     def read(self, from_offset: int = 0, count: int = 1000) -> list[Forget]:
-        """Return the deletions of records from `from_offset` on, oldest first.
-
-        count: number of entries; further entries of the last offset are returned as well.
-        """
+        """Return the deletions of records from `from_offset` on, oldest first. count: number of entries."""
         rows = self._connection.call("XRANGE", self._key, f"{from_offset + 1}-0", "+", "COUNT", count)
-        if len(rows) == count:
-            # The caller goes on at the next offset, so the parts of one offset must not be cut in two.
-            first, part = rows[-1][0].decode().split("-")
-            last = int(part) + 1
-            rows += self._connection.call("XRANGE", self._key, f"{first}-{last}", first)
         return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
 
     def each(self, from_offset: int = 0) -> Iterator[Forget]:
@@ -192,13 +178,6 @@ class Forgets:
         facts = dict(zip(fields[::2], fields[1::2], strict=True))
         newest: str = facts[b"last-generated-id"].decode()
         return int(facts[b"length"]), newest
-
-    def next_part(self, offset: int) -> int:
-        """Return the `part` with which an entry of `offset` comes after all entries there ever were."""
-        # Of entries that were dropped as well: a stream refuses an id that is not above the newest it ever had.
-        _, newest = self.mark()
-        first, part = (int(number) for number in newest.split("-"))
-        return part + 1 if first == offset + 1 else 1
 
     def drop(self, forgets: Iterable[Forget]) -> None:
         """Remove entries whose receipts are published."""

@@ -378,8 +378,7 @@ class PartitionWriter:
         # A document leaves the changes with the second generation that begins after it.
         wait = max_age / 4
         now = time.monotonic()
-        # After the last record nothing is left to remove: a missed deletion counts as before the next one.
-        if not self.meta.holds_removed or self.meta.trimmed >= self.meta.next_offset or now < self._look_at:
+        if not self.meta.holds_removed or now < self._look_at:
             return False
         self._look_at = now + min(wait, _LOOK_SECONDS)
         # By the clock of this server: masters of a cluster have clocks of their own.

@@ -3,16 +3,12 @@
 import dataclasses
 import logging
 import socket
-import time
-from types import SimpleNamespace
 
 import pytest
 
 from certificates import Authority
 from servers.redis_cluster import RedisNode
 from streamtopic.errors import ComponentUnreachable, SettingsError
-from streamtopic.service.inspection.examination import Level, examine_certificates
-from streamtopic.settings import load
 from streamtopic.state import Connection
 from streamtopic.streams import KafkaLog
 from streamtopic.streams.opening import open_membership
@@ -161,35 +157,3 @@ def test_a_fault_between_client_and_redis_is_told(redis_with, stranger, refused)
     refused(_pings(f"rediss://{login}"), UNKNOWN)
     refused(_pings(f"rediss://me:x{PASSWORD}@{place}/0?{trusted}"), "refuses this user.*password")
     refused(_pings(f"redis://{login}"), "use rediss://", ComponentUnreachable)
-
-
-def _seen(**given):
-    """Return name to (level, detail) of the doctor's look at certificates."""
-    parts = SimpleNamespace(settings=load(given), clock=time.time)
-    return {one.name: (one.level, one.detail) for one in examine_certificates(parts)}
-
-
-@pytest.mark.parametrize(("days", "level"), [(-1, Level.FAIL), (10, Level.WARN), (400, Level.OK)])
-def test_the_doctor_sees_when_the_certificate_of_redis_ends(redis_with, days, level):
-    """It warns a month before, and sees a certificate that has ended, which no client talks to any more."""
-    place, authority = redis_with(days=days)
-    found = _seen(redis_url=f"rediss://me:{PASSWORD}@{place}/0?ssl_ca_certs={authority.file}")
-    assert found["certificate of redis"][0] is level
-    assert place in found["certificate of redis"][1]
-    assert found["certificate of redis_url ssl_ca_certs"][0] is Level.OK
-    assert PASSWORD not in str(found)
-
-
-def test_the_doctor_sees_when_a_certificate_in_a_file_ends(tmp_path):
-    """Files that cannot be read, and servers that do not answer, are told by whoever uses them."""
-    authority = Authority.opened(tmp_path)
-    own = authority.issue("ingest", days=20)
-    broken = tmp_path / "broken.pem"
-    broken.write_text("no certificate")
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        place = f"127.0.0.1:{silent.getsockname()[1]}"
-        given = {"kafka": place, "kafka_security_protocol": "SSL", "kafka_ssl_certfile": own}
-        found = _seen(**given, kafka_ssl_cafile=broken)
-    assert {name: level for name, (level, _) in found.items()} == {"certificate of kafka_ssl_certfile": Level.WARN}
-    assert "in 20 days" in found["certificate of kafka_ssl_certfile"][1]

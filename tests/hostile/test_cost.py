@@ -19,7 +19,6 @@ from streamtopic.documents.corpus import load_docstrings
 from streamtopic.documents.events import MAX_TEXT, MAX_VALUE, MAX_VALUES, Add, Delete, decode, encode_add, encode_delete
 from streamtopic.errors import InvalidEvent
 from streamtopic.service.ingest.decode import decode_all
-from streamtopic.service.ingest.missed_deletes import remove_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.state import MAX_STORED_BYTES, Changes, ModelSettings, PartitionWriter, Reader
 from streamtopic.streams import FileLog, Message, Record, TopicNames, open_log
@@ -308,9 +307,8 @@ def test_stored_documents_are_read_within_bounds(connection):
 
 
 def test_a_flush_reads_so_many_stored_bytes_at_most(connection, tmp_path, monkeypatch):
-    """Documents that are replaced, deleted or missed at once go in several flushes, the same counts in all."""
+    """Documents that are replaced or deleted at once go in several flushes, the same counts in all."""
     monkeypatch.setattr("streamtopic.state.partition_writer.MAX_STORED_BYTES", 1_000)
-    monkeypatch.setattr("streamtopic.service.ingest.missed_deletes.MAX_STORED_BYTES", 1_000)
     names, log = TopicNames("stored"), FileLog(tmp_path / "log", clock=time.time)
     log.create(names.documents, 1)
     log.create(names.rejected, 1)
@@ -323,11 +321,6 @@ def test_a_flush_reads_so_many_stored_bytes_at_most(connection, tmp_path, monkey
         assert sum(step.records for step in steps) == len(messages)
         assert max(step.records for step in steps) <= most
     assert Reader(connection, names.model, 1).counts().documents == 10
-    other = FileLog(tmp_path / "other", clock=time.time)
-    other.create(names.documents, 1)
-    assert remove_missed(ingest, other, 0).removed == 10
-    assert Reader(connection, names.model, 1).counts().documents == 0
-    assert len(Reader(connection, names.model, 1).counts().words) == 0
 
 
 def _used(connection):

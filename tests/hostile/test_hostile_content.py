@@ -11,7 +11,7 @@ from kafka import KafkaProducer
 
 from campaign.oracle import Oracle
 from streamtopic.counts import Weighting
-from streamtopic.service.ingest.missed_deletes import remove_missed
+from streamtopic.service.ingest.missed_deletes import delete_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.rejections import rejections
 from streamtopic.service.verify.recount import documents_in_log
@@ -166,7 +166,7 @@ def test_no_content_stops_ingest(names, kafka_server, connection):
         found = documents_in_log(log, names.documents, {0: end}, lambda *_: None).recount(Weighting(256))
         digest = _digest(connection, names.model)
         assert found.cooccurrence.digest(found.words) == digest
-        assert remove_missed(ingest, log, int(time.time() * 1000)).removed == 0
+        assert delete_missed(ingest, log) == 0
         remove_partition(connection, names.model, 0)
         again = Ingest.open(connection, log, names, 0, settings=fixed, clock=time.time)
         list(again.drain())

@@ -14,7 +14,7 @@ from streamtopic.counts import Weighting
 from streamtopic.documents.events import HEARTBEAT_KEY, LIMITS, encode_add, encode_delete
 from streamtopic.errors import StateMismatch
 from streamtopic.service.app import silent
-from streamtopic.service.ingest.missed_deletes import remove_missed
+from streamtopic.service.ingest.missed_deletes import delete_missed
 from streamtopic.service.ingest.rejections import rejections
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ForgetKind, ModelSettings, ModelState, PartitionWriter
@@ -154,7 +154,7 @@ def test_counts_follow_from_what_compaction_leaves(connection, tmp_path, events,
     for found in (whole, left):
         fresh = found.recount(Weighting(256))
         assert fresh.cooccurrence.digest(fresh.words) == expected
-    assert remove_missed(world.ingests[0], world.log, 1).removed == 0
+    assert delete_missed(world.ingests[0], world.log) == 0
     remove_partition(connection, world.topics.model, 0)
     world.ingests = [world.ingest()]
     world.drain()

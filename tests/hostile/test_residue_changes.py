@@ -40,27 +40,12 @@ def flush(state, add=(), remove=(), kind=ForgetKind.DELETED):
     ]
     end = offset + len(added) + len(remove)
     forgets = [
-        Forget(end - 1, name, kind, *_request(), have.offset, 1, 1, part)
-        for part, (name, have) in enumerate(stored.items())
+        Forget(place, name, kind, "r", b"", have.offset, 1, 1)
+        for place, (name, have) in enumerate(stored.items(), start=end - len(stored))
     ]
     removed = [RemovedDocument(name, have) for name, have in stored.items()]
     changes = Changes(end, added, removed, forgets)
     assert state.commit(state.plan(changes)).__class__.__name__ == "Applied"
-
-
-def miss(state, remove):
-    """Commit deletions that left the log before they were read, where no record waits."""
-    end, stored = state.meta.next_offset, state.documents(remove)
-    forgets = [
-        Forget(end - 1, name, ForgetKind.MISSED, *_request(), have.offset, 1, 1, part)
-        for part, (name, have) in enumerate(stored.items(), start=1)
-    ]
-    removed = [RemovedDocument(name, have) for name, have in stored.items()]
-    assert state.commit(state.plan(Changes(end, [], removed, forgets))).__class__.__name__ == "Applied"
-
-
-def _request():
-    return ("r", b"") if "salt" in Forget.__slots__ else ("r", 3)
 
 
 def held(state):
@@ -140,24 +125,6 @@ def test_a_deletion_in_the_second_generation_waits_for_the_third(state):
     state.sum_changes()
     assert held(state) == set()
     assert not state.meta.holds_removed
-
-
-def test_a_missed_deletion_waits_where_marks_had_come_to_the_end(state):
-    """It is committed without a record, behind marks that say that all is done; they cannot mean it as well."""
-    flush(state, add=[(b"a", ["one"]), (b"b", ["two"]), (b"c", ["three"])])
-    flush(state, remove=[b"a"])
-    clear(state)
-    end = state.meta.next_offset
-    assert (state.meta.trimmed, state.meta.removals) == (end, 1)
-    miss(state, [b"b"])
-    assert (state.meta.removed, state.meta.removals) == (end + 1, 2)
-    assert state.meta.holds_removed
-    clear(state)
-    assert held(state) == live(state)
-    flush(state, add=[(b"d", ["four"])])
-    clear(state)
-    assert not state.meta.holds_removed
-    assert held(state) == live(state)
 
 
 @pytest.mark.parametrize("kind", [ForgetKind.REFUSED, ForgetKind.REPLACED])

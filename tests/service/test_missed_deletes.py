@@ -1,4 +1,4 @@
-"""Deletes that left the log before they were read: what the log no longer holds is removed, and nothing else."""
+"""Deletes that left the log before they were read: what the log no longer names is deleted, and nothing else."""
 
 import itertools
 
@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from streamtopic.counts import Weighting
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
-from streamtopic.service.ingest import missed_deletes
-from streamtopic.service.ingest.missed_deletes import remove_missed, remove_missed_if_due
+from streamtopic.service.ingest.missed_deletes import delete_missed, delete_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log
-from streamtopic.state import ForgetKind, ModelSettings, Reader
+from streamtopic.state import ModelSettings, Reader
 from streamtopic.streams import FileLog, TopicNames
 
 DAY_MS = 86_400_000
@@ -49,7 +48,7 @@ class World:
         self.log.compact(self.topics.documents, tombstones_ms=0)
 
     def due(self):
-        return remove_missed_if_due(self.ingest, self.log, self.now_ms, RETENTION_MS)
+        return delete_missed_if_due(self.ingest, self.log, self.now_ms, RETENTION_MS)
 
     def counted(self):
         counts = Reader(self.connection, self.topics.model, 1).counts()
@@ -79,31 +78,25 @@ def test_a_delete_that_nobody_can_read_any_more_is_made_up_for(world):
     world.send(encode_delete("d1", "r1"), encode_delete("d2", "r2"), add("d2", "again"), add("new"), add("d3", "other"))
     world.pass_days(40)
     world.forget_deletes()
-    report = world.due()
-    assert (report.partition, report.removed) == (0, 1)
+    assert world.due() == 1
     list(world.ingest.drain())
     assert world.counted() == world.recounted()
 
 
-def test_what_was_missed_makes_versions_change_but_gets_no_receipt(world):
-    """The removal is a deletion for the scheduler, of documents that every version until then holds."""
+def test_what_was_missed_is_a_deletion_like_any_other(world):
+    """The scheduler sees deletions of documents that every version until then holds, and each has a receipt."""
     world.send(*(add(f"d{n}") for n in range(2_300)))
     list(world.ingest.drain())
     cut = world.ingest.state.meta.next_offset
     world.send(*(encode_delete(f"d{n}", "r") for n in range(2_250)))
     world.pass_days(40)
     world.forget_deletes()
-    assert world.due().removed == 2_250
-    entries = world.ingest.state.forgets.read(0, 100)
+    assert world.due() == 2_250
+    list(world.ingest.drain())
+    entries = list(world.ingest.state.forgets.each())
     assert len(entries) == 2_250
     assert min(entry.offset for entry in entries) >= cut
-    assert {entry.kind for entry in entries} == {ForgetKind.MISSED}
-    assert all(entry.found and not entry.wants_receipt for entry in entries)
-    world.send(encode_delete("d2299", "r"))
-    list(world.ingest.drain())
-    assert world.ingest.state.forgets.read(0, 100_000)[-1].kind is ForgetKind.DELETED
-    world.ingest.state.forgets.drop(entries)
-    assert len(world.ingest.state.forgets) == 1
+    assert all(entry.found and entry.wants_receipt for entry in entries)
 
 
 @pytest.mark.parametrize("days", [0, 14, 16])
@@ -111,35 +104,56 @@ def test_only_who_was_away_too_long_looks_for_missed_deletes(world, days):
     """Within half of the retention no delete can have left the log, so nothing is read."""
     world.send(add("a"), add("b"))
     list(world.ingest.drain())
-    world.pass_days(days)
     world.send(encode_delete("a", "r"))
-    assert (world.due() is None) == (days < 15)
+    world.pass_days(days)
+    world.forget_deletes()
+    assert world.due() == (days > 15)
 
 
-def test_a_removal_that_is_interrupted_is_done_again(world, monkeypatch):
-    """Killed between two commits, the next writer removes the rest; entries come after those that are there."""
+def test_a_writer_that_is_killed_writes_the_rest_and_nothing_twice(world, monkeypatch):
+    """Killed between two appends, the next writer finds the tombstones of the first in the log."""
     world.send(*(add(f"d{n}") for n in range(1_500)), add("kept"))
     list(world.ingest.drain())
     world.send(*(encode_delete(f"d{n}", "r") for n in range(1_500)))
     world.pass_days(40)
     world.forget_deletes()
+    append, calls = world.log.append_many, []
 
-    remove = missed_deletes._remove
-
-    def interrupted(*arguments, **options):
-        if len(world.ingest.state.forgets):
+    def interrupted(topic, messages):
+        calls.append(len(messages))
+        if len(calls) > 1:
             raise KeyboardInterrupt
-        return remove(*arguments, **options)
+        return append(topic, messages)
 
     with monkeypatch.context() as patch:
-        patch.setattr(missed_deletes, "_remove", interrupted)
+        patch.setattr(world.log, "append_many", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            remove_missed(world.ingest, world.log, world.now_ms)
+            delete_missed(world.ingest, world.log)
     world.ingest = world.open()
-    assert world.due().removed == 500
+    assert world.due() == 500
     list(world.ingest.drain())
     assert world.counted() == world.recounted()
     assert len(world.ingest.state.forgets) == 1_500
+
+
+def test_a_record_that_comes_meanwhile_keeps_its_document(world, monkeypatch):
+    """An id that a producer adds again while the log is read is not deleted."""
+    world.send(add("a"), add("b"))
+    list(world.ingest.drain())
+    world.send(encode_delete("a", "r"), encode_delete("b", "r"))
+    world.pass_days(40)
+    world.forget_deletes()
+    live_ids = world.ingest.state.live_ids
+
+    def later():
+        yield from live_ids()
+        world.send(add("a", "again"))
+
+    monkeypatch.setattr(world.ingest.state, "live_ids", later)
+    assert world.due() == 1
+    list(world.ingest.drain())
+    assert world.counted() == world.recounted()
+    assert world.ingest.state.meta.documents == 1
 
 
 NAMES = st.integers(0, 5).map(lambda n: f"d{n}")

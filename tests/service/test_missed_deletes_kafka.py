@@ -7,7 +7,7 @@ import numpy as np
 from kafka_topics import HASTY, until_compacted
 from streamtopic.counts import Weighting
 from streamtopic.documents.events import encode_add, encode_delete
-from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
+from streamtopic.service.ingest.missed_deletes import delete_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ModelSettings, Reader
@@ -30,8 +30,8 @@ def test_deletes_that_kafka_has_erased_are_made_up_for(kafka_server, connection)
         _await_erased(log, names.documents)
         # As after a takeover: the writer of before may have read a delete ahead while it was still there.
         ingest = Ingest.open(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time)
-        report = remove_missed_if_due(ingest, log, int(time.time() * 1000) + 20 * DAY_MS, 30 * DAY_MS)
-        assert report.removed == 20
+        deleted = delete_missed_if_due(ingest, log, int(time.time() * 1000) + 20 * DAY_MS, 30 * DAY_MS)
+        assert deleted == 20
         list(ingest.drain())
         end = ingest.state.meta.next_offset
         found = documents_in_log(log, names.documents, {0: end}, lambda *_: None)

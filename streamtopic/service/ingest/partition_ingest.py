@@ -193,15 +193,12 @@ class Ingest:
             uncounted = end - self.state.meta.next_offset
         return uncounted
 
-    def step(
-        self, max_records: int | None = None, amend: Callable[[Changes], Changes | None] = lambda changes: changes
-    ) -> Progress:
+    def step(self, max_records: int | None = None) -> Progress:
         """Read and commit at most one flush; `records` is 0 at the end of the log.
 
         Changes are not summed up, so that a step takes about as long as its records: call `sum_if_due` in between.
 
         max_records: the most records of the flush, None for as many as a flush may have.
-        amend: may add to the changes before they are committed; it returns None to have the records read again.
 
         Raises StateMismatch if another process took the partition over or the log lost records that were not read,
         StateCorrupt if Redis has lost keys of the partition, ComponentUnreachable if log or Redis do not answer.
@@ -212,7 +209,7 @@ class Ingest:
             offset = self.state.meta.next_offset
             try:
                 self._look_for_losses()
-                progress = self._attempt(most, amend)
+                progress = self._attempt(most)
             except StateMismatch:
                 # Another process may have taken the partition over and counted on: then the log may well have lost the
                 # records at this writer's position. Only for the newest position is that a fault of the log.
@@ -285,7 +282,7 @@ class Ingest:
                 self._suppressions.check()
             self._looked_at = now
 
-    def _attempt(self, max_records: int, amend: Callable[[Changes], Changes | None]) -> Progress | None:
+    def _attempt(self, max_records: int) -> Progress | None:
         """Return the flush that was committed, or None if the state changed meanwhile and nothing was written."""
         offset = self.state.meta.next_offset
         most = min(max_records, self._fitting)
@@ -310,12 +307,8 @@ class Ingest:
         # Before the commit: the offset must not pass a refused record whose pointer could still be lost.
         self._announce(resolution)
         found = resolution.changes
-        changes = amend(found)
-        if changes is None:
-            self.state.reload()
-            return None
         last = decoded.records[-1]
-        changes = replace(changes, last=LastRecord(self._topic_id, last.offset, last.digest))
+        changes = replace(found, last=LastRecord(self._topic_id, last.offset, last.digest))
         start = time.perf_counter()
         with self._records.beyond(decoded, rest, min(max_records, self._fitting)):
             result = self.state.apply(changes)

@@ -9,7 +9,6 @@ import importlib.util
 import math
 import platform
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ from streamtopic.errors import (
 from streamtopic.monitoring.health import STALLED_AFTER
 from streamtopic.monitoring.open_connections import is_loopback
 from streamtopic.security.concealing import clear_address
-from streamtopic.service.inspection.certificate_dates import endings
 from streamtopic.service.inspection.hidden_records import REMEDY, hidden
 from streamtopic.service.instance import differing, suppression_file
 from streamtopic.service.log_history import departures
@@ -62,10 +60,6 @@ _SKEW_SECONDS = 5.0
 
 _INIT = "run `streamtopic init`"
 _RETENTION = {"retention.ms", "retention.bytes"}
-
-_DAY = 86_400
-_ENDING_DAYS = 30
-_RENEW = "renew it (docs/deploy.md): without it nobody gets in"
 
 _BUSY_OUTBOX = 1_000
 
@@ -121,7 +115,6 @@ def examine(parts: Parts) -> Iterator[Diagnosis]:
     """Yield each diagnosis as it is made. A part that does not answer is a diagnosis too, and the others go on."""
     yield from _program(parts)
     yield from _guarded("keys", examine_keys, parts)
-    yield from _guarded("certificates", examine_certificates, parts)
     redis = yield from _guarded("redis", examine_redis, parts)
     log = yield from _guarded("log", examine_log, parts)
     if redis and log:
@@ -198,21 +191,6 @@ def _suppression_key(parts: Parts) -> Iterator[Diagnosis]:
         yield level("suppression_key", detail, f"fine here unless ingest or verify runs on this machine; else {remedy}")
         return
     yield ok("suppression_key", f"{path}, readable by its owner only")
-
-
-def examine_certificates(parts: Parts) -> Iterator[Diagnosis]:
-    """Examine when certificates of TLS end: those in files of the settings, and those that servers show."""
-    now = parts.clock()
-    for one in endings(parts.settings):
-        name = f"certificate of {one.name}"
-        left = (one.ends - now) / _DAY
-        until = f"{datetime.fromtimestamp(one.ends, UTC):%Y-%m-%d}"
-        if left < 0:
-            yield fail(name, f"{one.place} ended on {until}", _RENEW)
-        elif left < _ENDING_DAYS:
-            yield warn(name, f"{one.place} ends on {until}, in {left:.0f} days", _RENEW)
-        else:
-            yield ok(name, f"{one.place} holds until {until}")
 
 
 def _public_key(parts: Parts, signing: SigningKey | None) -> Iterator[Diagnosis]:

@@ -207,7 +207,7 @@ def _mend(service: Service, ingests: list[Ingest]) -> int:
         partition = ingest.partition
         again = [forget for forget in _unanswered(service, ingest) if (partition, forget.offset) not in places]
         both = [*kept[partition], *again]
-        merged = sorted(both, key=lambda forget: (forget.offset, forget.part))
+        merged = sorted(both, key=lambda forget: forget.offset)
         put_forgets(connection, model, partition, merged)
         waiting += sum(forget.wants_receipt for forget in merged)
     return waiting

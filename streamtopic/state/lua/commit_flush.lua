@@ -39,14 +39,7 @@ local now = clock[1] .. string.format('%03d', math.floor(clock[2] / 1000))
 redis.call('HSET', meta, 'commit', plan.commit, 'next', plan.to, 'time', plan.time, 'last', plan.last,
            'next_word', plan.next_word, 'words', plan.words, 'moved', now)
 if #plan.entries > 0 then
-  local removed = tonumber(plan.to)
-  -- A missed deletion may be committed without a record. It then counts as before the next record, since marks may have
-  -- come as far as the last one; and a mark beyond its own offset would say that its traces are gone.
-  if plan.to == plan.next then removed = removed + 1 end
-  for _, mark in ipairs({'trimmed', 'summed_next'}) do
-    if tonumber(redis.call('HGET', meta, mark)) >= tonumber(plan.to) then redis.call('HSET', meta, mark, plan.to - 1) end
-  end
-  redis.call('HSET', meta, 'removed', string.format('%.0f', removed))
+  redis.call('HSET', meta, 'removed', plan.to)
   redis.call('HINCRBY', meta, 'removals', #plan.entries)
 end
 return {'applied'}

@@ -136,7 +136,8 @@ class DocumentCounts:
     cuts: one for each partition.
     table: all words that its reader has met.
 
-    All readings share what went since the cut, so that each goes on from where the one before ended.
+    All readings share what went since the cut, so that each goes on from where the one before ended. Counts that were
+    carried over from earlier ones hold the changes in between until somebody asks for them.
     """
 
     connection: Connection
@@ -149,6 +150,7 @@ class DocumentCounts:
     documents: int
     cuts: tuple[PartitionCut, ...]
     _departed: dict[int, "_Departed"] = field(default_factory=dict)
+    _carried: dict[tuple[Place, ...], "ChangedDocuments"] = field(default_factory=dict)
 
     @property
     def weighting(self) -> Weighting:
@@ -169,6 +171,11 @@ class DocumentCounts:
     def offsets(self) -> dict[int, int]:
         """Partition to the first offset of the log that was not counted at the cut."""
         return {cut.partition: cut.meta.next_offset for cut in self.cuts}
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The moment of each partition at the cut."""
+        return tuple(cut.meta.place for cut in self.cuts)
 
     def restrict(self, keep: Positions) -> Cooccurrence:
         """Return the pair counts of the words at these ascending positions, in their order.
@@ -196,7 +203,8 @@ class DocumentCounts:
         """Return what came and went since older counts. Raises CutGone if not all changes since then are there."""
         if self.partial or old.partial:
             raise CutGone("these counts are of some documents only, and changes are of all")
-        return changed_documents(self.connection, self.table, [cut.meta.place for cut in old.cuts], self.cuts)
+        carried = self._carried.pop(old.places, None)
+        return carried or changed_documents(self.connection, self.table, old.places, self.cuts)
 
     def buckets(self, wanted: Int64, *, ids: bool = False, most: int = BUCKETS) -> Iterator[list[Part]]:
         """Yield the documents of some hashes of ids after the other, those of all partitions together.

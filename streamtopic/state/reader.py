@@ -120,11 +120,13 @@ class Reader:
         last = self._last
         if last is None:
             raise CutGone("there are no earlier counts")
-        change = changed_documents(self.connection, self._table, [cut.meta.place for cut in last.cuts], cuts)
+        change = changed_documents(self.connection, self._table, last.places, cuts)
         totals = np.zeros((3, len(self._table)), np.int64)
         totals[:, last.numbers] = last.frequency, last.tokens, last.heavy
         totals[:, change.numbers] += change.frequency, change.tokens, change.heavy
-        return self._named(totals, last.documents + change.documents, cuts)
+        counts = self._named(totals, last.documents + change.documents, cuts)
+        # An update of the last model asks for the same changes: they are read and decoded once.
+        return replace(counts, _carried={last.places: change})
 
     def _begun(self, cuts: list[PartitionCut]) -> DocumentCounts:
         """Return counts of the word statistics in Redis and of the changes since they were written. Raises CutGone."""

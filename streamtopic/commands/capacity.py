@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     from streamtopic.service.inspection.capacity_facts import capacity_of
 
     with Service(instance_settings(args)) as service:
-        found = capacity_of(service)
+        found = capacity_of(service.settings, service.reader, service.situation)
     return answer(args, found, *_facts(found), "", block=_formulas(found))
 
 

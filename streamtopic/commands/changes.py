@@ -200,7 +200,7 @@ def _labelled(service: Service, args: argparse.Namespace) -> list[str]:
     task, equals, name = args.label.partition("=")
     if not task or not equals or not name:
         raise UsageError(f"--label {args.label}: expected TASK=CLASS, such as section=sport")
-    ids = documents_with_label(service, task, name)
+    ids = documents_with_label(service.reader, task, name)
     if args.yes:
         return ids
     told = f"this deletes {number_of(len(ids), 'document')} with the label {args.label}"

@@ -39,17 +39,17 @@ def register(subparsers: Subparsers) -> None:
 def _run(args: argparse.Namespace) -> int:
     """Delete the model, and prove its end."""
     from streamtopic.service.app import Service
-    from streamtopic.service.upkeep.model_removal import facts_of, only_keys_left, remove, remove_files
+    from streamtopic.service.upkeep.model_removal import only_keys_left, remove_files
 
     settings = instance_settings(args)
     told: dict[str, Any] = {"model": settings.model, "proof": str(args.file)}
     if not only_keys_left(settings, args.file):
         with Service(settings) as service:
-            end = facts_of(service, keep_ledger=args.keep_ledger)
+            end = service.end(keep_ledger=args.keep_ledger)
             if not args.yes:
                 _ask(settings.model, end, as_json=args.json)
             with file_errors("write", args.file), progress("removing", "keys", quiet=args.json) as update:
-                done = remove(service, args.file, end, update)
+                done = service.remove(args.file, end, update)
         told |= dataclasses.asdict(done)
     with file_errors("remove the files of", settings.dir or args.file):
         files = remove_files(settings, keep_keys=args.keep_keys)

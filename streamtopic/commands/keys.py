@@ -12,8 +12,9 @@ from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.service.assembly import Parts
-    from streamtopic.signed import KeyList, PublicKey
+    from streamtopic.service.app import Service
+    from streamtopic.service.upkeep.key_lists import KeyKeeper
+    from streamtopic.signed import KeyList, PublicKey, SigningKey
 
 __all__ = ["register", "run"]
 
@@ -86,13 +87,13 @@ def run(args: argparse.Namespace) -> int:
     if (args.action == "revoke") != (args.key is not None):
         raise UsageError("give a key id with `keys revoke`, and with nothing else")
     from streamtopic.service.app import Service
-    from streamtopic.service.upkeep.key_lists import KeyKeeper, new_pair
+    from streamtopic.service.upkeep.key_lists import new_pair
     from streamtopic.signed import SigningKey
 
     root = SigningKey.load(args.root_key)
     with Service(instance_settings(args)) as service:
         folder = _folder(args, service)
-        keeper = KeyKeeper(service, root, folder / _LIST)
+        keeper = _keeper(service, root, folder / _LIST)
         made = None
         if args.action == "publish":
             keys = keeper.publish()
@@ -110,16 +111,25 @@ def run(args: argparse.Namespace) -> int:
     return _tell(args, keys, folder / _LIST, signing)
 
 
-def _folder(args: argparse.Namespace, parts: Parts) -> Path:
+def _keeper(service: Service, root: SigningKey, file: Path) -> KeyKeeper:
+    from streamtopic.service.upkeep.key_lists import KeyKeeper
+
+    settings = service.settings
+    has_key = service.layout is not None or settings.signing_key is not None
+    signing = service.signing_key if has_key else None
+    return KeyKeeper(settings.model, service.log, service.connection, signing, service.clock, root, file)
+
+
+def _folder(args: argparse.Namespace, service: Service) -> Path:
     if args.to is not None:
         return Path(args.to)
-    signing = parts.settings.signing_key
+    signing = service.settings.signing_key
     if signing is None:
-        return Path("keys") if parts.layout is None else parts.layout.signing_key.parent
+        return Path("keys") if service.layout is None else service.layout.signing_key.parent
     return signing.parent
 
 
-def _take_into_use(args: argparse.Namespace, parts: Parts, root: PublicKey, made: Path | None) -> Path | None:
+def _take_into_use(args: argparse.Namespace, service: Service, root: PublicKey, made: Path | None) -> Path | None:
     """Make an instance in a folder know the root key and sign with a new key.
 
     made: private half of the new key, None if the signing key stays.
@@ -127,13 +137,13 @@ def _take_into_use(args: argparse.Namespace, parts: Parts, root: PublicKey, made
     """
     from streamtopic.service.upkeep.key_lists import replace_signing_key
 
-    layout = parts.layout
+    layout = service.layout
     if layout is None or args.to is not None:
         return made
     if not layout.root_public_key.exists():
         layout.root_public_key.write_text(f"{root}\n", encoding="ascii")
     # A setting names the file: to move the new key elsewhere would leave the setting at the old one.
-    if made is None or parts.settings.signing_key is not None:
+    if made is None or service.settings.signing_key is not None:
         return made
     replace_signing_key(layout.signing_key, layout.public_key, made)
     return layout.signing_key

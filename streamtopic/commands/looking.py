@@ -99,14 +99,14 @@ def _version_row(version: Mapping[str, Any]) -> list[object]:
 
 def _run_rejected(args: argparse.Namespace) -> int:
     """Print the newest refused records and the number of each reason."""
-    from streamtopic.service.assembly import Parts
+    from streamtopic.service.app import Service
     from streamtopic.service.ingest.rejections import Rejection, rejections
 
-    with Parts(instance_settings(args)) as parts:
+    with Service(instance_settings(args)) as service:
         counted = Counter[str]()
         # A hostile producer can fill the topic: all of it is counted, and only the newest are kept in memory.
         last = deque[Rejection](maxlen=args.last)
-        for rejection in rejections(parts.log, parts.names):
+        for rejection in rejections(service.log, service.names):
             counted[rejection.reason] += 1
             last.append(rejection)
     reasons = dict(counted.most_common())
@@ -159,12 +159,12 @@ def _run_doctor(args: argparse.Namespace) -> int:
 
 
 def _examined(settings: Settings) -> Iterator[Diagnosis]:
-    from streamtopic.service.assembly import Parts
-    from streamtopic.service.inspection.examination import Diagnosis, Level, examine
+    from streamtopic.service.app import Service
+    from streamtopic.service.inspection.examination import Diagnosis, Level
 
     try:
-        with Parts(settings) as parts:
-            yield from examine(parts)
+        with Service(settings) as service:
+            yield from service.examine()
     # An instance that cannot even be opened is a finding like others, not the end of the command.
     except StreamtopicError as error:
         yield Diagnosis("instance", Level.FAIL, str(error), "")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.service.assembly import Parts
+    from streamtopic.service.app import Service
     from streamtopic.signed import Logged, RequestReceipt
 
 __all__ = ["readable", "register"]
@@ -42,16 +42,16 @@ def register(subparsers: Subparsers) -> None:
 
 def _receipt(args: argparse.Namespace) -> int:
     """Print every receipt of the request, and write a proof; status 1 while there is no receipt."""
-    from streamtopic.service.assembly import Parts
+    from streamtopic.service.app import Service
 
-    with Parts(instance_settings(args)) as parts:
-        found = _asked_for(parts, args)
+    with Service(instance_settings(args)) as service:
+        found = _asked_for(service, args)
         if args.proof is not None:
-            _write_proof(parts, _one_of(found, args.name), args.proof)
+            _write_proof(service, _one_of(found, args.name), args.proof)
         requests, receipts = _parted(found)
         shown = receipts if args.json or not requests else receipts[:RECEIPTS_SHOWN]
-        guarantees = _guarantees(parts, shown)
-        fields = [_fields(parts, logged, guarantees) for logged in shown]
+        guarantees = _guarantees(service, shown)
+        fields = [_fields(service, logged, guarantees) for logged in shown]
     whole = [dataclasses.asdict(request) for request in requests]
     proof = None if args.proof is None else str(args.proof)
     lines = _lines(requests, fields, len(receipts) - len(shown), proof)
@@ -87,16 +87,16 @@ def _parted(found: Sequence[Logged]) -> tuple[list[RequestReceipt], list[Logged]
     return requests, [logged for logged in found if not isinstance(logged.entry, RequestReceipt)]
 
 
-def _asked_for(parts: Parts, args: argparse.Namespace) -> list[Logged]:
+def _asked_for(service: Service, args: argparse.Namespace) -> list[Logged]:
     """Return the receipts that the arguments name. Raises CheckFailed if there are none."""
     from streamtopic.service.requests.deletion_lookup import receipts_of_request
 
-    found = receipts_of_request(parts, args.name, args.salt)
+    found = receipts_of_request(service.ledger, service.links, args.name, args.salt)
     if not found:
-        raise CheckFailed(_why_none(parts, args.name))
+        raise CheckFailed(_why_none(service, args.name))
     if args.document is None:
         return found
-    about = [logged for logged in found if _is_about(parts, logged, args.document, args.salt)]
+    about = [logged for logged in found if _is_about(service, logged, args.document, args.salt)]
     if not about:
         raise CheckFailed(
             f"no receipt of {args.name} is provably about document {args.document!r}: another document, "
@@ -105,20 +105,19 @@ def _asked_for(parts: Parts, args: argparse.Namespace) -> list[Logged]:
     return about
 
 
-def _is_about(parts: Parts, logged: Logged, document: str, salt: str | None) -> bool:
+def _is_about(service: Service, logged: Logged, document: str, salt: str | None) -> bool:
     from streamtopic.signed import Receipt, service_document_salt, service_salt
-    from streamtopic.state.deletions import LinkKeys
 
     receipt = logged.entry
     if not isinstance(receipt, Receipt):
         return False
     if salt is not None:
         return receipt.is_about(document, salt)
-    keys = LinkKeys(parts.connection, parts.settings.model).all()
+    keys = service.links.all()
     if receipt.month not in keys:
         return False
     own = service_salt(keys[receipt.month], receipt.id)
-    return receipt.is_about(document, service_document_salt(parts.receipt_secret, own))
+    return receipt.is_about(document, service_document_salt(service.receipt_secret, own))
 
 
 def _one_of(found: Sequence[Logged], name: str) -> Logged:
@@ -134,20 +133,20 @@ def _one_of(found: Sequence[Logged], name: str) -> Logged:
     return chosen[0]
 
 
-def _write_proof(parts: Parts, logged: Logged, path: Path) -> None:
-    proof = parts.ledger.proof(logged.index)
+def _write_proof(service: Service, logged: Logged, path: Path) -> None:
+    proof = service.ledger.proof(logged.index)
     # A file that cannot be verified must not be given to a requester.
-    proof.verify(parts.keys)
+    proof.verify(service.keys)
     with file_errors("write", path):
         path.write_text(proof.text, encoding="utf-8")
 
 
-def _guarantees(parts: Parts, receipts: Sequence[Logged]) -> dict[int, dict[str, Any]]:
+def _guarantees(service: Service, receipts: Sequence[Logged]) -> dict[int, dict[str, Any]]:
     """Return what each version that receipts name guarantees, by its number."""
     from streamtopic.service.publish.published import finite
 
     numbers = {getattr(logged.entry, "version", 0) for logged in receipts}
-    found = parts.ledger.find([f"version/{number}" for number in numbers])
+    found = service.ledger.find([f"version/{number}" for number in numbers])
     guarantees = {}
     for logged in found.values():
         # The first entry of a version counts.
@@ -156,12 +155,14 @@ def _guarantees(parts: Parts, receipts: Sequence[Logged]) -> dict[int, dict[str,
     return guarantees
 
 
-def _fields(parts: Parts, logged: Logged, guarantees: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def _fields(service: Service, logged: Logged, guarantees: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """Return a receipt with its version's guarantee and the traces of its deletion, as JSON shows it."""
     from streamtopic.service.requests.deletion_lookup import traces_of_receipt
+    from streamtopic.state.residue_ledger import ResidueState
 
     receipt: Any = logged.entry
-    reached, erased = traces_of_receipt(parts, logged)
+    residue = ResidueState(service.connection, service.settings.model)
+    reached, erased = traces_of_receipt(service.ledger, residue, logged)
     return {
         "id": receipt.id,
         "index": logged.index,
@@ -187,11 +188,14 @@ def readable(fields: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _why_none(parts: Parts, name: str) -> str:
+def _why_none(service: Service, name: str) -> str:
     """Say whether the deletion is known but waits for its receipt, which only Redis can tell."""
     from streamtopic.service.requests.deletion_lookup import waiting_deletion
+    from streamtopic.state import Reader
 
-    if waiting_deletion(parts, name) is not None:
+    # A reader of its own: that of the service would take the partitions of an instance over.
+    reader = Reader(service.connection, service.settings.model, service.settings.partitions)
+    if waiting_deletion(reader, service.settings.model, name) is not None:
         return f"deletion {name} is counted out; its receipt comes with the first version without the document"
     return (
         f"there is no receipt for request {name}: its deletion is not counted yet (`streamtopic status` shows the "

@@ -63,16 +63,16 @@ def register(subparsers: Subparsers) -> None:
 
 def _run_init(args: argparse.Namespace) -> int:
     """Print each topic and the state as made, changed or found; a second run changes nothing."""
-    from streamtopic.service.assembly import Parts
+    from streamtopic.service.app import Service
     from streamtopic.service.instance import provision
     from streamtopic.state import ModelState
 
     settings = instance_settings(args, must_exist=False)
-    with Parts(settings) as parts:
-        topics = provision(parts.log, parts.names, settings.partitions, parts.topic_settings)
-        # Asked before `parts.state`, which makes the state if it is missing.
-        known = ModelState.find(parts.connection, settings.model) is not None
-        fixed = parts.state.settings
+    with Service(settings) as service:
+        topics = provision(service.log, service.names, settings.partitions, service.topic_settings)
+        # Asked before `service.state`, which makes the state if it is missing.
+        known = ModelState.find(service.connection, settings.model) is not None
+        fixed = service.state.settings
     action = "found" if known else "made"
     state = {"action": action, "partitions": fixed.partitions, "cap": fixed.cap, "partitioner": fixed.partitioner}
     lines = []
@@ -183,7 +183,7 @@ def _plain(value: object) -> str:
 def _run_rebuild(args: argparse.Namespace) -> int:
     """Count the whole log again; without --yes, refuse if Redis holds counts already."""
     from streamtopic.service.app import Service
-    from streamtopic.service.upkeep.rebuild_state import present, rebuild
+    from streamtopic.service.upkeep.rebuild_state import present
 
     start = time.perf_counter()
     _spare_objects()
@@ -192,11 +192,11 @@ def _run_rebuild(args: argparse.Namespace) -> int:
         # scheduler that leads: the refusal below names all, and --yes is the operator's word that they are stopped.
         if service.settings.dir is not None and not service.leads:
             raise UsageError(f"a process runs the instance in {service.settings.dir}: stop it first")
-        found = present(service)
+        found = present(service.connection, service.settings.model)
         if found is not None and not args.yes:
             raise UsageError(_what_goes(found))
         with progress("rebuilding", "records", quiet=args.json) as update:
-            made = rebuild(service, update)
+            made = service.rebuild(update)
     seconds = time.perf_counter() - start
     return answer(
         args,

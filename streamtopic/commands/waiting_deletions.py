@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service
-    from streamtopic.service.assembly import Parts
     from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.state.residue_ledger import Residue
 
@@ -137,14 +136,14 @@ def _named(requests: Sequence[DeletionRequest]) -> str:
 
 def _residue(args: argparse.Namespace) -> int:
     """Show how many deletions wait for which stage; to attest, note the operator's word first."""
-    from streamtopic.service.assembly import Parts
+    from streamtopic.service.app import Service
     from streamtopic.service.publish.erasure import residue_fields
     from streamtopic.state.residue_ledger import ResidueState, Stage
 
-    with Parts(instance_settings(args)) as parts:
-        store = ResidueState(parts.connection, parts.settings.model)
+    with Service(instance_settings(args)) as service:
+        store = ResidueState(service.connection, service.settings.model)
         if args.action == "attest":
-            store.attest(Stage(args.stage), _time_ms(args.until, parts))
+            store.attest(Stage(args.stage), _time_ms(args.until, int(service.clock() * 1000)))
         residue = store.read()
     return answer(args, residue_fields(residue), *_residue_lines(residue))
 
@@ -165,9 +164,8 @@ def _residue_lines(residue: Residue) -> Iterator[str]:
         yield f"file        the service may not have it rewritten: {residue.forbidden}"
 
 
-def _time_ms(text: str | None, parts: Parts) -> int:
+def _time_ms(text: str | None, now_ms: int) -> int:
     """Return milliseconds since 1970. Raises UsageError for a text that is not a time, and for a time to come."""
-    now_ms = int(parts.clock() * 1000)
     if text is None:
         raise UsageError("until when? give --until TIME, for instance --until 2026-01-31T12:00Z")
     if text == "now":

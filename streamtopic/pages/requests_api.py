@@ -104,7 +104,7 @@ def _stands(service: Service, name: str) -> Response:
     if request is None:
         error = "there is no request with this id: it was never taken in, or ended long ago"
         return JSONResponse({"error": error}, HTTPStatus.NOT_FOUND)
-    every = receipts_of_request(service, name, None)
+    every = receipts_of_request(service.ledger, service.links, name, None)
     whole = [logged for logged in every if isinstance(logged.entry, RequestReceipt)]
     receipts = [logged for logged in every if isinstance(logged.entry, Receipt)]
     proofs = [service.ledger.proof(logged.index).text for logged in [*whole, *receipts[:MOST_PROOFS]]]

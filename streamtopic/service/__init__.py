@@ -1,7 +1,7 @@
 """Ingest, scheduler and publisher, and the processes that run them.
 
-app               the service in one process; commands call its methods
-assembly          its parts, made from settings
+app               makes what one process of a model needs, and hands it on by name
+assembly          the options of each part, from settings
 instance          the folder of a kept instance, its lock and keys, and the topics of a model
 log_history       whether the documents topic still is the one that was counted
 partition_counts  how many partitions each topic must have

@@ -1,30 +1,40 @@
-"""The service in one process. Commands call its methods."""
+"""What one process of a model needs, made from settings, and the service in one process.
+
+Commands and processes open a `Service` and hand its parts on by name. Nothing that it imports knows it.
+"""
 
 from __future__ import annotations
 
+import os
 import secrets
+import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from streamtopic.client import Deletion, ModelSubscriber, Receipts
-from streamtopic.documents.events import encode_add, encode_delete
+from streamtopic.documents.dialects import Dialect
+from streamtopic.documents.events import encode_add, encode_delete, limits_of
 from streamtopic.documents.subjects import MAX_SUBJECT, is_subject
-from streamtopic.documents.suppression import Suppression
-from streamtopic.errors import InvalidEvent, SettingsError, UsageError
-from streamtopic.service import assembly
-from streamtopic.service.assembly import Parts
+from streamtopic.documents.suppression import Suppression, SuppressionKey
+from streamtopic.errors import InvalidEvent, SettingsError, StateMismatch, StateMissing, UsageError
+from streamtopic.local import LocalRedis
+from streamtopic.service import assembly, instance
 from streamtopic.service.ingest.missed_deletes import delete_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
+from streamtopic.service.inspection.examination import Diagnosis, examine
 from streamtopic.service.inspection.slices import SliceView, read_slices
 from streamtopic.service.inspection.status_facts import status_of
+from streamtopic.service.log_history import departures
 from streamtopic.service.paper_mode.theorem_modeller import TheoremCheck
+from streamtopic.service.partition_counts import check_counts, wanted_partitions
 from streamtopic.service.publish.erasure import ResidueKeeper, ResidueOptions
+from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.publish.published import read_all_releases, read_release, versions_of
 from streamtopic.service.publish.publisher import ALIVE_EVERY, Publisher, PublisherOptions
 from streamtopic.service.requests.request_door import RequestDoor
@@ -32,24 +42,32 @@ from streamtopic.service.requests.request_mover import Brake, Moved, RequestMove
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
 from streamtopic.service.schedule.situation import SituationReader
+from streamtopic.service.upkeep import rebuild_state
+from streamtopic.service.upkeep.model_removal import RemovedModel, facts_of, remove
 from streamtopic.service.verify import verify_instance
 from streamtopic.service.verify.sources import Sources
-from streamtopic.state import Reader
+from streamtopic.service.watching import Watch
+from streamtopic.signed import KeyRing, load_secret
+from streamtopic.state import Connection, ModelSettings, ModelState, Reader
 from streamtopic.state.base_documents import remaining_noted
+from streamtopic.state.deletions import LinkKeys
 from streamtopic.state.stored_counts import CountsStore
-from streamtopic.streams import FileLog, Message
+from streamtopic.streams import FileLog, Message, TopicNames, addressed, open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
 
     from streamtopic.documents.corpus import Document
     from streamtopic.privacy.keystream import NoiseKey
-    from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.service.schedule.modeller import ModelBeforeNoise
     from streamtopic.service.schedule.situation import Base
     from streamtopic.service.verify import Finding
-    from streamtopic.signed import Receipt, Release
-    from streamtopic.state import Meta, ModelState, RemainingBase
+    from streamtopic.settings import Settings
+    from streamtopic.signed import End, PublicKey, Receipt, Release, SigningKey
+    from streamtopic.state import Meta, RemainingBase
+    from streamtopic.streams import EventLog
     from streamtopic.topics.over_time import SliceReport, Unit
 
 __all__ = ["Sent", "Service", "Settled", "silent"]
@@ -112,8 +130,246 @@ class Settled:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-class Service(Parts):
-    """An instance, or a service with Kafka and Redis, with a method for each command; see Parts."""
+class Service:
+    """One process of a model, as a context manager: what it needs is made from settings when it is first needed.
+
+    With settings.dir it is an instance in that folder. The folder holds all parts that settings do not place elsewhere
+    (Kafka, Redis, keys), and one process at a time works on it. Without settings.dir it is a process of a service
+    with its Kafka and Redis.
+
+    resident: whether this process stays, so that commands send it events and do not wait.
+    kept: whether Redis's data must survive the process, if Redis is the instance's own.
+    clock: seconds since 1970.
+    watch: is told what the parts do, for metrics and health.
+    leads: whether this process does the service's work on an instance. If not, commands only send events.
+
+    Raises UsageError if settings name neither a folder nor Kafka.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        resident: bool = False,
+        kept: bool = True,
+        clock: Callable[[], float] = time.time,
+        watch: Watch | None = None,
+    ) -> None:
+        if settings.dir is None and settings.kafka is None:
+            raise UsageError("which instance? give --dir DIR, or the settings `kafka` and `redis_url` of a service")
+        self.settings = settings
+        self.layout = None if settings.dir is None else instance.Layout(settings.dir)
+        self.names = TopicNames(settings.model)
+        self.clock = clock
+        self.watch = watch or Watch()
+        self._kept = kept
+        self._resident = resident
+        self._stack = ExitStack()
+        self.leads = False
+
+    def __enter__(self) -> Self:
+        try:
+            if self.layout is not None:
+                lock = instance.InstanceLock(self.layout.root, service=self._resident)
+                self.leads = lock.acquire()
+                self._stack.callback(lock.release)
+                self._create(self.layout)
+        # `__exit__` is not called if this method fails, and the lock would stay.
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _create(self, layout: instance.Layout) -> None:
+        """Make the topics and keys of an instance in a folder, if they are missing."""
+        partitions = self.settings.partitions
+        if self.settings.kafka is None:
+            # Settings that changed reach the topics here: nobody runs `init` for an instance in a folder.
+            instance.provision(self.log, self.names, partitions, self.topic_settings)
+        else:
+            # Topics in Kafka belong to the operator: missing ones are made here, and only `init` changes the others.
+            check_counts(self.log, self.names, partitions, self.topic_settings)
+            for topic, settings in self.topic_settings.items():
+                self.log.create(topic, wanted_partitions(self.names, topic, partitions), settings)
+        # All keys are made before the mark `initialised`: after a crash in between, the next process makes the others.
+        _ = self.signing_key, self.noise_key, self.receipt_secret
+        layout.initialised.touch(mode=0o600)
+
+    @property
+    def topic_settings(self) -> dict[str, dict[str, str]]:
+        """Kafka's settings of each topic."""
+        settings = self.settings
+        return self.names.settings(
+            max_compaction_lag_ms=max(int(settings.residue_max_age * 1000), assembly.LEAST_COMPACTION_LAG_MS),
+            delete_retention_ms=int(settings.delete_retention * 1000),
+        )
+
+    @cached_property
+    def log(self) -> EventLog:
+        """Kafka, or the instance's log in files."""
+        if self.settings.kafka is not None:
+            log, _ = open_log(assembly.kafka_options(self.settings))
+        else:
+            log = FileLog(self.own_layout.log, clock=self.clock)
+        self._stack.callback(log.close)
+        return log
+
+    @property
+    def own_layout(self) -> instance.Layout:
+        """Paths of the instance's folder. Raises UsageError if there is none."""
+        if self.layout is None:
+            raise UsageError("an instance needs a folder: give --dir DIR")
+        return self.layout
+
+    @cached_property
+    def signing_key(self) -> SigningKey:
+        """The private key that signs the ledger."""
+        return instance.signing_key(self.settings, self.layout)
+
+    @property
+    def _signs(self) -> bool:
+        """Whether this process has the signing key."""
+        own = self.layout is not None and self.layout.signing_key.exists()
+        return own or self.settings.signing_key is not None
+
+    @cached_property
+    def public_key(self) -> PublicKey:
+        """The public half of the signing key, or the root key that signs lists of such keys."""
+        return instance.public_key(self.settings, self.layout) or self.signing_key.public
+
+    @cached_property
+    def keys(self) -> KeyRing:
+        """The keys of the ledger, as far as `ledger` has read their lists."""
+        return self.key_ring()
+
+    def key_ring(self) -> KeyRing:
+        """Return the keys of the ledger before any list of them is read, for another thread."""
+        own = (self.signing_key.public,) if self._signs else ()
+        return KeyRing(self.public_key, self.settings.model, own)
+
+    @cached_property
+    def ledger(self) -> LedgerWriter:
+        """The ledger, which this process can write if it has the signing key."""
+        return self.open_ledger(self.connection, self.keys)
+
+    def open_ledger(self, connection: Connection, keys: KeyRing) -> LedgerWriter:
+        """Return the ledger over a connection to Redis, for the thread that has it. keys: of the same thread."""
+        signing = self.signing_key if self._signs else None
+        witnesses = assembly.cosigner(self.settings)
+        return LedgerWriter(connection, self.log, self.settings.model, keys, signing, witnesses=witnesses)
+
+    @property
+    def links(self) -> LinkKeys:
+        """The keys of the months, which tie receipts to request ids."""
+        return LinkKeys(self.connection, self.settings.model)
+
+    @cached_property
+    def noise_key(self) -> instance.NoiseKey:
+        """The secret that noise is drawn from."""
+        return instance.noise_key(self.settings, self.layout)
+
+    @cached_property
+    def receipt_secret(self) -> bytes:
+        """The secret that receipts digest document ids with."""
+        return instance.receipt_secret(self.settings, self.layout)
+
+    @cached_property
+    def redis_url(self) -> str:
+        """Address of the Redis that holds counts and models. An instance's own Redis is started."""
+        if self.settings.redis_url is not None:
+            return self.settings.redis_url.get_secret_value()
+        if self.layout is None:
+            raise SettingsError("setting `redis_url` is not set: give the address of the service's Redis")
+        return self._stack.enter_context(LocalRedis(self.own_layout.redis, persistent=self._kept)).url
+
+    def connect(self) -> Connection:
+        """Return one more connection to Redis, for another thread. It is closed with this object."""
+        connection = self._stack.enter_context(Connection(self.redis_url))
+        # A client connects with its first command only: an address that does not answer is reported here.
+        connection.ping()
+        return connection
+
+    @cached_property
+    def connection(self) -> Connection:
+        """The connection to Redis."""
+        return self.connect()
+
+    @cached_property
+    def state(self) -> ModelState:
+        """The model's global keys. Raises StateMismatch if the model was made with other settings."""
+        model = self.settings.model
+        return ModelState.open(self.connection, model, self.fixed)
+
+    def need_suppression_key(self) -> None:
+        """Raise SettingsError if settings name a key of suppressions that is not here."""
+        file = instance.suppression_file(self.settings, self.layout)
+        if file is not None and not file.exists():
+            raise SettingsError(
+                f"{self.settings.suppression_key} is not here: `streamtopic keys suppression` makes the key; restore a "
+                "lost one from your backup, or take the setting `suppression_key` away"
+            )
+
+    @cached_property
+    def suppression(self) -> SuppressionKey | None:
+        """The key of suppressions; None if nothing is suppressed, and if this process lacks the key."""
+        file = instance.suppression_file(self.settings, self.layout)
+        if file is None or not file.exists():
+            return None
+        return SuppressionKey(load_secret(file), self.settings.model)
+
+    @property
+    def fixed(self) -> ModelSettings:
+        """The settings that are fixed when the model is created."""
+        settings = self.settings
+        limits = limits_of(days=settings.keep_days) + assembly.input_mapping(settings).rules
+        return ModelSettings(settings.partitions, settings.cap, settings.partitioner, limits)
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        """The dialect of the records in the documents topic."""
+        return Dialect(assembly.input_mapping(self.settings))
+
+    def send(self, messages: Sequence[Message]) -> list[tuple[int, int]]:
+        """Append records to the documents topic, each to its key's partition; return (partition, offset) of each."""
+        topic = self.names.documents
+        if self.layout is not None:
+            self._check_history()
+        # A topic that does not exist has no partitions; `append_many` then raises the right error.
+        if count := self.log.partitions(topic):
+            messages = addressed(messages, count, self.settings.partitioner)
+        return self.log.append_many(topic, messages)
+
+    def _check_history(self) -> None:
+        """Raise StateMismatch if the log is not the one that was counted: a record might be where nobody reads it.
+
+        Other producers write to Kafka without asking, and ingest refuses the log there.
+        """
+        # Not by `self.reader`, which may take ownership of the partitions: a record may be sent without that.
+        try:
+            positions = Reader(self.connection, self.settings.model, self.settings.partitions).positions()
+        except StateMissing:
+            return
+        found = departures(self.log, self.names.documents, self.settings.partitions, positions)
+        if found:
+            raise StateMismatch(f"nothing was written: {found[0].text}")
+
+    @cached_property
+    def keeper_state(self) -> ModelState:
+        """The model's global keys over a connection of its own, for the thread that renews the lease."""
+        return ModelState(self.connect(), self.settings.model, self.state.settings)
+
+    @cached_property
+    def holder(self) -> str:
+        """The name of this process in leases."""
+        # One process at a time works on a folder, so the next one is the same leader and need not wait for a lease.
+        if self.leads:
+            return f"{socket.gethostname()}:{self.own_layout.root.resolve()}"
+        return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
     @cached_property
     def due(self) -> threading.Event:
@@ -170,7 +426,7 @@ class Service(Parts):
         # A new instance has no state before its writers open it.
         if self.leads:
             _ = self.ingests
-        return super().reader
+        return Reader(self.connection, self.settings.model, self.settings.partitions)
 
     @cached_property
     def sums(self) -> CountsStore:
@@ -515,7 +771,50 @@ class Service(Parts):
 
     def status(self) -> dict[str, Any]:
         """Return the state of the instance as `status --json` shows it, without changing it."""
-        return status_of(self, self.situation)
+        return status_of(
+            self.settings,
+            self.log,
+            self.state,
+            self.reader,
+            self.situation,
+            lambda: self.ledger,
+            running=not self.leads,
+            now=self.clock(),
+        )
+
+    def examine(self) -> Iterator[Diagnosis]:
+        """Yield what the doctor finds. Nothing is changed."""
+        yield from examine(
+            self.settings,
+            self.layout,
+            self.fixed,
+            self.topic_settings,
+            self.clock,
+            connection=lambda: self.connection,
+            log=lambda: self.log,
+            ledger=lambda: self.ledger,
+        )
+
+    def rebuild(self, update: Callable[[int, int | None], None]) -> rebuild_state.Rebuilt:
+        """Count the whole log again, and begin a new base model; see `rebuild_state.rebuild`."""
+        self.need_suppression_key()
+        model, fixed, holder = self.settings.model, self.fixed, rebuild_state.HOLDER
+        lease = LeaseKeeper(ModelState(self.connect(), model, fixed), holder, int(self.settings.lease * 1000))
+        # Read before, it would still have the limits of the state that goes.
+        vars(self).pop("state", None)
+        return rebuild_state.rebuild(
+            model, fixed, self.connection, self.log, self.ledger, self.suppression, lease, self.open_ingest, update
+        )
+
+    def end(self, *, keep_ledger: bool) -> End:
+        """Return the last entry of the ledger, if the model were deleted now. Raises UsageError if there is nothing."""
+        made = int(self.clock() * 1000)
+        return facts_of(self.settings.model, self.connection, self.log, self.ledger, made=made, keep_ledger=keep_ledger)
+
+    def remove(self, path: Path, end: End, update: Callable[[int, int | None], None]) -> RemovedModel:
+        """End the ledger, then remove topics and Redis's keys; see `model_removal.remove`."""
+        key, leads = self.signing_key, self.leads
+        return remove(self.settings, self.connection, self.log, self.ledger, key, path, end, update, leads=leads)
 
     @property
     def sources(self) -> Sources:

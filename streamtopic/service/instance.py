@@ -34,6 +34,7 @@ __all__ = [
     "NoiseKey",
     "Provisioned",
     "differing",
+    "missing_key",
     "noise_key",
     "provision",
     "public_key",
@@ -171,7 +172,7 @@ def signing_key(settings: Settings, layout: Layout | None) -> SigningKey:
     path = settings.signing_key
     if path is None:
         if layout is None:
-            raise _missing("signing_key")
+            raise missing_key("signing_key")
         path = layout.signing_key
         if not path.exists():
             # A second key in the place of a lost one would look like a forger to every subscriber.
@@ -214,7 +215,7 @@ def _secret(name: str, named: Path | None, layout: Layout | None) -> bytes:
     if named is not None:
         return load_secret(named)
     if layout is None:
-        raise _missing(name)
+        raise missing_key(name)
     own: Path = getattr(layout, name)
     if own.exists():
         return load_secret(own)
@@ -222,7 +223,7 @@ def _secret(name: str, named: Path | None, layout: Layout | None) -> bytes:
     return new_secret(own)
 
 
-def _missing(name: str) -> SettingsError:
+def missing_key(name: str) -> SettingsError:
     """Return the error that neither a setting nor an instance's folder gives a key."""
     return SettingsError(f"setting `{name}` is not set: `streamtopic keys new` makes the keys; name the file")
 

@@ -7,7 +7,6 @@ killed at any moment.
     Publishing   publishes in a thread of its own, while the loop decides and learns
     watched      metrics and health of a process, made once, whatever is opened again while it runs
     looked_at    looks at the state of a service, for its gauges, every few seconds
-    running      finds the processes that work on a model now, as far as Redis and Kafka know them
 
 A model may take minutes to make, and no receipt may wait for it: publishing has a thread and a connection of its own.
 So has a look, since a gauge must move while the work does not. A look writes nothing.
@@ -48,7 +47,6 @@ from streamtopic.signed.notes import read_note
 from streamtopic.state import MAX_WORD_IDS, CutGone, ModelState, Reader
 from streamtopic.state.base_documents import remaining_noted
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
-from streamtopic.state.removal import leader
 from streamtopic.state.residue_ledger import ResidueState
 from streamtopic.streams.opening import open_membership
 
@@ -56,7 +54,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
-    from streamtopic.service.assembly import Parts
     from streamtopic.settings import Settings
 
     # Told each event, as the command prints it.
@@ -71,7 +68,6 @@ __all__ = [
     "run_all",
     "run_ingest",
     "run_schedule",
-    "running",
     "watched",
     "worker_of",
 ]
@@ -582,26 +578,3 @@ def leave_in_time(stop: threading.Event) -> None:
         os._exit(0)
 
     threading.Thread(target=leave, name="leave in time", daemon=True).start()
-
-
-def running(parts: Parts, own: str = "") -> list[str]:
-    """Return a sentence for each process that works on the model; [] if none does.
-
-    own: name of a holder of the lease that does not count, as of a command that was killed.
-
-    A scheduler is seen by its lease, ingest processes by their consumer group, and every process of an instance in a
-    folder by the lock on it.
-    """
-    settings = parts.settings
-    if parts.layout is not None:
-        # The lock is this process's own, or another process has it. A lease may be left over from the last command.
-        return [] if parts.leads else [f"a process runs the instance in {settings.dir}"]
-    found = []
-    holder = leader(parts.connection, settings.model)
-    if holder not in {None, own}:
-        found.append(f"a scheduler leads ({holder})")
-    members = parts.log.members(settings.consumer_group)
-    if members:
-        hosts = ", ".join(sorted(set(members)))
-        found.append(f"{len(members)} ingest process(es) count ({hosts})")
-    return found

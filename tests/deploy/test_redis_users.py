@@ -17,7 +17,7 @@ from streamtopic.monitoring.health import Health
 from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.app import Service
 from streamtopic.service.inspection.capacity_facts import capacity_of
-from streamtopic.service.inspection.examination import Level, examine
+from streamtopic.service.inspection.examination import Level
 from streamtopic.service.processes import Looks
 from streamtopic.service.watching import Watching
 from streamtopic.settings import load
@@ -116,7 +116,9 @@ def test_what_the_server_reads_of_the_base_model_is_what_it_shows(run, service):
         with pytest.raises(SettingsError, match="refuses this user"):
             serve.connection.call("GET", f"{MODEL}:base:theorem:0")
     with service("operator") as operator:
-        assert capacity_of(operator)["capacity"] == head.fields["capacity"]
+        assert (
+            capacity_of(operator.settings, operator.reader, operator.situation)["capacity"] == head.fields["capacity"]
+        )
 
 
 def test_pages_need_no_right_to_write(run, service):
@@ -130,7 +132,7 @@ def test_pages_need_no_right_to_write(run, service):
         assert (facts.status["documents"], facts.queued.number) == (58, 0)
         assert read_refused(serve).reasons == {}
         assert b"streamtopic_documents 58.0" in ModelGauges().text(serve)
-        (found,) = receipts_of_request(serve, run["requests"][0], None)
+        (found,) = receipts_of_request(serve.ledger, serve.links, run["requests"][0], None)
         assert found.entry.version == 2
 
 
@@ -161,12 +163,11 @@ def test_a_report_needs_no_right_to_write(run, service):
 def test_the_operator_can_examine_and_rebuild(run, service):
     """The doctor looks at everything, and a rebuild makes the state anew."""
     from streamtopic.service.app import silent
-    from streamtopic.service.upkeep.rebuild_state import rebuild
 
     with service("operator") as operator:
-        levels = {finding.level for finding in examine(operator)}
+        levels = {finding.level for finding in operator.examine()}
         assert Level.FAIL not in levels
-        assert rebuild(operator, silent).documents == 58
+        assert operator.rebuild(silent).documents == 58
 
 
 REFUSED = r"(?i)permission|NOPERM|can't run this command"

@@ -18,10 +18,9 @@ from streamtopic.monitoring.health import Health
 from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.service.inspection.examination import Level, examine
+from streamtopic.service.inspection.examination import Level
 from streamtopic.service.instance import provision
 from streamtopic.service.processes import Looks
-from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.service.watching import Watching
 from streamtopic.settings import Settings
 from streamtopic.signed import SigningKey
@@ -78,7 +77,7 @@ def refused(settings, words):
             with pytest.raises(StateMismatch, match=rf"partition 0 of {topic}.*{words}.*streamtopic rebuild"):
                 act()
         assert service.log.end(topic, 0) == end
-        faults = [one.detail + one.remedy for one in examine(service) if one.level is Level.FAIL]
+        faults = [one.detail + one.remedy for one in service.examine() if one.level is Level.FAIL]
         assert any(words in fault and "streamtopic rebuild" in fault for fault in faults)
 
 
@@ -96,7 +95,7 @@ def test_a_log_that_was_cut_takes_no_deletion_until_the_state_is_rebuilt(counted
         assert log.end(f"{settings.model}.documents", 0) == 24
     refused(settings, "was cut")
     with Service(settings) as service:
-        rebuild(service, lambda *_: None)
+        service.rebuild(lambda *_: None)
         service.delete(["d7", "d8"])
         service.settle()
         assert service.status()["documents"] == 22
@@ -209,14 +208,14 @@ def test_a_ledger_that_was_cut_is_signed_no_more(settings):
     with Service(settings) as service:
         with pytest.raises(StateMismatch, match="restore it"):
             service.settle()
-        assert "ledger" in {one.name for one in examine(service) if one.level is Level.FAIL}
+        assert "ledger" in {one.name for one in service.examine() if one.level is Level.FAIL}
     with closing(sqlite3.connect(settings.dir / "log" / "events.sqlite")) as database, database:
         database.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?)", gone)
     with Service(settings) as service:
         service.settle()
         assert service.receipts()[:2] == receipts
         assert [receipt.found for receipt in service.receipts()] == [True] * 3
-        assert "ledger" not in {one.name for one in examine(service) if one.level is Level.FAIL}
+        assert "ledger" not in {one.name for one in service.examine() if one.level is Level.FAIL}
 
 
 def _followed(service):
@@ -267,7 +266,7 @@ def test_a_topic_of_kafka_that_was_made_again_loses_no_deletion(on_kafka, delete
         assert "streamtopic rebuild" in facts["remarks"][-1]
         with pytest.raises(StateMismatch, match=r"partition 0 of .*streamtopic rebuild"):
             service.open_ingest(0)
-        assert rebuild(service, lambda *_: None).documents == 0
+        assert service.rebuild(lambda *_: None).documents == 0
         assert service.status()["healthy"]
     assert ingest.state.meta.documents == 30
 

@@ -7,7 +7,7 @@ import pytest
 from ledger_maker import SALT, key_of, receipt_of
 from streamtopic.client import Receipts, verify_receipt
 from streamtopic.errors import StateMismatch
-from streamtopic.service.assembly import Parts
+from streamtopic.service.app import Service
 from streamtopic.service.inspection.examination import examine_log
 from streamtopic.service.instance import provision
 from streamtopic.service.publish.ledger_writer import LedgerWriter
@@ -92,14 +92,18 @@ def test_receipts_are_not_published_where_they_could_be_lost(log, connection, ka
     """The service refuses a topic that is compacted or has a retention, doctor says so, and init mends it."""
     model = Model(connection, log)
     settings = Settings(model=model.names.model, kafka=kafka_server.servers, redis_url=redis_server.url, partitions=1)
-    with Parts(settings) as parts:
+    with Service(settings) as parts:
         provision(log, model.names, 1, parts.topic_settings)
         for losing in (HASTY, {"cleanup.policy": "delete", "retention.ms": "604800000"}, {"retention.bytes": "9999"}):
             log.configure(model.names.ledger, losing)
             with pytest.raises(StateMismatch, match="run `streamtopic init`"):
                 model.issue(*range(3))
             assert log.end(model.names.ledger, 0) == 0
-            (found,) = (finding for finding in examine_log(parts) if finding.name == model.names.ledger)
+            (found,) = (
+                finding
+                for finding in examine_log(parts.log, parts.settings, parts.topic_settings)
+                if finding.name == model.names.ledger
+            )
             assert found.level == "fail"
             provision(log, model.names, 1, parts.topic_settings)
             have = log.settings(model.names.ledger)

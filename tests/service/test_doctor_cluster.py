@@ -6,7 +6,7 @@ import pytest
 
 from servers.redis_cluster import LocalRedisCluster, LocalSentinel
 from streamtopic.local import LocalRedis
-from streamtopic.service.assembly import Parts
+from streamtopic.service.app import Service
 from streamtopic.service.inspection.examination import Level, examine_redis
 from streamtopic.settings import Settings
 from streamtopic.state import Connection
@@ -23,8 +23,8 @@ def cluster():
 
 def look(url, folder):
     """Return name to diagnosis."""
-    with Parts(Settings(dir=folder, redis_url=url)) as parts:
-        return {found.name: found for found in examine_redis(parts)}
+    with Service(Settings(dir=folder, redis_url=url)) as parts:
+        return {found.name: found for found in examine_redis(parts.connection, parts.clock)}
 
 
 def test_a_cluster_as_it_should_be_is_well(cluster, tmp_path):

@@ -18,7 +18,6 @@ from streamtopic.service.app import Service
 from streamtopic.service.processes import _one_step
 from streamtopic.service.schedule.decide import Wait
 from streamtopic.service.schedule.situation import SituationReader
-from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.settings import Settings
 from streamtopic.signed import RequestReceipt, request_digest
 from streamtopic.state.deletion_requests import RequestState
@@ -316,7 +315,7 @@ def test_a_rebuild_finishes_the_request(service, moment, compacted):
         service.log.compact(service.names.requests)
     model = service.settings.model
     service.connection.call("DEL", *(ModelKeys(model).named(f"deletions:{name}") for name in ("open", "ended")))
-    rebuild(service, lambda *_: None)
+    service.rebuild(lambda *_: None)
     next_process(service)
     for name in ("ingests", "reader", "scheduler", "situation", "publisher"):
         service.__dict__.pop(name, None)

@@ -1,7 +1,6 @@
 """A ledger whose keys are listed, replaced and revoked, while a service writes to it."""
 
 import itertools
-from types import SimpleNamespace
 
 import pytest
 
@@ -36,20 +35,19 @@ class World:
             self.log.create(topic, 1, self.names.settings()[topic])
         self.old, self.new, self.third = (SigningKey.from_seed(bytes([n]) * 32, f"test/{self.model}") for n in range(3))
         self.file = folder / "keys" / "keys.list"
-        self.parts = SimpleNamespace(log=self.log, names=self.names, connection=connection, layout=None)
-        self.parts.settings = SimpleNamespace(model=self.model, signing_key="a file")
-        self.parts.clock = lambda: 1_700_000_000.0
-        self.parts.signing_key = self.old
+        self.connection = connection
+        self.signing = self.old
         self.offsets = itertools.count()
 
     def keeper(self):
         """Return somebody with the root key."""
-        return KeyKeeper(self.parts, ROOT, self.file)
+        clock = lambda: 1_700_000_000.0  # noqa: E731  one line reads best here
+        return KeyKeeper(self.model, self.log, self.connection, self.signing, clock, ROOT, self.file)
 
     def service(self, key):
         """Return the writer of a service that signs with a key."""
         ring = KeyRing.load(ROOT.public, self.model, (key.public,))
-        return LedgerWriter(self.parts.connection, self.log, self.model, ring, key)
+        return LedgerWriter(self.connection, self.log, self.model, ring, key)
 
     def receipt(self):
         """Return a receipt that the ledger does not have."""
@@ -120,8 +118,7 @@ def test_a_rotation_is_a_first_list_too(world):
 def test_a_key_that_is_lost_is_replaced_where_only_the_root_key_is(world):
     """The new key signs the page, so the old one is not needed."""
     world.keeper().publish()
-    del world.parts.signing_key
-    world.parts.settings.signing_key = None
+    world.signing = None
     world.keeper().rotate(world.new)
     world.write(world.new)
     assert world.read()[0] == [0, 1, 2]
@@ -138,7 +135,7 @@ def test_a_revoked_key_signs_nothing_more(world, first):
     proof = late.proof(0).text
     with pytest.raises(UsageError, match=f"name that of key {world.new.public.key_id}"):
         world.keeper().revoke(world.old.public.key_id)
-    world.parts.signing_key = world.new
+    world.signing = world.new
     keys = world.keeper().revoke(world.old.public.key_id, first)
     size = world.read()[1].size
     thief = late.ledger.draft([world.receipt()], world.old)
@@ -166,7 +163,7 @@ def test_only_a_previous_key_can_be_revoked(world, key, says):
         world.keeper().revoke(key)
     world.keeper().publish()
     world.keeper().rotate(world.new)
-    world.parts.signing_key = world.new
+    world.signing = world.new
     end = world.log.end(world.names.ledger, 0)
     with pytest.raises(UsageError, match=says):
         world.keeper().revoke(world.new.public.key_id if key == "new" else key)
@@ -177,7 +174,7 @@ def test_a_list_stands_where_a_service_writes_all_the_time(world, monkeypatch):
     """The service is faster twice: the list is signed again after its pages, so no entry of a revoked key is lost."""
     world.keeper().publish()
     world.keeper().rotate(world.new)
-    world.parts.signing_key = world.new
+    world.signing = world.new
     busy = world.service(world.old)
     rounds = iter(range(100))
     append = LedgerWriter.append
@@ -218,7 +215,7 @@ def test_a_ledger_of_an_unknown_root_is_told_of(world):
     world.keeper().publish()
     for _ in range(2):
         restored = LedgerWriter(
-            world.parts.connection, world.log, world.model, KeyRing.load(world.old.public, world.model), world.old
+            world.connection, world.log, world.model, KeyRing.load(world.old.public, world.model), world.old
         )
         restored.catch_up()
         assert restored.ledger.foreign

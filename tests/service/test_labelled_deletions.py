@@ -68,7 +68,7 @@ def test_what_carries_a_label_goes_by_one_request(opened):
     service, twin = opened(), opened()
     service.add(documents())
     count(service)
-    found = documents_with_label(service, "section", "sport")
+    found = documents_with_label(service.reader, "section", "sport")
     assert sorted(found) == sorted(f"doc-{n}" for n in range(0, 30, 3))
     received = service.door.receive(found)
     assert received.request.documents == 10
@@ -84,10 +84,10 @@ def test_a_label_that_nobody_has_is_refused_with_what_exists(opened):
     service = opened()
     count(service)
     with pytest.raises(UsageError, match=r"no live document has a label: delete by ids"):
-        documents_with_label(service, "section", "sport")
+        documents_with_label(service.reader, "section", "sport")
     service.add(documents())
     count(service)
     with pytest.raises(UsageError, match="'place', 'section'"):
-        documents_with_label(service, "desk", "sport")
+        documents_with_label(service.reader, "desk", "sport")
     with pytest.raises(UsageError, match=r"no live document has class 'art' of task 'section'.*'news', 'sport'"):
-        documents_with_label(service, "section", "art")
+        documents_with_label(service.reader, "section", "art")

@@ -12,7 +12,7 @@ from streamtopic.errors import StateCorrupt, StateError
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service, silent
 from streamtopic.service.inspection.examination import Level, examine_state
-from streamtopic.service.upkeep.rebuild_state import rebuild
+from streamtopic.service.upkeep import rebuild_state
 from streamtopic.settings import load
 from streamtopic.signed import Alive, new_secret
 from streamtopic.state import Connection, ForgetKind
@@ -190,7 +190,7 @@ def test_a_lost_key_of_a_partition_is_noticed_with_the_remedy(world, twin, kind,
     if running:
         return
     with world.opened(folder) as mended:
-        rebuild(mended, silent)
+        mended.rebuild(silent)
         mended.settle()
         mended.settle(requested="retrain")
         found = outcome(mended)
@@ -214,18 +214,24 @@ def test_changes_that_a_writer_needs_when_it_starts_are_missed(world, twin):
         with pytest.raises(StateCorrupt, match=r"changes of partition 0.*`streamtopic rebuild`"):
             go_on(service)
     with world.opened(service.settings.dir) as mended:
-        rebuild(mended, silent)
+        mended.rebuild(silent)
         # Its requests go on.
         mended.settle()
         assert outcome(mended)[:3] == twin[:3]
 
 
+def _failing(service):
+    """Findings of the doctor about the state that fail."""
+    every = examine_state(service.connection, service.log, service.settings, service.fixed, service.clock)
+    return [found for found in every if found.level is Level.FAIL]
+
+
 def test_doctor_names_what_is_lost(world):
     """Also where no process has met it yet, and nothing where all is there."""
     with world.opened(world.again()) as service:
-        assert not [found for found in examine_state(service) if found.level is Level.FAIL]
+        assert not _failing(service)
         service.connection.call("DEL", OWN.documents(OWN.bucket(DELETED)))
-        (found,) = [found for found in examine_state(service) if found.level is Level.FAIL]
+        (found,) = _failing(service)
         assert "documents are there" in found.detail
         assert "`streamtopic rebuild`" in found.remedy
 
@@ -255,7 +261,7 @@ def test_an_index_of_the_ledger_that_has_lost_a_part_is_made_anew(world, part):
         for name in lost:
             service.connection.call("DEL", name)
         if part != "head":
-            rebuild(service, silent)
+            service.rebuild(silent)
         found = service.ledger.find([receipt.id for receipt in receipts])
         for receipt in receipts:
             (logged,) = found[receipt.id]
@@ -278,17 +284,17 @@ def test_a_look_at_an_idle_partition_notices_a_loss(world):
 def test_deletions_that_a_rebuild_put_aside_and_lost_are_missed(world, monkeypatch):
     """The rebuild says so, and its repetition brings the deletions that the log tells of."""
     with world.opened(world.again()) as service:
-        count = rebuild.__globals__["count_to_the_end"]
+        count = rebuild_state.count_to_the_end
 
         def losing(*arguments):
             service.connection.call("DEL", OWN.kept_forgets)
             return count(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setitem(rebuild.__globals__, "count_to_the_end", losing)
+            patch.setattr(rebuild_state, "count_to_the_end", losing)
             with pytest.raises(StateCorrupt, match="run `streamtopic rebuild` again"):
-                rebuild(service, silent)
-        rebuild(service, silent)
+                service.rebuild(silent)
+        service.rebuild(silent)
         waiting = [forget.document for forget in service.reader.forgets(0).read() if forget.wants_receipt]
         assert {b"d1", b"d2"} <= set(waiting)
         assert all(isinstance(forget.kind, ForgetKind) for forget in service.reader.forgets(0).read())

@@ -11,7 +11,7 @@ from streamtopic.errors import InvalidRelease, StateMismatch, UnknownKey, UsageE
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service, silent
 from streamtopic.service.upkeep import model_removal as module
-from streamtopic.service.upkeep.model_removal import HOLDER, end_in, facts_of, only_keys_left, remove, remove_files
+from streamtopic.service.upkeep.model_removal import HOLDER, end_in, only_keys_left, remove_files
 from streamtopic.settings import load
 from streamtopic.signed import End, KeyRing, LedgerReader, Receipt, new_secret
 from streamtopic.state import Connection
@@ -74,7 +74,7 @@ def delete(world, *, keep_ledger=True):
     """Delete the model as the command does."""
     if not only_keys_left(world.settings, world.file):
         with Service(world.settings) as service:
-            done = remove(service, world.file, facts_of(service, keep_ledger=keep_ledger), silent)
+            done = service.remove(world.file, service.end(keep_ledger=keep_ledger), silent)
     else:
         done = None
     remove_files(world.settings, keep_keys=False)
@@ -140,7 +140,7 @@ def test_the_ledger_goes_where_that_is_asked_for(world):
 def test_a_ledger_ends_once(world):
     """A new model of this name publishes nothing in it: its receipts would seem to be there already."""
     with Service(world.settings) as service:
-        remove(service, world.file, facts_of(service, keep_ledger=True), silent)
+        service.remove(world.file, service.end(keep_ledger=True), silent)
     with pytest.raises(StateMismatch, match="has ended"):
         made(world.settings)
     delete(world)
@@ -150,13 +150,13 @@ def test_a_ledger_ends_once(world):
 def test_the_file_of_an_earlier_model_does_not_end_a_later_one(world, tmp_path):
     """Without the ledger of the first, the second has its own, with an end of its own."""
     with Service(world.settings) as service:
-        remove(service, world.file, facts_of(service, keep_ledger=False), silent)
+        service.remove(world.file, service.end(keep_ledger=False), silent)
     made(world.settings)
     with Service(world.settings) as service, pytest.raises(UsageError, match="an earlier model"):
-        remove(service, world.file, facts_of(service, keep_ledger=False), silent)
+        service.remove(world.file, service.end(keep_ledger=False), silent)
     again = tmp_path / "again.tlog-proof"
     with Service(world.settings) as service:
-        remove(service, again, facts_of(service, keep_ledger=True), silent)
+        service.remove(again, service.end(keep_ledger=True), silent)
     assert end_in(again, world.keys)[1].documents == 37
 
 
@@ -214,7 +214,7 @@ def test_topics_can_be_removed_by_two_attempts(world, monkeypatch, before, kept)
 def test_keys_go_last_and_the_rest_of_them_by_a_repetition(world, left):
     """What is left of the keys after a kill goes, and no new key is made."""
     with Service(world.settings) as service:
-        remove(service, world.file, facts_of(service, keep_ledger=True), silent)
+        service.remove(world.file, service.end(keep_ledger=True), silent)
     (world.settings.dir / "keys" / "signing-01234567.key").write_text("an earlier key")
     receipt, noise, _, signing = module._secret_files(world.settings)
     for path in (receipt, noise, signing)[: 3 - left]:
@@ -238,7 +238,7 @@ def test_the_key_of_suppressions_goes_with_the_others(world, tmp_path):
     assert any(name.endswith(b":suppressed") for name in contents(world.connection, "suppressing"))
     proof = tmp_path / "suppressing.tlog-proof"
     with Service(settings) as service:
-        remove(service, proof, facts_of(service, keep_ledger=True), silent)
+        service.remove(proof, service.end(keep_ledger=True), silent)
     assert contents(world.connection, "suppressing") == {}
     # A kill before the first key leaves the file, and the repetition removes it.
     (settings.dir / "keys" / "receipt.key").unlink()
@@ -252,13 +252,13 @@ def test_a_running_service_and_a_foreign_file_are_refused(world, tmp_path):
     """Nothing is removed while somebody works on the model, or under the proof of another one."""
     before = contents(world.connection, "news")
     with Service(world.settings) as service:
-        facts = facts_of(service, keep_ledger=True)
+        facts = service.end(keep_ledger=True)
         world.file.write_text("{}")
         with pytest.raises(UsageError, match="name a new file"):
-            remove(service, world.file, facts, silent)
+            service.remove(world.file, facts, silent)
         service.leads = False
         with pytest.raises(UsageError, match="a process runs the instance"):
-            remove(service, tmp_path / "another", facts, silent)
+            service.remove(tmp_path / "another", facts, silent)
     lease = b"{st:news}:lease"
     after = contents(world.connection, "news")
     assert after.keys() - {lease, b"{st:news}:fence"} == before.keys() - {lease, b"{st:news}:fence"}
@@ -269,10 +269,8 @@ def test_a_running_service_and_a_foreign_file_are_refused(world, tmp_path):
 def _no_model(tmp_path, world):
     from streamtopic.streams import open_log
 
-    settings = settings_of(tmp_path, world.settings.redis_url.get_secret_value(), "nothing")
     log, _ = open_log(tmp_path / "empty")
-    parts = SimpleNamespace(settings=settings, log=log, names=TopicNames("nothing"), connection=world.connection)
-    facts_of(parts, keep_ledger=True)
+    module.facts_of("nothing", world.connection, log, None, made=0, keep_ledger=True)
 
 
 def test_only_the_end_of_this_ledger_is_taken_for_it(world):
@@ -302,7 +300,7 @@ def test_a_model_on_a_cluster_goes_from_all_nodes(tmp_path):
         assert len(contents(connection, "news")) > 20
         file = tmp_path / "news.tlog-proof"
         with Service(settings) as service:
-            done = remove(service, file, facts_of(service, keep_ledger=True), silent)
+            done = service.remove(file, service.end(keep_ledger=True), silent)
         assert done.redis_keys > 20
         assert contents(connection, "news") == {}
         assert contents(connection, "news-2") == other

@@ -7,7 +7,7 @@ from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateError, StateMismatch
 from streamtopic.service.app import Service, silent
 from streamtopic.service.upkeep import rebuild_state as module
-from streamtopic.service.upkeep.rebuild_state import present, rebuild
+from streamtopic.service.upkeep.rebuild_state import present
 from streamtopic.settings import load
 from streamtopic.state import ForgetKind
 from streamtopic.state.redis_keys import ModelKeys
@@ -49,12 +49,12 @@ def test_counts_and_deletions_are_as_before(service):
     """Bit for bit; and a deletion still says that there was a document, which the log does not tell any more."""
     before, known = digest(service), waiting(service)
     assert {kind for _, kind, *_ in known} == {ForgetKind.DELETED}
-    found = rebuild(service, silent)
+    found = service.rebuild(silent)
     assert (found.documents, found.waiting) == (37, 3)
     assert digest(service) == before
     assert waiting(service) == known
     assert leader(service.connection, service.settings.model) is None
-    assert present(service).documents == 37
+    assert present(service.connection, service.settings.model).documents == 37
 
 
 def test_a_state_of_another_format_is_refused_and_rebuilt(service):
@@ -67,7 +67,7 @@ def test_a_state_of_another_format_is_refused_and_rebuilt(service):
         for use in (lambda: later.state, lambda: later.reader, lambda: later.open_ingest(0), later.status):
             with pytest.raises(StateMismatch, match=r"format 2, .*`streamtopic rebuild`"):
                 use()
-        rebuild(later, silent)
+        later.rebuild(silent)
         assert (digest(later), waiting(later)) == (before, known)
 
 
@@ -88,10 +88,10 @@ def test_it_can_be_killed_anywhere_and_repeated(service, monkeypatch, where, whe
     with monkeypatch.context() as patch:
         patch.setattr(module, where, killed)
         with pytest.raises(KeyboardInterrupt):
-            rebuild(service, silent)
+            service.rebuild(silent)
     if (where, when) != ("put_forgets", "after"):
         assert service.publisher.step().receipts == 0
-    rebuild(service, silent)
+    service.rebuild(silent)
     assert (digest(service), waiting(service)) == (before, known)
 
 
@@ -105,7 +105,7 @@ def test_an_ingest_that_still_runs_is_noticed(service, monkeypatch):
 
     monkeypatch.setattr(module, "count_to_the_end", disturbed)
     with pytest.raises(StateError, match="stop `ingest`"):
-        rebuild(service, silent)
+        service.rebuild(silent)
 
 
 def test_what_was_begun_before_cannot_be_staged_any_more(service, monkeypatch):
@@ -118,7 +118,7 @@ def test_what_was_begun_before_cannot_be_staged_any_more(service, monkeypatch):
         return act(ingests, update)
 
     monkeypatch.setattr(module, "count_to_the_end", count)
-    rebuild(service, silent)
+    service.rebuild(silent)
     assert found == [module.HOLDER]
     assert service.state.acquire(service.holder, 60_000).token > staged.token
 
@@ -127,7 +127,7 @@ def test_the_ledger_of_deletions_begins_anew(service):
     """What comes from the log again may bring back what had gone: no mark stays, and everything is looked at again."""
     store = ResidueState(service.connection, service.settings.model)
     assert store.read().counted[0].offset
-    rebuild(service, silent)
+    service.rebuild(silent)
     assert store.read() == Residue()
     meta = service.reader.positions()[0]
     assert (meta.removed, meta.trimmed, meta.removals) == (meta.next_offset, 0, 1)

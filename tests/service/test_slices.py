@@ -11,7 +11,6 @@ from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateMismatch, UsageError
 from streamtopic.service.app import silent
 from streamtopic.service.inspection.slices import SliceView, slice_sums
-from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.service.verify import passed
 from streamtopic.topics.over_time import ShareEstimator
 
@@ -84,7 +83,7 @@ def test_service_and_twin_show_the_same_slices(tmp_path, key):
         assert shown == twin
         assert shown[0] != before.as_json()
         assert passed(saw.verify())
-        rebuild(saw, silent)
+        saw.rebuild(silent)
         for view, other in zip(VIEWS, twins, strict=True):
             assert_same(sums(saw, view), other)
 
@@ -148,6 +147,6 @@ def test_days_are_fixed_when_a_model_is_created(tmp_path):
     ):
         instance.settle()
     with service(tmp_path, keep_days=True) as instance:
-        rebuild(instance, silent)
+        instance.rebuild(silent)
         instance.settle()
         assert instance.slices(None, "year", None).found.times == ("2026",)

@@ -7,7 +7,6 @@ from streamtopic.errors import SettingsError, UsageError
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service, silent
 from streamtopic.service.inspection.examination import examine_keys
-from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.service.verify import passed
 from streamtopic.service.verify.recount import compare
 from streamtopic.settings import load
@@ -82,7 +81,7 @@ def test_a_model_that_is_there_gets_suppressions_with_a_key(world):
         service.suppress(["d0"], [])
         service.add([Document("d0", "apple banana gold", {})])
         assert service.settle().ingested["deleted_by_refusal"] == 1
-        rebuild(service, silent)
+        service.rebuild(silent)
         assert service.status()["suppressed"] == 1
         assert service.status()["documents"] == 19
         assert passed(service.verify())
@@ -99,19 +98,21 @@ def test_without_the_key_nothing_is_counted_and_nothing_is_rebuilt(world):
         with pytest.raises(SettingsError, match="suppression_key"):
             service.open_ingest(0)
         with pytest.raises(UsageError, match="suppression_key"):
-            rebuild(service, silent)
+            service.rebuild(silent)
         with pytest.raises(UsageError, match="suppression"):
             service.suppress(["d1"], [])
     with world(key="nowhere.key") as service:
         with pytest.raises(SettingsError, match=r"nowhere\.key is not here"):
             service.open_ingest(0)
-        assert "suppression_key" in {found.name for found in examine_keys(service)}
+        assert "suppression_key" in {
+            found.name for found in examine_keys(service.settings, service.layout, lambda: service.ledger)
+        }
     new_secret(world.path / "second.key")
     with world(key="second.key") as service:
         with pytest.raises(SettingsError, match="has suppressions of key"):
             service.settle()
         # The documented way out where a key is lost: what it suppressed ends.
-        rebuild(service, silent)
+        service.rebuild(silent)
         assert service.status()["suppressed"] == 0
 
 

@@ -18,7 +18,9 @@ def test_many_words_are_shown_and_refuse_nothing(tmp_path, monkeypatch):
         status = service.status()
         assert (status["documents"], status["words"], status["word_ids"]) == (1_800, {0: 1_201}, {0: 1_201})
         assert passed(service.verify())
-        levels = {finding.name: finding for finding in examine_room(service)}
+        levels = {
+            finding.name: finding for finding in examine_room(service.connection, service.settings, service.fixed)
+        }
     assert levels["words of partition 0"].level is Level.WARN
     assert "out of the texts" in levels["words of partition 0"].remedy
 
@@ -31,11 +33,13 @@ def test_the_doctor_says_what_redis_will_hold(tmp_path):
     with Service(Settings(dir=tmp_path, topics=2)) as service:
         service.add(texts)
         service.settle()
-        words, redis = examine_room(service)
+        words, redis = examine_room(service.connection, service.settings, service.fixed)
         levels = []
         for limit in (1 << 30, 16 << 20):
             service.connection.call("CONFIG", "SET", "maxmemory", limit)
-            levels.append([finding.level for finding in examine_room(service)][-1])
+            levels.append(
+                [finding.level for finding in examine_room(service.connection, service.settings, service.fixed)][-1]
+            )
     assert (words.level, redis.level) == (Level.OK, Level.OK)
     # Twice the changes that one partition may hold leave nothing of 16 MiB.
     assert levels == [Level.OK, Level.WARN]

@@ -10,7 +10,6 @@ import pytest
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service, silent
-from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
 from streamtopic.state import Applied, Connection, ModelSettings, ModelState
@@ -87,7 +86,7 @@ def whole_flow(cluster, url, model, tmp_path):
         assert [v["kind"] for v in service.versions()][-1] == "retrain"
         assert len(service.receipts()) == 3
         assert passed(service.verify())
-        rebuilt = rebuild(service, silent)
+        rebuilt = service.rebuild(silent)
         assert (rebuilt.partitions, rebuilt.documents) == (4, 87)
     with Service(options(tmp_path / "instance", url, model)) as service:
         service.settle()

@@ -11,7 +11,6 @@ from servers.redis_cluster import LocalRedisCluster, LocalSentinel
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.service.app import Service, silent
-from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
 from streamtopic.state import Applied, Connection
@@ -172,7 +171,7 @@ def test_a_master_that_comes_back_empty_is_rebuilt(cluster, what, tmp_path):
         running.settle()
     cluster.master_of(own if what == "the model" else partition).client.flushall()
     with service(tmp_path / "i", cluster.url, model) as running:
-        assert rebuild(running, silent).documents == 89
+        assert running.rebuild(silent).documents == 89
         settle(running)
         running.delete(["d2"])
         settle(running)

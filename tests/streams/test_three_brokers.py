@@ -12,7 +12,6 @@ from streamtopic.client import DocumentProducer
 from streamtopic.errors import ComponentUnreachable, SettingsError, StreamtopicError
 from streamtopic.service.app import Service, silent
 from streamtopic.service.inspection.examination import Level, examine_log
-from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.settings import load
 from streamtopic.streams import KafkaLog, KafkaOptions
 from waiting import until
@@ -125,7 +124,7 @@ def test_a_broker_is_lost_while_events_flow(cluster, redis_server, tmp_path):
             (key, gone) for key, gone in keys if not gone or int(key[1:]) in DELETED
         ]
         counted = digest_of(service)
-        assert rebuild(service, silent).documents == DOCUMENTS - len(DELETED)
+        assert service.rebuild(silent).documents == DOCUMENTS - len(DELETED)
         assert digest_of(service) == counted
 
 
@@ -169,7 +168,7 @@ def test_the_doctor_looks_at_copies(cluster, redis_server, tmp_path):
         found = {}
 
         def levels():
-            found.update({one.name: one for one in examine_log(service)})
+            found.update({one.name: one for one in examine_log(service.log, service.settings, service.topic_settings)})
             return [found[f"copies of {topic}"].level for topic in topics]
 
         # Brokers tell each other of settings: the one that is asked may not have heard of them yet.

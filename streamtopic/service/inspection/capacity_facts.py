@@ -24,31 +24,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamtopic.paper.capacity_formulas import ModelConstants
-    from streamtopic.service.app import Service
+    from streamtopic.service.schedule.situation import SituationReader
     from streamtopic.settings import Settings
-    from streamtopic.state import DocumentCounts
+    from streamtopic.state import DocumentCounts, Reader
     from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.heads import HeadTask
 
 __all__ = ["capacity_of"]
 
 
-def capacity_of(service: Service) -> dict[str, Any]:
+def capacity_of(settings: Settings, reader: Reader, situation: SituationReader) -> dict[str, Any]:
     """Return the fields that `capacity --json` shows. Nothing is written.
 
     The formulas are about a model of the base model's documents that are left, which is learned for them.
 
     Raises UsageError if there is no base model yet, CannotLearn if no model can be learned of these documents.
     """
-    base = service.situation.base()
+    base = situation.base()
     if base is None:
         raise UsageError("there is no base model yet, so no capacity: `streamtopic status` gives the reason")
-    settings = service.settings
     learner = assembly.learner_options(settings)
-    formulas = service.reader.read(
+    formulas = reader.read(
         lambda counts: _formulas(learn(counts, learner), counts, settings), before=base.start.offsets
     )
-    used = service.situation.read().forget_set
+    used = situation.read().forget_set
     facts = {
         "version": base.version,
         "base_documents": base.documents,

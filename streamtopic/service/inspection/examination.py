@@ -30,23 +30,25 @@ from streamtopic.service.log_history import departures
 from streamtopic.service.partition_counts import count_remedy, wanted_partitions
 from streamtopic.service.publish.witnesses import Witnesses
 from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret
-from streamtopic.state import MAX_WORD_IDS, ModelState
+from streamtopic.state import MAX_WORD_IDS, ModelState, Reader
 from streamtopic.state.change_log import MOST_UNSUMMED
 from streamtopic.state.measure import measure
 from streamtopic.state.meta import changed_limits, require_keys
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.stored_counts import CountsStore
 from streamtopic.state.word_ids import MANY_WORDS, NEARLY
-from streamtopic.streams import KafkaLog
+from streamtopic.streams import KafkaLog, TopicNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
     from pathlib import Path
 
-    from streamtopic.service.assembly import Parts
+    from streamtopic.service.instance import Layout
+    from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.settings import Settings
     from streamtopic.signed import Ledger
-    from streamtopic.state import Meta, ModelSettings
+    from streamtopic.state import Connection, Meta, ModelSettings
+    from streamtopic.streams import EventLog
 
 __all__ = ["Diagnosis", "Level", "examine", "examine_log", "examine_room"]
 
@@ -111,24 +113,41 @@ def fail(name: str, detail: str, remedy: str) -> Diagnosis:
     return Diagnosis(name, Level.FAIL, detail, remedy)
 
 
-def examine(parts: Parts) -> Iterator[Diagnosis]:
-    """Yield each diagnosis as it is made. A part that does not answer is a diagnosis too, and the others go on."""
-    yield from _program(parts)
-    yield from _guarded("keys", examine_keys, parts)
-    redis = yield from _guarded("redis", examine_redis, parts)
-    log = yield from _guarded("log", examine_log, parts)
-    if redis and log:
-        yield from _guarded("ledger", examine_ledger, parts)
-        yield from _guarded("state", examine_state, parts)
-        yield from _guarded("room", examine_room, parts)
+def examine(
+    settings: Settings,
+    layout: Layout | None,
+    fixed: ModelSettings,
+    topics: Mapping[str, Mapping[str, str]],
+    clock: Callable[[], float],
+    *,
+    connection: Callable[[], Connection],
+    log: Callable[[], EventLog],
+    ledger: Callable[[], LedgerWriter],
+) -> Iterator[Diagnosis]:
+    """Yield each diagnosis as it is made. A part that does not answer is a diagnosis too, and the others go on.
+
+    layout: of the instance's folder, None for a service.
+    fixed: the settings that are fixed when a model is made, as they are now.
+    topics: name of each topic to the settings that it should have.
+    clock: seconds since 1970.
+    connection, log, ledger: open each of them.
+    """
+    yield from _program(settings)
+    yield from _guarded("keys", lambda: examine_keys(settings, layout, ledger))
+    redis = yield from _guarded("redis", lambda: examine_redis(connection(), clock))
+    read = yield from _guarded("log", lambda: examine_log(log(), settings, topics))
+    if redis and read:
+        yield from _guarded("ledger", lambda: examine_ledger(ledger(), settings, clock))
+        yield from _guarded("state", lambda: examine_state(connection(), log(), settings, fixed, clock))
+        yield from _guarded("room", lambda: examine_room(connection(), settings, fixed))
     else:
         yield warn("state", "not looked at", "make Redis and the log answer first")
 
 
-def _guarded(name: str, look: Callable[[Parts], Iterator[Diagnosis]], parts: Parts) -> Generator[Diagnosis, None, bool]:
+def _guarded(name: str, look: Callable[[], Iterator[Diagnosis]]) -> Generator[Diagnosis, None, bool]:
     """Yield the diagnoses of one part; return whether the part could be examined."""
     try:
-        yield from look(parts)
+        yield from look()
     except StreamtopicError as error:
         # An error of this program ends with its remedy, after the last colon.
         detail, _, remedy = str(error).rpartition(": ")
@@ -137,10 +156,10 @@ def _guarded(name: str, look: Callable[[Parts], Iterator[Diagnosis]], parts: Par
     return True
 
 
-def _program(parts: Parts) -> Iterator[Diagnosis]:
+def _program(settings: Settings) -> Iterator[Diagnosis]:
     """Name the program and the model; examine the checksums of Kafka's records."""
-    yield ok("program", f"streamtopic {__version__}, Python {platform.python_version()}, model {parts.settings.model}")
-    if parts.settings.kafka is None:
+    yield ok("program", f"streamtopic {__version__}, Python {platform.python_version()}, model {settings.model}")
+    if settings.kafka is None:
         return
     if importlib.util.find_spec("crc32c") is None:
         yield warn("crc32c", "not installed: records are decoded 10 to 40 times slower", "pip install crc32c")
@@ -148,16 +167,16 @@ def _program(parts: Parts) -> Iterator[Diagnosis]:
         yield ok("crc32c", "installed: checksums of records cost little")
 
 
-def examine_keys(parts: Parts) -> Iterator[Diagnosis]:
+def examine_keys(settings: Settings, layout: Layout | None, ledger: Callable[[], LedgerWriter]) -> Iterator[Diagnosis]:
     """Examine the three secrets, which only their owner may read, and the public key that subscribers verify with."""
     signing: SigningKey | None = None
     for name in _SECRETS:
-        path = _key_file(parts, name)
+        path = _key_file(settings, layout, name)
         if path is None:
             yield warn(name, "not set", "fine here unless schedule runs on this machine; else name the file")
             continue
         try:
-            loaded = _signing_key(parts, path) if name == "signing_key" else load_secret(path)
+            loaded = _signing_key(settings, path) if name == "signing_key" else load_secret(path)
         except SettingsError as error:
             # An error of this program ends with its remedy, after the last semicolon or colon.
             detail, _, remedy = str(error).rpartition("; " if "; " in str(error) else ": ")
@@ -166,20 +185,20 @@ def examine_keys(parts: Parts) -> Iterator[Diagnosis]:
         if isinstance(loaded, SigningKey):
             signing = loaded
         yield ok(name, f"{path}, readable by its owner only")
-    yield from _suppression_key(parts)
-    yield from _public_key(parts, signing)
+    yield from _suppression_key(settings, layout)
+    yield from _public_key(settings, layout, ledger, signing)
 
 
-def _signing_key(parts: Parts, path: Path) -> SigningKey:
+def _signing_key(settings: Settings, path: Path) -> SigningKey:
     """Return the key in a file. Raises SettingsError if it is damaged, or of another ledger."""
     key = SigningKey.load(path)
-    check_origin(key, parts.settings.model)
+    check_origin(key, settings.model)
     return key
 
 
-def _suppression_key(parts: Parts) -> Iterator[Diagnosis]:
+def _suppression_key(settings: Settings, layout: Layout | None) -> Iterator[Diagnosis]:
     """Examine the key of suppressions, where settings or an instance's folder name one."""
-    path = suppression_file(parts.settings, parts.layout)
+    path = suppression_file(settings, layout)
     if path is None:
         return
     try:
@@ -193,21 +212,22 @@ def _suppression_key(parts: Parts) -> Iterator[Diagnosis]:
     yield ok("suppression_key", f"{path}, readable by its owner only")
 
 
-def _public_key(parts: Parts, signing: SigningKey | None) -> Iterator[Diagnosis]:
+def _public_key(
+    settings: Settings, layout: Layout | None, opened: Callable[[], LedgerWriter], signing: SigningKey | None
+) -> Iterator[Diagnosis]:
     """Examine whether the public key, or the key list of its root key, verifies the signatures of the service."""
-    ledger = _read_ledger(parts)
+    ledger = _read_ledger(opened)
     if ledger is not None and ledger.foreign:
         yield fail(
             "public_key",
-            f"{parts.names.ledger} holds a key list of a root key that is not known here: if it revoked the signing "
-            "key, subscribers refuse everything that it signs",
+            f"{TopicNames(settings.model).ledger} holds a key list of a root key that is not known here: if it revoked "
+            "the signing key, subscribers refuse everything that it signs",
             "name root.pub as public_key (in a folder: keys/root.pub) and the newest signing key, as after a restore "
             "from before the root key",
         )
         return
-    path = _key_file(parts, "public_key")
-    layout = parts.layout
-    if parts.settings.public_key is None and layout is not None and layout.root_public_key.exists():
+    path = _key_file(settings, layout, "public_key")
+    if settings.public_key is None and layout is not None and layout.root_public_key.exists():
         path = layout.root_public_key
     if path is None:
         if signing is not None:
@@ -235,34 +255,34 @@ def _public_key(parts: Parts, signing: SigningKey | None) -> Iterator[Diagnosis]
         yield ok("public_key", f"{path}, key {public.key_id}{belongs}")
 
 
-def _read_ledger(parts: Parts) -> Ledger | None:
+def _read_ledger(opened: Callable[[], LedgerWriter]) -> Ledger | None:
     """Return the ledger; None if log or Redis does not answer, or no key is here, which are findings of their own."""
     try:
-        parts.ledger.catch_up()
+        writer = opened()
+        writer.catch_up()
     except (ComponentUnreachable, SettingsError, StateMismatch):
         return None
-    return parts.ledger.ledger
+    return writer.ledger
 
 
-def _key_file(parts: Parts, name: str) -> Path | None:
+def _key_file(settings: Settings, layout: Layout | None, name: str) -> Path | None:
     """Return the file of a key: the one that settings name, else the instance's own."""
-    named: Path | None = getattr(parts.settings, name)
-    if named is not None or parts.layout is None:
+    named: Path | None = getattr(settings, name)
+    if named is not None or layout is None:
         return named
-    own: Path = getattr(parts.layout, name)
+    own: Path = getattr(layout, name)
     return own
 
 
-def examine_redis(parts: Parts) -> Iterator[Diagnosis]:
+def examine_redis(connection: Connection, clock: Callable[[], float]) -> Iterator[Diagnosis]:
     """Examine each server that holds keys: its version, its clock, and that it does not lose data."""
-    connection = parts.connection
     servers = connection.servers()
     for place, info in servers.items():
         for diagnosis in _server(place, info):
             # What is wrong with one node of a cluster says which.
             yield diagnosis if len(servers) == 1 else replace(diagnosis, name=f"{diagnosis.name} {place}")
     told = (int(s) + int(micros) / 1e6 for s, micros in connection.everywhere("TIME"))
-    skews = [parts.clock() - seconds for seconds in told]
+    skews = [clock() - seconds for seconds in told]
     skew = max(skews, key=abs)
     if abs(skew) > _SKEW_SECONDS:
         yield warn("clock", f"this machine is {skew:+.0f} s from Redis", "run NTP on both: receipts carry these times")
@@ -369,20 +389,21 @@ def _replicas(place: str, info: dict[str, Any]) -> Iterator[Diagnosis]:
         yield ok(name, f"{replicas}; without them nothing is written")
 
 
-def examine_log(parts: Parts) -> Iterator[Diagnosis]:
+def examine_log(log: EventLog, settings: Settings, topics: Mapping[str, Mapping[str, str]]) -> Iterator[Diagnosis]:
     """Examine each topic: partitions, settings, and whether deletes stay long enough to be read."""
-    yield from _kafka_network(parts.settings)
-    for topic, wanted in parts.topic_settings.items():
-        count = parts.log.partitions(topic)
-        right = wanted_partitions(parts.names, topic, parts.settings.partitions)
+    yield from _kafka_network(settings)
+    names = TopicNames(settings.model)
+    for topic, wanted in topics.items():
+        count = log.partitions(topic)
+        right = wanted_partitions(names, topic, settings.partitions)
         if not count:
             yield fail(topic, "there is no such topic", _INIT)
         elif count != right:
-            remedy = count_remedy(parts.names, topic, count)
+            remedy = count_remedy(names, topic, count)
             yield fail(topic, f"{count} partitions, not {right}", remedy)
         else:
-            yield _topic_settings(parts, topic, count, wanted)
-            yield from _topic_copies(parts, topic)
+            yield _topic_settings(log, settings, topic, count, wanted)
+            yield from _topic_copies(log, settings, topic)
 
 
 def _kafka_network(settings: Settings) -> Iterator[Diagnosis]:
@@ -397,10 +418,9 @@ def _kafka_network(settings: Settings) -> Iterator[Diagnosis]:
         yield warn("kafka tls", f"{settings.kafka} is reached by {protocol}, without TLS", remedy)
 
 
-def _topic_copies(parts: Parts, topic: str) -> Iterator[Diagnosis]:
+def _topic_copies(log: EventLog, settings: Settings, topic: str) -> Iterator[Diagnosis]:
     """Examine how many brokers may be lost before records of a topic are lost, or cannot be written."""
-    log = parts.log
-    servers = parts.settings.kafka
+    servers = settings.kafka
     if servers is None or not isinstance(log, KafkaLog):
         return
     name = f"copies of {topic}"
@@ -424,15 +444,15 @@ def _topic_copies(parts: Parts, topic: str) -> Iterator[Diagnosis]:
         yield ok(name, detail)
 
 
-def _topic_settings(parts: Parts, topic: str, count: int, wanted: Mapping[str, str]) -> Diagnosis:
+def _topic_settings(log: EventLog, settings: Settings, topic: str, count: int, wanted: Mapping[str, str]) -> Diagnosis:
     """Examine the settings of a topic."""
-    if parts.settings.kafka is None:
+    if settings.kafka is None:
         return ok(topic, f"{count} partition(s), in files")
-    changed = differing(parts.log, topic, wanted)
+    changed = differing(log, topic, wanted)
     if not changed:
         return ok(topic, f"{count} partition(s), settings as they should be")
     detail = ", ".join(f"{name} is {have or 'not set'}, not {value}" for name, (have, value) in changed.items())
-    loses_receipts = topic == parts.names.ledger and changed.keys() & _RETENTION
+    loses_receipts = topic == TopicNames(settings.model).ledger and changed.keys() & _RETENTION
     if "cleanup.policy" in changed or loses_receipts:
         return fail(topic, detail, f"{_INIT}: documents or receipts would be lost, or deleted text would stay")
     if "compression.type" in changed:
@@ -440,19 +460,19 @@ def _topic_settings(parts: Parts, topic: str, count: int, wanted: Mapping[str, s
     return warn(topic, detail, _INIT)
 
 
-def examine_ledger(parts: Parts) -> Iterator[Diagnosis]:
+def examine_ledger(writer: LedgerWriter, settings: Settings, clock: Callable[[], float]) -> Iterator[Diagnosis]:
     """Examine whether the ledger is whole, whether witnesses sign it, and whether its service has spoken lately."""
-    parts.ledger.catch_up()
-    ledger = parts.ledger.ledger
+    writer.catch_up()
+    ledger = writer.ledger
     shown = f"{ledger.size:,} entries"
     if ledger.missing:
         gaps = ", ".join(ledger.missing)
         yield fail("ledger", f"{shown}, but {gaps} are missing from the log", "restore its topic from a backup")
     else:
         yield ok("ledger", f"{shown}, one tree; {ledger.strays} other records passed over")
-    if parts.settings.witnesses is not None and ledger.checkpoint:
-        yield _witnesses(Witnesses.load(parts.settings.witnesses), parts.settings, ledger.checkpoint)
-    yield _alive(parts, ledger)
+    if settings.witnesses is not None and ledger.checkpoint:
+        yield _witnesses(Witnesses.load(settings.witnesses), settings, ledger.checkpoint)
+    yield _alive(ledger, clock())
 
 
 def _witnesses(witnesses: Witnesses, settings: Settings, checkpoint: str) -> Diagnosis:
@@ -465,47 +485,48 @@ def _witnesses(witnesses: Witnesses, settings: Settings, checkpoint: str) -> Dia
     return level("witnesses", f"{detail}, which is not the quorum", "the log of `streamtopic schedule` says why")
 
 
-def _alive(parts: Parts, ledger: Ledger) -> Diagnosis:
-    """Examine the age of the service's last word on which version is the newest."""
+def _alive(ledger: Ledger, now: float) -> Diagnosis:
+    """Examine the age of the service's last word on which version is the newest. now: seconds since 1970."""
     alive, name = ledger.alive, "alive"
     if alive is None:
         return warn(name, "the service has not said yet which version is the newest", "start `schedule` or `run`")
-    age = parts.clock() - alive.made / 1000
+    age = now - alive.made / 1000
     detail = f"the last word on the newest version is {age:,.0f} s old"
     if alive.interval and age > 2 * alive.interval / 1000:
         return warn(name, f"{detail}, more than {2 * alive.interval / 1000:,.0f}", "is `streamtopic schedule` running?")
     return ok(name, detail)
 
 
-def examine_state(parts: Parts) -> Iterator[Diagnosis]:
+def examine_state(
+    connection: Connection, log: EventLog, settings: Settings, fixed: ModelSettings, clock: Callable[[], float]
+) -> Iterator[Diagnosis]:
     """Examine the state against settings and log, and whether the parts of the service keep up."""
-    found = ModelState.find(parts.connection, parts.settings.model)
+    found = ModelState.find(connection, settings.model)
     if found is None:
         remedy = "run `streamtopic init`, then `run`, or `ingest` and `schedule`"
         yield warn("state", "there is none yet", remedy)
         return
-    fixed = found.settings
-    wanted = parts.fixed
-    if _named(fixed) != _named(wanted):
-        detail = f"made for {_named(fixed)}, not for {_named(wanted)}"
+    if _named(found.settings) != _named(fixed):
+        detail = f"made for {_named(found.settings)}, not for {_named(fixed)}"
         yield fail("state", detail, "go back to these settings, or `streamtopic rebuild` under the new ones")
         return
-    limits = changed_limits(fixed.limits, wanted.limits)
+    limits = changed_limits(found.settings.limits, fixed.limits)
     if limits:
         detail = f"counted under other limits of records, or another `input`: {limits}"
         yield fail("state", detail, "run `streamtopic rebuild`")
         return
     yield ok("state", f"made for {_named(fixed)}")
+    reader = Reader(connection, settings.model, settings.partitions)
     try:
-        positions = parts.reader.positions()
+        positions = reader.positions()
     except StateMissing:
         yield warn("counts", "nothing is counted yet", "start `streamtopic ingest`, or `run`")
         return
     for partition, meta in positions.items():
-        yield _position(parts, partition, meta)
-        yield from _lost_keys(parts, partition)
-    yield from _open_transactions(parts, positions)
-    yield from _waiting(parts, found, positions)
+        yield _position(log, settings, clock(), partition, meta)
+        yield from _lost_keys(connection, settings.model, partition)
+    yield from _open_transactions(connection, log, settings.model, positions)
+    yield from _waiting(reader, found, positions)
 
 
 def _named(fixed: ModelSettings) -> str:
@@ -513,69 +534,71 @@ def _named(fixed: ModelSettings) -> str:
     return f"{fixed.partitions} partitions by {fixed.partitioner}, cap {fixed.cap}"
 
 
-def _position(parts: Parts, partition: int, meta: Meta) -> Diagnosis:
-    """Examine how far a partition is counted."""
+def _position(log: EventLog, settings: Settings, now: float, partition: int, meta: Meta) -> Diagnosis:
+    """Examine how far a partition is counted. now: seconds since 1970."""
     name = f"partition {partition}"
-    topic = parts.names.documents
-    departed = departures(parts.log, topic, parts.settings.partitions, {partition: meta})
+    topic = TopicNames(settings.model).documents
+    departed = departures(log, topic, settings.partitions, {partition: meta})
     if departed:
         return fail(name, departed[0].fault, departed[0].remedy)
-    lag = parts.log.end(topic, partition) - meta.next_offset
-    age_ms = parts.clock() * 1000 - meta.time_ms
+    lag = log.end(topic, partition) - meta.next_offset
+    age_ms = now * 1000 - meta.time_ms
     # Half of the retention, in milliseconds: from then on ingest compares all documents with the log.
-    if lag and meta.time_ms and age_ms > parts.settings.delete_retention * 500:
+    if lag and meta.time_ms and age_ms > settings.delete_retention * 500:
         days = age_ms / 86_400_000
         detail = f"the newest record counted is {days:.0f} days old, {lag} wait: deletes may have left the log"
         return warn(name, detail, "start ingest: it compares all documents with the log before it goes on")
     return ok(name, f"{meta.documents} documents, {lag} records to count")
 
 
-def _lost_keys(parts: Parts, partition: int) -> Iterator[Diagnosis]:
+def _lost_keys(connection: Connection, model: str, partition: int) -> Iterator[Diagnosis]:
     """Report keys of a partition that Redis has lost."""
     try:
-        require_keys(parts.connection, ModelKeys(parts.settings.model).partition(partition))
+        require_keys(connection, ModelKeys(model).partition(partition))
     except StateCorrupt as error:
         remedy = "stop ingest and run `streamtopic rebuild`; then see why Redis lost them (docs/operations.md)"
         yield fail(f"keys of partition {partition}", str(error), remedy)
 
 
-def _open_transactions(parts: Parts, positions: Mapping[int, Meta]) -> Iterator[Diagnosis]:
+def _open_transactions(
+    connection: Connection, log: EventLog, model: str, positions: Mapping[int, Meta]
+) -> Iterator[Diagnosis]:
     """Report transactions that have hidden records for too long."""
     patience = STALLED_AFTER * 1000
-    for one in hidden(parts.log, parts.names.documents, positions):
-        age_ms = parts.connection.time_ms() - one.since_ms
+    for one in hidden(log, TopicNames(model).documents, positions):
+        age_ms = connection.time_ms() - one.since_ms
         if age_ms > patience:
             yield fail("transaction", f"{one.text} for {age_ms / 1000:.0f} s, deletes perhaps among them", REMEDY)
 
 
-def _waiting(parts: Parts, state: ModelState, positions: Mapping[int, Meta]) -> Iterator[Diagnosis]:
+def _waiting(reader: Reader, state: ModelState, positions: Mapping[int, Meta]) -> Iterator[Diagnosis]:
     """Examine the outbox, the deletions that wait for a receipt, and whether there is a model."""
     waiting = len(state.outbox(_BUSY_OUTBOX))
     if waiting >= _BUSY_OUTBOX:
         yield warn("outbox", f"{waiting} records or more wait to be published", "is `streamtopic schedule` running?")
     else:
         yield ok("outbox", f"{waiting} records wait to be published")
-    deletions = sum(len(parts.reader.forgets(partition)) for partition in positions)
+    deletions = sum(len(reader.forgets(partition)) for partition in positions)
     yield ok("deletions", f"{deletions} wait for their receipt")
     if state.base_head() is None:
         yield warn("model", "there is no base model yet", "`streamtopic status` gives the reason")
 
 
-def examine_room(parts: Parts) -> Iterator[Diagnosis]:
+def examine_room(connection: Connection, settings: Settings, fixed: ModelSettings) -> Iterator[Diagnosis]:
     """Examine words and word ids of each partition, and how many documents Redis will hold."""
-    found = ModelState.find(parts.connection, parts.settings.model)
+    found = ModelState.find(connection, settings.model)
     # `examine_state` has reported both of these.
-    if found is None or found.settings != parts.fixed:
+    if found is None or found.settings != fixed:
         return
     try:
-        positions = parts.reader.positions()
+        positions = Reader(connection, settings.model, settings.partitions).positions()
     except StateMissing:
         return
     for partition, meta in positions.items():
         yield _words(f"words of partition {partition}", meta)
     documents = sum(meta.documents for meta in positions.values())
     if documents >= _LEAST_DOCUMENTS:
-        yield _documents_that_fit(parts, documents, len(positions))
+        yield _documents_that_fit(connection, settings.model, documents, len(positions))
 
 
 def _words(name: str, meta: Meta) -> Diagnosis:
@@ -589,13 +612,12 @@ def _words(name: str, meta: Meta) -> Diagnosis:
     return ok(name, shown)
 
 
-def _documents_that_fit(parts: Parts, documents: int, partitions: int) -> Diagnosis:
+def _documents_that_fit(connection: Connection, model: str, documents: int, partitions: int) -> Diagnosis:
     """Estimate how many documents Redis can hold, from the memory of those that it holds now."""
-    model = parts.settings.model
     keys = ModelKeys(model)
-    about = CountsStore(parts.connection, model).about()
+    about = CountsStore(connection, model).about()
     counts = 0 if about is None else about.size
-    sizes = [measure(parts.connection, keys.partition(partition)) for partition in range(partitions)]
+    sizes = [measure(connection, keys.partition(partition)) for partition in range(partitions)]
     held = sum(size.held for size in sizes)
     records = sum(size.documents for size in sizes)
     changes = sum(size.changes for size in sizes)
@@ -608,7 +630,7 @@ def _documents_that_fit(parts: Parts, documents: int, partitions: int) -> Diagno
         f"{changes / documents:,.0f} changes and statistics; "
         f"{counts / 2**20:,.1f} MiB of co-occurrence counts"
     )
-    limit = int(parts.connection.information().get("maxmemory", 0))
+    limit = int(connection.information().get("maxmemory", 0))
     if not limit:
         more = _round((1 << 30) / (_TIMES * each))
         return ok("room", f"{detail}; at {_TIMES} times all that, a GiB more is for about {more:,}")

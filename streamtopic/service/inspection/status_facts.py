@@ -16,25 +16,28 @@ from streamtopic.signed.notes import read_note
 from streamtopic.state import Suppressed
 from streamtopic.state.residue_ledger import ResidueState
 from streamtopic.state.stored_counts import CountsStore
+from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from streamtopic.service.assembly import Parts
     from streamtopic.service.inspection.hidden_records import Hidden
+    from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.service.schedule.situation import Base, SituationReader
+    from streamtopic.settings import Settings
     from streamtopic.signed import Alive
-    from streamtopic.state import Meta
+    from streamtopic.state import Meta, ModelState, Reader
+    from streamtopic.streams import EventLog
 
 __all__ = ["status_of"]
 
 
-def _remarks(service: Parts, base: Base | None) -> list[str]:
+def _remarks(state: ModelState, base: Base | None) -> list[str]:
     """Return remarks on the model: no capacity, conditions of the proof that fail, a failed self-check."""
     remarks = []
     if base is not None and base.capacity == 0:
         remarks.append("capacity 0: every deletion is a retrain")
-    newest = service.state.releases(1)
+    newest = state.releases(1)
     record = newest[0][1] if newest else {}
     checks = record.get("checks", [])
     failed = [check["name"] for check in checks if not check["holds"]]
@@ -48,7 +51,7 @@ def _remarks(service: Parts, base: Base | None) -> list[str]:
         remarks.append(f"guided topics have ended, since the documents do not bear them any more: {names}")
     if "vacuity" in record:
         remarks.append(record["vacuity"])
-    checked = service.state.checked()
+    checked = state.checked()
     # None: the check could not be made, which says nothing about the version.
     if checked is not None and checked["passed"] is False:
         remarks.append(
@@ -58,7 +61,7 @@ def _remarks(service: Parts, base: Base | None) -> list[str]:
     return remarks
 
 
-def _self_check(service: Parts, situation: SituationReader) -> dict[str, Any]:
+def _self_check(settings: Settings, state: ModelState, situation: SituationReader, now: float) -> dict[str, Any]:
     """Return the last of the service's own checks.
 
     interval: seconds from one check to the next, None if updates are not checked.
@@ -67,12 +70,12 @@ def _self_check(service: Parts, situation: SituationReader) -> dict[str, Any]:
     seconds: how long the last check took.
     unchecked: number of versions carried over in memory since the last version that was learned cold or checked.
     """
-    last = service.state.checked() or {}
+    last = state.checked() or {}
     at = last.get("at")
     # The clock of the scheduler's machine may be ahead of this one.
-    age = None if at is None else round(max(0.0, service.clock() - at / 1000), 3)
+    age = None if at is None else round(max(0.0, now - at / 1000), 3)
     return {
-        "interval": None if service.settings.self_check == "off" else service.settings.self_check,
+        "interval": None if settings.self_check == "off" else settings.self_check,
         "version": last.get("version"),
         "passed": last.get("passed"),
         "detail": last.get("detail"),
@@ -84,7 +87,7 @@ def _self_check(service: Parts, situation: SituationReader) -> dict[str, Any]:
     }
 
 
-def _ledger(service: Parts) -> dict[str, Any]:
+def _ledger(opened: Callable[[], LedgerWriter], now: float) -> dict[str, Any]:
     """Return the state of the ledger.
 
     size: number of entries.
@@ -98,17 +101,18 @@ def _ledger(service: Parts) -> dict[str, Any]:
     """
     nothing: dict[str, Any] = dict.fromkeys(("size", "gaps", "strays", "witnesses", "alive", "unread"))
     try:
-        service.ledger.catch_up()
+        writer = opened()
+        writer.catch_up()
     except (SettingsError, StateMismatch) as error:
         # All other fields are of use also if there is no key to verify with.
         return nothing | {"unread": str(error)}
-    ledger = service.ledger.ledger
+    ledger = writer.ledger
     return nothing | {
         "size": ledger.size,
         "gaps": sum(map(len, ledger.gaps)),
         "strays": ledger.strays,
         "witnesses": len(read_note(ledger.checkpoint).signatures) - 1 if ledger.checkpoint else 0,
-        "alive": None if ledger.alive is None else _alive(ledger.alive, service.clock()),
+        "alive": None if ledger.alive is None else _alive(ledger.alive, now),
     }
 
 
@@ -130,8 +134,24 @@ def _moment(time_ms: int) -> str:
     return moment.isoformat(timespec="seconds")
 
 
-def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
+def status_of(
+    settings: Settings,
+    log: EventLog,
+    state: ModelState,
+    reader: Reader,
+    situation: SituationReader,
+    ledger: Callable[[], LedgerWriter],
+    *,
+    running: bool,
+    now: float,
+) -> dict[str, Any]:
     """Return the fields that `status --json` shows.
+
+    ledger: opens it; a process without a key cannot.
+    running: whether another process works on the instance, or on the service.
+    now: seconds since 1970.
+
+    The fields:
 
     ledger: as `_ledger`.
     lag: number of records that are not counted yet.
@@ -148,52 +168,52 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
 
     Raises StateMissing before all partitions are counted, ComponentUnreachable.
     """
-    positions = service.reader.positions()
-    topic = service.names.documents
-    departed = departures(service.log, topic, service.settings.partitions, positions)
-    hiding = hidden(service.log, topic, positions)
+    positions = reader.positions()
+    topic = TopicNames(settings.model).documents
+    departed = departures(log, topic, settings.partitions, positions)
+    hiding = hidden(log, topic, positions)
     # Redis's clock, by which `moved_ms` was written.
-    now_ms = service.connection.time_ms()
+    now_ms = state.connection.time_ms()
     patience_ms = STALLED_AFTER * 1000
     overdue = [one for one in hiding if now_ms - one.since_ms > patience_ms]
     lag = receipts = 0
     stalled = []
     for partition, meta in positions.items():
         # Below 0 in a log that was cut, which is among `departed`.
-        behind = max(service.log.end(topic, partition) - meta.next_offset, 0)
+        behind = max(log.end(topic, partition) - meta.next_offset, 0)
         lag += behind
         # A service is alive while it moves: a lag alone only says that there is work.
-        if behind > 0 and now_ms - _waits_since(service, partition, meta, now_ms - patience_ms) > patience_ms:
+        if behind > 0 and now_ms - _waits_since(log, topic, partition, meta, now_ms - patience_ms) > patience_ms:
             stalled.append(partition)
-        receipts += len(service.reader.forgets(partition))
-    residue = ResidueState(service.connection, service.settings.model).read()
-    facts = _model(service, situation, overdue)
+        receipts += len(reader.forgets(partition))
+    residue = ResidueState(state.connection, settings.model).read()
+    facts = _model(settings, state, situation, overdue, now)
     facts["remarks"] += [one.text for one in departed]
     facts["words"] = {partition: meta.words for partition, meta in positions.items()}
     facts["word_ids"] = {partition: meta.next_word for partition, meta in positions.items()}
-    facts["counts"] = _counts_fields(service)
+    facts["counts"] = _counts_fields(state)
     facts["lag"] = lag
-    kept = Suppressed(service.connection, service.settings.model).records()
+    kept = Suppressed(state.connection, settings.model).records()
     facts["suppressed"] = sum(value.startswith(b"suppress") for value in kept.values())
     facts["hidden"] = [_hidden_fields(one) for one in hiding]
     facts["stalled_partitions"] = stalled
     facts["receipts_waiting"] = receipts
-    facts["outbox"] = len(service.state.outbox())
+    facts["outbox"] = len(state.outbox())
     facts["outcomes"] = _outcomes(positions)
-    facts["ledger"] = _ledger(service)
+    facts["ledger"] = _ledger(ledger, now)
     facts["residue"] = residue_fields(residue)
-    facts["running"] = not service.leads
+    facts["running"] = running
     facts["healthy"] = not stalled and not overdue and not departed
     return facts
 
 
-def _counts_fields(service: Parts) -> dict[str, Any] | None:
+def _counts_fields(state: ModelState) -> dict[str, Any] | None:
     """Return the facts of the co-occurrence counts in Redis; None before the first, and for who may not read them.
 
     offsets: partition to the first offset that they do not reflect; what came later is in the changes.
     """
     try:
-        about = CountsStore(service.connection, service.settings.model).about()
+        about = CountsStore(state.connection, state.model).about()
     except SettingsError:
         return None
     if about is None:
@@ -202,7 +222,7 @@ def _counts_fields(service: Parts) -> dict[str, Any] | None:
     return {"words": about.words, "pairs": about.pairs, "bytes": about.size, "offsets": offsets}
 
 
-def _waits_since(service: Parts, partition: int, meta: Meta, before_ms: float) -> int:
+def _waits_since(log: EventLog, topic: str, partition: int, meta: Meta, before_ms: float) -> int:
     """Return since when a partition with a lag does not move: its last commit, or the record that waits if it is newer.
 
     before_ms: a commit since then answers by itself. After a quiet hour the last commit is old, and nothing is wrong.
@@ -210,14 +230,16 @@ def _waits_since(service: Parts, partition: int, meta: Meta, before_ms: float) -
     if meta.moved_ms > before_ms:
         return meta.moved_ms
     try:
-        waiting_ms = service.log.appended_ms(service.names.documents, partition, meta.next_offset)
+        waiting_ms = log.appended_ms(topic, partition, meta.next_offset)
     except SettingsError:
         # A user who may not read documents, as that of `serve`, goes by the commit.
         waiting_ms = None
     return max(meta.moved_ms, waiting_ms or 0)
 
 
-def _model(service: Parts, situation: SituationReader, overdue: Sequence[Hidden]) -> dict[str, Any]:
+def _model(
+    settings: Settings, state: ModelState, situation: SituationReader, overdue: Sequence[Hidden], now: float
+) -> dict[str, Any]:
     """Return the facts about the model and its last version. overdue: transactions that hide records for too long."""
     present = situation.read()
     base = situation.base()
@@ -226,17 +248,17 @@ def _model(service: Parts, situation: SituationReader, overdue: Sequence[Hidden]
         rule = base.capacity_rule
         left = max(present.capacity - present.forget_set, 0)
     decided: int | None = None
-    noted = service.state.decision()
+    noted = state.decision()
     if noted is not None:
         decision, decided = noted
     else:
         # No leader has decided yet: show the decision that one would take now.
         decision = decision_text(situation.decide(present))
-    versions = versions_of(service.state, 1)
+    versions = versions_of(state, 1)
     last = versions[-1] if versions else {}
     late = [f"{one.text} since {_moment(one.since_ms)}: {REMEDY}" for one in overdue]
     return {
-        "model": service.settings.model,
+        "model": settings.model,
         "documents": present.documents,
         "version": last.get("version"),
         "base_documents": present.base_documents,
@@ -247,13 +269,13 @@ def _model(service: Parts, situation: SituationReader, overdue: Sequence[Hidden]
         "unserved_deletions": present.unserved,
         "new_documents": present.new_documents,
         "cumulative_epsilon": last.get("cumulative_epsilon", 0.0),
-        "epsilon_budget": service.settings.epsilon_budget,
+        "epsilon_budget": settings.epsilon_budget,
         "guarantee": last.get("guarantee"),
         "ratio": last.get("ratio"),
         "covered": last.get("covered"),
         "unfitted": last.get("unfitted", {}),
-        "self_check": _self_check(service, situation),
-        "remarks": [*_remarks(service, base), *late],
+        "self_check": _self_check(settings, state, situation, now),
+        "remarks": [*_remarks(state, base), *late],
         "decision": decision,
         "decided": decided,
     }

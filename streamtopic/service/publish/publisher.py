@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import StateError
 from streamtopic.monitoring.tracing import span
+from streamtopic.service.publish.published import cut_of, recorded
 from streamtopic.service.publish.request_receipts import RequestReceipts
-from streamtopic.service.schedule.situation import cut_of, recorded
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (
     Alive,

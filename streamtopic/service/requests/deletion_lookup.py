@@ -6,42 +6,44 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from streamtopic.signed import Erased, Receipt, link_digest, receipt_id, request_digest
-from streamtopic.state.deletions import LinkKeys
-from streamtopic.state.residue_ledger import ResidueState, Stage
+from streamtopic.state.residue_ledger import Stage
 
 if TYPE_CHECKING:
-    from streamtopic.service.assembly import Parts
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.signed import Logged
-    from streamtopic.state.deletions import Forget
+    from streamtopic.state import Forget, Reader
+    from streamtopic.state.deletions import LinkKeys
+    from streamtopic.state.residue_ledger import ResidueState
 
 __all__ = ["receipts_of_request", "traces_of_receipt", "waiting_deletion"]
 
 
-def receipts_of_request(parts: Parts, name: str, salt: str | None) -> list[Logged]:
+def receipts_of_request(ledger: LedgerWriter, links: LinkKeys, name: str, salt: str | None) -> list[Logged]:
     """Return the receipt with this id, else all receipts of this request, in the order of the ledger.
 
     A request that was written to the requests topic has a `RequestReceipt`, too.
 
+    links: the keys of the months.
     salt: the requester's own; None: the keys of the months are tried, which only the service has.
 
     Raises SettingsError if the user of Redis may not read the keys of the months.
     """
-    ledger = parts.ledger
     ledger.catch_up()
     if named := ledger.find([name]):
         return named[name]
     if salt is not None:
         digests = [request_digest(name, salt)]
     else:
-        keys = LinkKeys(parts.connection, parts.settings.model).all()
+        keys = links.all()
         digests = [link_digest(key, name) for key in keys.values()]
     found = ledger.find(digests)
     every = (logged for some in found.values() for logged in some)
     return sorted(every, key=lambda logged: logged.index)
 
 
-def traces_of_receipt(parts: Parts, logged: Logged) -> tuple[dict[Stage, int | None], int | None]:
+def traces_of_receipt(
+    ledger: LedgerWriter, residue: ResidueState, logged: Logged
+) -> tuple[dict[Stage, int | None], int | None]:
     """Return when the traces of a deletion were gone, and the index of the entry `erased` that says so.
 
     logged: its receipt.
@@ -52,10 +54,9 @@ def traces_of_receipt(parts: Parts, logged: Logged) -> tuple[dict[Stage, int | N
     receipt = logged.entry
     if not isinstance(receipt, Receipt):
         return {}, None
-    erased = _erased(parts.ledger, logged.index, receipt)
+    erased = _erased(ledger, logged.index, receipt)
     if erased is None or not isinstance(erased.entry, Erased):
-        residue = ResidueState(parts.connection, parts.settings.model).read()
-        return residue.reached(receipt.partition, receipt.offset), None
+        return residue.read().reached(receipt.partition, receipt.offset), None
     signed = erased.entry.reached.get(receipt.partition, {})
     return {stage: signed.get(stage.value) for stage in Stage}, erased.index
 
@@ -75,13 +76,13 @@ def _erased(ledger: LedgerWriter, index: int, receipt: Receipt) -> Logged | None
     return ledger.entries([indexes[first]]).get(indexes[first]) if first < len(indexes) else None
 
 
-def waiting_deletion(parts: Parts, name: str) -> tuple[int, Forget] | None:
+def waiting_deletion(reader: Reader, model: str, name: str) -> tuple[int, Forget] | None:
     """Return partition and entry of a deletion that is counted and waits for its receipt, None without one.
 
     name: request id, or the id that the receipt will have.
     """
-    for partition in parts.reader.positions():
-        for forget in parts.reader.forgets(partition).each():
-            if name in {forget.request, receipt_id(parts.settings.model, partition, forget.offset)}:
+    for partition in reader.positions():
+        for forget in reader.forgets(partition).each():
+            if name in {forget.request, receipt_id(model, partition, forget.offset)}:
                 return partition, forget
     return None

@@ -11,7 +11,7 @@ from streamtopic.state.documents import read_documents
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from streamtopic.service.app import Service
+    from streamtopic.state import Reader
     from streamtopic.state.documents import StoredDocuments
 
 __all__ = ["documents_with_label"]
@@ -19,16 +19,15 @@ __all__ = ["documents_with_label"]
 _SHOWN = 20
 
 
-def documents_with_label(service: Service, task: str, name: str) -> list[str]:
+def documents_with_label(reader: Reader, task: str, name: str) -> list[str]:
     """Return the ids of the live documents of a class, in the order of their ids, from all partitions.
 
-    service: whose state is read.
     task: name of the label.
     name: class of the label.
 
     Raises UsageError for a task or a class that no live document has, StateError, ComponentUnreachable.
     """
-    found = _read(service, {task})
+    found = _read(reader, {task})
     pairs = zip(found.ids, found.labels, strict=True)
     documents = [document.decode() for document, labels in pairs if labels.get(task) == name]
     if documents:
@@ -36,15 +35,15 @@ def documents_with_label(service: Service, task: str, name: str) -> list[str]:
     classes = {labels[task] for labels in found.labels if task in labels and task != DAY}
     if classes:
         raise UsageError(f"no live document has class {name!r} of task {task!r}: its classes are {_listed(classes)}")
-    tasks = {one for labels in _read(service, ()).labels for one in labels}
+    tasks = {one for labels in _read(reader, ()).labels for one in labels}
     if tasks - {DAY}:
         raise UsageError(f"no live document has a label of task {task!r}: there are labels of {_listed(tasks - {DAY})}")
     raise UsageError("no live document has a label: delete by ids, or add documents with labels")
 
 
-def _read(service: Service, tasks: Collection[str]) -> StoredDocuments:
+def _read(reader: Reader, tasks: Collection[str]) -> StoredDocuments:
     """Return the documents with a label of these tasks; all documents where it names none."""
-    return service.reader.read(lambda counts: read_documents(counts, (), labelled=tasks))
+    return reader.read(lambda counts: read_documents(counts, (), labelled=tasks))
 
 
 def _listed(names: Collection[str]) -> str:

@@ -90,11 +90,11 @@ class LeaseKeeper:
     def __init__(self, state: ModelState, holder: str, ttl_ms: int) -> None:
         self._state = state
         self._holder = holder
-        self._ttl_ms = ttl_ms
+        self.ttl_ms = ttl_ms
 
     def acquire(self) -> Lease | None:
         """Become or stay leader; return None while another scheduler leads."""
-        return self._state.acquire(self._holder, self._ttl_ms)
+        return self._state.acquire(self._holder, self.ttl_ms)
 
     @contextmanager
     def kept(self, lease: Lease) -> Iterator[None]:
@@ -103,9 +103,9 @@ class LeaseKeeper:
 
         def renew() -> None:
             # Three renewals in a lease's time: one that is lost or late costs no leadership.
-            while not done.wait(self._ttl_ms / 3000):
+            while not done.wait(self.ttl_ms / 3000):
                 try:
-                    now = self._state.acquire(self._holder, self._ttl_ms)
+                    now = self._state.acquire(self._holder, self.ttl_ms)
                 except StreamtopicError:
                     continue  # staging checks the lease again, and reports the error
                 # Another scheduler led meanwhile, so the token is void, and renewing it would only keep others out.

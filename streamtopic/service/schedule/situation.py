@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from streamtopic.errors import StateError
 from streamtopic.monitoring.tracing import MAX_LINKS
 from streamtopic.privacy.accounting import Composition
+from streamtopic.service.publish.published import cut_of, recorded
 from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Policy, Situation, Wait, decide, held
-from streamtopic.signed import Envelope, parse_line
+from streamtopic.signed import Envelope
 from streamtopic.state import Forget, Meta, ModelState, Reader, RemainingBase, StoredBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 
@@ -24,8 +24,6 @@ __all__ = [
     "Mode",
     "SituationReader",
     "accepted",
-    "cut_of",
-    "recorded",
     "unserved",
 ]
 
@@ -73,24 +71,6 @@ class Base:
         differing = [name for name in before.keys() & now.keys() if before[name] != now[name]]
         changed = [f"{name} was {before[name]}, is {now[name]}" for name in sorted(differing)]
         return f"settings of the model have changed: {', '.join(changed)}" if changed else None
-
-
-def recorded(record: Mapping[str, Any]) -> Envelope:
-    """Return the facts of a version as its record in Redis has them. Raises StateError for another record."""
-    entry = parse_line(record["entry"])
-    if not isinstance(entry, Envelope):
-        raise StateError(
-            "the record of a version in Redis holds another entry: `streamtopic unlearn --retrain` makes a new one"
-        )
-    return entry
-
-
-def cut_of(record: Mapping[str, Any]) -> dict[int, int]:
-    """Return, by partition, the offset up to which a recorded version reflects deletions.
-
-    It is {} without a record, and where documents were moved since.
-    """
-    return {int(partition): int(offset) for partition, offset in record.get("cut", {}).items()}
 
 
 def accepted(positions: Mapping[int, Meta]) -> int:

@@ -6,14 +6,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, StateMismatch, UsageError
+from streamtopic.service.instance import missing_key
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.signed import KeyList, KeyRing, Keys, Revoked, SigningKey, new_signing_key, seal_keys
+from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streamtopic.service.assembly import Parts
+    from streamtopic.state import Connection
+    from streamtopic.streams import EventLog
 
 __all__ = ["KeyKeeper", "new_pair", "replace_signing_key"]
 
@@ -25,12 +28,20 @@ _ATTEMPTS = 20
 class KeyKeeper:
     """Changes the key list of a model. Each change is written to the ledger, and may be repeated after any error.
 
-    parts: log, Redis, settings and signing key of the service.
+    model: its name.
+    log: of the service.
+    connection: to its Redis.
+    signing: the service's signing key; None if this machine does not have it.
+    clock: seconds since 1970.
     root: signs key lists and nothing else, so it can stay offline.
     file: keeps the note of the list, for readers offline.
     """
 
-    parts: Parts
+    model: str
+    log: EventLog
+    connection: Connection
+    signing: SigningKey | None
+    clock: Callable[[], float]
     root: SigningKey
     file: Path
     _ring: KeyRing = field(init=False)
@@ -38,13 +49,13 @@ class KeyKeeper:
 
     def __post_init__(self) -> None:
         """Read the ledger to its end. Raises UsageError if there is no ledger."""
-        parts = self.parts
-        if not parts.log.partitions(parts.names.ledger):
-            raise UsageError(f"topic {parts.names.ledger} does not exist: create it with `streamtopic init`")
+        topic = TopicNames(self.model).ledger
+        if not self.log.partitions(topic):
+            raise UsageError(f"topic {topic} does not exist: create it with `streamtopic init`")
         # A lost key can be replaced on a machine that has the root key only.
-        own = parts.signing_key if parts.layout is not None or parts.settings.signing_key is not None else None
+        own = self.signing
         # The service's own key counts too, as it does before the first list.
-        self._ring = KeyRing(self.root.public, parts.settings.model, () if own is None else (own.public,))
+        self._ring = KeyRing(self.root.public, self.model, () if own is None else (own.public,))
         self._present = self._writer(own)
         self._present.catch_up()
 
@@ -59,7 +70,7 @@ class KeyKeeper:
             raise UsageError(
                 f"key list {there.sequence} exists already: `streamtopic keys rotate` and `revoke` change it"
             )
-        return self._append(lambda _: self._first(), self.parts.signing_key)
+        return self._append(lambda _: self._first(), self._own())
 
     def rotate(self, new: SigningKey) -> KeyList:
         """Write the next list, in which `new` signs. It signs this page too: readers learn the key from the list."""
@@ -80,7 +91,7 @@ class KeyKeeper:
         if revoked is None:
             names = ", ".join(key.key_id for key in there.previous) or "none"
             raise UsageError(f"key {key_id} is not in list {there.sequence}: its previous keys are {names}")
-        key = self.parts.signing_key
+        key = self._own()
         if key.public != there.current:
             raise UsageError(
                 f"key {key.public.key_id} does not sign any more: name that of key {there.current.key_id} in the "
@@ -121,17 +132,22 @@ class KeyKeeper:
                 return keys
         raise StateError(f"the service was faster {_ATTEMPTS} times: stop `streamtopic schedule`, and run this again")
 
+    def _own(self) -> SigningKey:
+        """Return the service's signing key. Raises SettingsError if it is not here."""
+        if self.signing is None:
+            raise missing_key("signing_key")
+        return self.signing
+
     def _first(self) -> KeyList:
-        key = self.parts.signing_key
+        key = self._own()
         return KeyList(key.name, 1, self._now(), key.public)
 
     def _writer(self, key: SigningKey | None) -> LedgerWriter:
-        parts = self.parts
-        return LedgerWriter(parts.connection, parts.log, parts.settings.model, self._ring, key)
+        return LedgerWriter(self.connection, self.log, self.model, self._ring, key)
 
     def _now(self) -> int:
         """Return milliseconds since 1970."""
-        return int(self.parts.clock() * 1000)
+        return int(self.clock() * 1000)
 
 
 def replace_signing_key(private: Path, public: Path, new: Path) -> None:

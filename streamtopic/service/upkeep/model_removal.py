@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING
 from streamtopic.errors import InvalidRelease, StateError, UsageError
 from streamtopic.security.private_files import new_file
 from streamtopic.service.instance import Layout, suppression_file
-from streamtopic.service.processes import running
 from streamtopic.signed import End, KeyRing, LedgerProof, SigningKey
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import Forgets
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.removal import counted_documents, hold_lease, recorded, remove_model
+from streamtopic.state.removal import counted_documents, hold_lease, leader, recorded, remove_model
+from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streamtopic.service.app import Service
+    from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.settings import Settings
+    from streamtopic.state import Connection
+    from streamtopic.streams import EventLog
 
 __all__ = ["RemovedModel", "end_in", "facts_of", "only_keys_left", "remove", "remove_files"]
 
@@ -42,22 +44,25 @@ class RemovedModel:
     redis_keys: int
 
 
-def facts_of(service: Service, *, keep_ledger: bool) -> End:
-    """Return the last entry for a model as it is now. Raises UsageError if there is nothing to delete."""
-    settings, log, names = service.settings, service.log, service.names
-    known = recorded(service.connection, settings.model)
-    if known is None and not log.partitions(names.documents):
-        raise UsageError(f"there is no model {settings.model}: neither Redis nor the log has anything of it")
-    service.ledger.catch_up()
+def facts_of(
+    model: str, connection: Connection, log: EventLog, ledger: LedgerWriter, *, made: int, keep_ledger: bool
+) -> End:
+    """Return the last entry for a model as it is now. Raises UsageError if there is nothing to delete.
+
+    made: time of the entry, milliseconds since 1970.
+    """
+    known = recorded(connection, model)
+    if known is None and not log.partitions(TopicNames(model).documents):
+        raise UsageError(f"there is no model {model}: neither Redis nor the log has anything of it")
+    ledger.catch_up()
     documents = waiting = 0
     for partition in range(known.partitions if known else 0):
-        keys = ModelKeys(settings.model).partition(partition)
-        documents += counted_documents(service.connection, settings.model, partition)
+        keys = ModelKeys(model).partition(partition)
+        documents += counted_documents(connection, model, partition)
         # Deletions that have asked for a receipt and have none yet.
-        waiting += sum(forget.wants_receipt for forget in Forgets(service.connection, keys).each())
-    waiting += _not_sent(DeletionRequests(service.connection, settings.model))
-    made = int(service.clock() * 1000)
-    return End(made, documents, service.ledger.ledger.newest, waiting, ledger_kept=keep_ledger)
+        waiting += sum(forget.wants_receipt for forget in Forgets(connection, keys).each())
+    waiting += _not_sent(DeletionRequests(connection, model))
+    return End(made, documents, ledger.ledger.newest, waiting, ledger_kept=keep_ledger)
 
 
 def _not_sent(requests: DeletionRequests) -> int:
@@ -67,27 +72,41 @@ def _not_sent(requests: DeletionRequests) -> int:
     return sum(request.known for request in requests.open() if request.state not in sent)
 
 
-def remove(service: Service, path: Path, end: End, update: Callable[[int, int | None], None]) -> RemovedModel:
+def remove(
+    settings: Settings,
+    connection: Connection,
+    log: EventLog,
+    ledger: LedgerWriter,
+    key: SigningKey,
+    path: Path,
+    end: End,
+    update: Callable[[int, int | None], None],
+    *,
+    leads: bool,
+) -> RemovedModel:
     """End the ledger, then remove topics and Redis's keys. It may be killed anywhere and repeated.
 
+    key: signs the ledger.
     path: file of the proof that the ledger has ended. One that is there already, of an attempt before, stays as it is.
     end: the `facts_of` the model. The entry of an attempt before stays, and counts.
     update: told how many keys of Redis are gone.
 
-    Raises UsageError if a process works on the model, or if the file holds something else.
+    leads: whether this process works on the instance in a folder.
+
+    Raises UsageError if another process works on the model, or if the file holds something else.
     """
-    found = running(service, own=HOLDER)
-    if found:
+    model = settings.model
+    names = TopicNames(model)
+    if found := _running(settings, connection, log, leads=leads):
         raise UsageError(f"{'; '.join(found)}: stop every process of the service first")
-    connection, model, log, names = service.connection, service.settings.model, service.log, service.names
     # Without an end, and gone with the model: no scheduler leads after a kill either.
     hold_lease(connection, model, HOLDER)
     if not path.exists():
         # It is for everybody to read. All that it is about is gone after this, so it must be on the disk before.
         with new_file(path, mode=0o644) as file:
-            file.write(_ended(service, end).text.encode())
-    written = _read(path, service.signing_key, model)
-    if service.ledger.ledger.size and service.ledger.ledger.end != written:
+            file.write(_ended(ledger, names.ledger, end).text.encode())
+    written = _read(path, key, model)
+    if ledger.ledger.size and ledger.ledger.end != written:
         raise UsageError(f"{path} is the end of an earlier model of this name: name a new file")
     if written.ledger_kept != end.ledger_kept:
         kept = "kept" if written.ledger_kept else "removed"
@@ -96,19 +115,37 @@ def remove(service: Service, path: Path, end: End, update: Callable[[int, int | 
     if not written.ledger_kept:
         topics.append(names.ledger)
         # A repetition must not take the topic for one that has lost its records.
-        service.ledger.index.clear()
+        ledger.index.clear()
     for topic in topics:
         log.remove(topic)
     return RemovedModel(written, tuple(topics), remove_model(connection, model, update))
 
 
-def _ended(service: Service, end: End) -> LedgerProof:
+def _running(settings: Settings, connection: Connection, log: EventLog, *, leads: bool) -> list[str]:
+    """Return a sentence for each process that works on the model; [] if none does.
+
+    A scheduler is seen by its lease, ingest processes by their consumer group, and every process of an instance in a
+    folder by the lock on it.
+    """
+    if settings.dir is not None:
+        # The lock is this process's own, or another process has it. A lease may be left over from the last command.
+        return [] if leads else [f"a process runs the instance in {settings.dir}"]
+    found = []
+    # That of a removal that was killed does not count.
+    holder = leader(connection, settings.model)
+    if holder not in {None, HOLDER}:
+        found.append(f"a scheduler leads ({holder})")
+    members = log.members(settings.consumer_group)
+    if members:
+        hosts = ", ".join(sorted(set(members)))
+        found.append(f"{len(members)} ingest process(es) count ({hosts})")
+    return found
+
+
+def _ended(ledger: LedgerWriter, topic: str, end: End) -> LedgerProof:
     """Return the proof of the ledger's end, which is written unless an attempt before has written it."""
-    ledger = service.ledger
     if ledger.ledger.end is None and not ledger.append([end]):
-        raise StateError(
-            f"another process has written to {service.names.ledger}: stop every process of the service, then repeat"
-        )
+        raise StateError(f"another process has written to {topic}: stop every process of the service, then repeat")
     # Nothing is written to a ledger after its end.
     return ledger.proof(ledger.ledger.size - 1)
 

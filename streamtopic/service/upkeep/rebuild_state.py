@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, TakenOver, UsageError
 from streamtopic.service.partition_counts import count_remedy
-from streamtopic.service.schedule.scheduler import LeaseKeeper
 from streamtopic.signed import receipt_id
 from streamtopic.state import ModelState, Suppressed
 from streamtopic.state.ledger_index import LedgerIndex
@@ -26,16 +25,20 @@ from streamtopic.state.removal import (
     remove_partition,
 )
 from streamtopic.state.residue_ledger import ResidueState
+from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streamtopic.service.app import Service
+    from streamtopic.documents.suppression import SuppressionKey
     from streamtopic.service.ingest.partition_ingest import Ingest
-    from streamtopic.state import Forget
+    from streamtopic.service.publish.ledger_writer import LedgerWriter
+    from streamtopic.service.schedule.scheduler import LeaseKeeper
+    from streamtopic.state import Connection, Forget, ModelSettings
     from streamtopic.state.removal import Recorded
+    from streamtopic.streams import EventLog
 
-__all__ = ["Present", "Rebuilt", "count_to_the_end", "leading", "present", "rebuild"]
+__all__ = ["HOLDER", "Present", "Rebuilt", "count_to_the_end", "leading", "present", "rebuild"]
 
 HOLDER = "streamtopic rebuild"
 _PAUSE = 0.2
@@ -71,66 +74,74 @@ class Rebuilt:
     waiting: int
 
 
-def present(service: Service) -> Present | None:
+def present(connection: Connection, model: str) -> Present | None:
     """Return the state in Redis, None if there is none yet."""
-    model = service.settings.model
-    found = recorded(service.connection, model)
+    found = recorded(connection, model)
     if found is None:
         return None
     partitions = range(found.partitions)
-    counted = sum(counted_documents(service.connection, model, partition) for partition in partitions)
-    return Present(found.partitions, counted, leader(service.connection, model))
+    counted = sum(counted_documents(connection, model, partition) for partition in partitions)
+    return Present(found.partitions, counted, leader(connection, model))
 
 
-def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebuilt:
+def rebuild(
+    model: str,
+    fixed: ModelSettings,
+    connection: Connection,
+    log: EventLog,
+    ledger: LedgerWriter,
+    suppression: SuppressionKey | None,
+    lease: LeaseKeeper,
+    open_ingest: Callable[[int], Ingest],
+    update: Callable[[int, int | None], None],
+) -> Rebuilt:
     """Count the whole log again, under the present settings, and begin a new base model.
 
     No other process may work on the model meanwhile: a scheduler is kept from staging, and an ingest process that takes
     ownership of a partition makes this fail. Versions and the ledger stay, and so do deletions that wait for their
     receipt. If it is killed anywhere, run it again from the start.
 
+    fixed: the settings under which the log is counted.
+    suppression: the key of suppressions, None if nothing is suppressed.
+    lease: takes the lease, over a connection of its own.
+    open_ingest: opens the writer of a partition, once the state is there.
     update: told how many records are counted, of how many.
 
     Raises UsageError if topic, settings and state name different numbers of partitions, or the key of suppressions
     is missing; StateError if an ingest process runs; ComponentUnreachable.
     """
-    settings = service.settings
-    connection = service.connection
-    before = recorded(connection, settings.model)
-    partitions = _agreed(service, before)
-    fixed = service.fixed
-    service.need_suppression_key()
-    suppressed = Suppressed(connection, settings.model)
+    names = TopicNames(model)
+    before = recorded(connection, model)
+    partitions = _agreed(log, names, fixed.partitions, before)
+    suppressed = Suppressed(connection, model)
     wanted = suppressed.fingerprint()
-    if wanted and service.suppression is None:
+    if wanted and suppression is None:
         raise UsageError(
-            f"the state of {settings.model} keeps suppressions, and their key is not here: name its file in the "
+            f"the state of {model} keeps suppressions, and their key is not here: name its file in the "
             "setting `suppression_key`; if it is lost, make another one, which ends all that was suppressed with it"
         )
-    if service.suppression is not None and wanted != service.suppression.fingerprint:
+    if suppression is not None and wanted != suppression.fingerprint:
         suppressed.clear()
     # Under another hash documents belong to other partitions, so the cuts of older versions do not hold for them.
     other_hash = before is not None and before.partitioner != fixed.partitioner
-    with leading(service):
+    with leading(connection, model, lease):
         # Its index may have lost a part, like all else in Redis.
-        LedgerIndex(connection, settings.model).clear()
+        LedgerIndex(connection, model).clear()
         # Under the lease: before it, a scheduler could still stage a version.
-        newest = _newest(service)
+        newest = _newest(ModelState(connection, model, fixed), ledger)
         for partition in range(before.partitions if before else partitions):
-            remove_partition(connection, settings.model, partition, rearranged=other_hash)
-        remove_base(connection, settings.model)
-        ResidueState(connection, settings.model).reset()
+            remove_partition(connection, model, partition, rearranged=other_hash)
+        remove_base(connection, model)
+        ResidueState(connection, model).reset()
         # Cuts of versions up to `moved` do not hold. Without a state nobody knows which hash the older versions had.
         moved = newest if before is None or other_hash else before.moved
-        record(connection, settings.model, fixed, moved)
-        # Read before, it would still have the limits of the state that is gone.
-        vars(service).pop("state", None)
+        record(connection, model, fixed, moved)
         try:
-            ingests = [service.open_ingest(partition) for partition in range(partitions)]
+            ingests = [open_ingest(partition) for partition in range(partitions)]
             records = count_to_the_end(ingests, update)
-            waiting = _mend(service, ingests)
+            waiting = _mend(connection, model, ledger, ingests)
             for partition in range(partitions):
-                note_removed(connection, settings.model, partition)
+                note_removed(connection, model, partition)
         except TakenOver:
             raise StateError(
                 "an ingest process has taken a partition over: stop `ingest` and `run` everywhere, then run this again"
@@ -138,13 +149,12 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
     return Rebuilt(partitions, sum(ingest.state.meta.documents for ingest in ingests), records, waiting)
 
 
-def _agreed(service: Service, before: Recorded | None) -> int:
+def _agreed(log: EventLog, names: TopicNames, wanted: int, before: Recorded | None) -> int:
     """Return the number of partitions. Raises UsageError if topic, settings and state do not agree on it."""
-    topic = service.names.documents
-    wanted = service.settings.partitions
-    have = service.log.partitions(topic)
+    topic = names.documents
+    have = log.partitions(topic)
     if have != wanted:
-        remedy = count_remedy(service.names, topic, have)
+        remedy = count_remedy(names, topic, have)
         raise UsageError(f"topic {topic} has {have} partitions, not {wanted}: {remedy}")
     if before is not None and before.partitions != have:
         raise UsageError(
@@ -156,15 +166,9 @@ def _agreed(service: Service, before: Recorded | None) -> int:
 
 
 @contextmanager
-def leading(service: Service) -> Iterator[None]:
+def leading(connection: Connection, model: str, keeper: LeaseKeeper) -> Iterator[None]:
     """Keep every scheduler from staging as long as the block runs."""
-    settings = service.settings
-    ttl_ms = int(service.settings.lease * 1000)
-    # A connection of its own: another thread renews the lease.
-    connection = service.connect()
-    lease = lead(connection, settings.model, HOLDER, ttl_ms)
-    state = ModelState(connection, settings.model, service.fixed)
-    keeper = LeaseKeeper(state, HOLDER, ttl_ms)
+    lease = lead(connection, model, HOLDER, keeper.ttl_ms)
     try:
         with keeper.kept(lease):
             yield
@@ -172,11 +176,10 @@ def leading(service: Service) -> Iterator[None]:
         keeper.release()
 
 
-def _newest(service: Service) -> int:
+def _newest(state: ModelState, ledger: LedgerWriter) -> int:
     """Return the newest version in Redis or in the ledger, 0 without any."""
-    state = ModelState(service.connection, service.settings.model, service.fixed)
-    service.ledger.catch_up()
-    return max(service.ledger.ledger.newest, *(version for version, _ in state.releases(1)), 0)
+    ledger.catch_up()
+    return max(ledger.ledger.newest, *(version for version, _ in state.releases(1)), 0)
 
 
 def count_to_the_end(ingests: list[Ingest], update: Callable[[int, int | None], None]) -> int:
@@ -196,16 +199,15 @@ def count_to_the_end(ingests: list[Ingest], update: Callable[[int, int | None], 
     return records
 
 
-def _mend(service: Service, ingests: list[Ingest]) -> int:
+def _mend(connection: Connection, model: str, ledger: LedgerWriter, ingests: list[Ingest]) -> int:
     """Restore the facts about deletions that wait for their receipt; return how many wait."""
     # A compacted log still has the delete, but it no longer tells whether there was such a document.
-    model, waiting = service.settings.model, 0
-    connection = service.connection
+    waiting = 0
     kept = {ingest.partition: kept_forgets(connection, model, ingest.partition) for ingest in ingests}
     places = {(partition, forget.offset) for partition, forgets in kept.items() for forget in forgets}
     for ingest in ingests:
         partition = ingest.partition
-        again = [forget for forget in _unanswered(service, ingest) if (partition, forget.offset) not in places]
+        again = [forget for forget in _unanswered(model, ledger, ingest) if (partition, forget.offset) not in places]
         both = [*kept[partition], *again]
         merged = sorted(both, key=lambda forget: forget.offset)
         put_forgets(connection, model, partition, merged)
@@ -213,13 +215,13 @@ def _mend(service: Service, ingests: list[Ingest]) -> int:
     return waiting
 
 
-def _unanswered(service: Service, ingest: Ingest) -> list[Forget]:
+def _unanswered(model: str, ledger: LedgerWriter, ingest: Ingest) -> list[Forget]:
     """Return the deletions of a partition that were counted again and have no receipt in the ledger."""
     found: list[Forget] = []
     at = 0
     while page := ingest.state.forgets.read(at):
         at = page[-1].offset + 1
-        names = {forget.offset: receipt_id(service.settings.model, ingest.partition, forget.offset) for forget in page}
-        there = service.ledger.find(list(names.values()))
+        names = {forget.offset: receipt_id(model, ingest.partition, forget.offset) for forget in page}
+        there = ledger.find(list(names.values()))
         found += [forget for forget in page if names[forget.offset] not in there]
     return found

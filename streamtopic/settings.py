@@ -293,11 +293,8 @@ class Settings(BaseSettings):
         0.0,
         ge=0,
         le=1,
-        description="Requests that together name more than this share of the documents within `brake_seconds` are "
+        description="Requests that together name more than this share of the documents within an hour are "
         "paused until `streamtopic deletions approve`. 0: no brake.",
-    )
-    brake_seconds: float = Field(
-        3600.0, ge=60, le=7 * 86_400, description="Seconds within which the brake adds requests up."
     )
     delete_retention: float = Field(
         30 * 86_400.0,

@@ -15,6 +15,6 @@ def mover(connection, names, partitions, log, send, clock, partitioner="murmur2"
     # No request has a receipt of its own here.
     ledger = SimpleNamespace(catch_up=lambda: None, find=lambda _: {}, ledger=SimpleNamespace(size=0))
     reader = Reader(connection, names.model, partitions)
-    brake = Brake(0.0, 60_000, 0)
+    brake = Brake(0.0, 0)
     moving = RequestMover(connection, names, partitions, brake, reader, log, send, ledger, clock, partitioner)
     return lambda: bool(moving.step(lead(connection, names.model, "test", 60_000)))

@@ -495,7 +495,7 @@ class Service:
             self.connection,
             self.names,
             settings.partitions,
-            Brake(settings.brake_share, int(1000 * settings.brake_seconds), int(1000 * settings.hold_seconds)),
+            Brake(settings.brake_share, int(1000 * settings.hold_seconds)),
             self.reader,
             self.log,
             self.send,

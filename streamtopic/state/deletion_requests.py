@@ -16,7 +16,7 @@ sends leaves the state `sending`, and the next leader sends what is missing.
 Redis does not hold whom a request names: that is in its record alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -32,6 +32,7 @@ from streamtopic.state.scripts import MOVE_DELETION, RECEIVE_DELETION, Outcome, 
 __all__ = [
     "MOST_OPEN",
     "MOST_OPEN_DOCUMENTS",
+    "WAVE_MS",
     "DeletionRequest",
     "DeletionRequests",
     "RequestState",
@@ -45,6 +46,8 @@ MOST_OPEN_DOCUMENTS = 1_000_000
 MOST_ENDED = 10_000
 """Ended requests that are kept, without the ids of their documents."""
 
+WAVE_MS = 3_600_000
+"""Milliseconds within which the brake sums requests: a program that deletes in error shows within an hour."""
 _MINUTE_MS = 60_000
 
 
@@ -179,12 +182,12 @@ class DeletionRequests:
         self._connection = connection
         self._keys = ModelKeys(model)
         self._open, self._ended = self._named("open"), self._named("ended")
-        self._tally, self._sums = self._named("tally"), self._named("sums")
+        self._sums = self._named("sums")
 
     def receive(self, request: DeletionRequest) -> Outcome:
         """Take a request in, once. Stale if one with its id has ended, or too many are open (`full`)."""
-        keys = [self._open, self._ended, self._tally, self._sums]
-        facts: list[str | bytes | int] = [request.id, request.pack(), request.documents, request.minute]
+        keys = [self._open, self._ended, self._sums]
+        facts: list[str | bytes | int] = [request.id, request.pack(), request.documents]
         return outcome(self._connection.script(RECEIVE_DELETION, keys, [*facts, MOST_OPEN, MOST_OPEN_DOCUMENTS]))
 
     def get(self, name: str) -> DeletionRequest | None:
@@ -212,15 +215,12 @@ class DeletionRequests:
 
         Stale if the request has moved on, or another scheduler leads.
         """
-        keys = [self._open, self._ended, self._tally, self._sums]
+        keys = [self._open, self._ended, self._sums]
         holder: list[str | bytes | int] = ["", ""]
         if lease is not None:
             # Not for a person's move: who moves requests need not have a right to the lease.
             keys += [self._keys.named("fence"), self._keys.named("lease")]
             holder = [lease.token, lease.holder]
-        # Whatever a person has looked at does not count for the brake any more.
-        looked_at = after.approved or after.state is RequestState.CANCELLED
-        untold = int(looked_at and not before.approved)
         change: list[str | bytes | int] = [
             before.id,
             before.pack(),
@@ -228,8 +228,7 @@ class DeletionRequests:
             int(after.state.ended),
             before.documents,
         ]
-        brake = [_minute(before.received_ms), untold]
-        answer = self._connection.script(MOVE_DELETION, keys, [*holder, *change, *brake])
+        answer = self._connection.script(MOVE_DELETION, keys, [*holder, *change])
         return outcome(answer)
 
     def is_led(self, lease: Lease) -> bool:
@@ -238,51 +237,35 @@ class DeletionRequests:
         fence, holder = self._connection.batch([("GET", key) for key in keys], atomic=True)
         return (fence, holder) == (b"%d" % lease.token, lease.holder.encode())
 
-    def of_subjects(self) -> list[DeletionRequest]:
-        """Return the requests that name subjects, but for those that a person has looked at. Raises StateCorrupt."""
+    def unseen(self) -> list[DeletionRequest]:
+        """Return the requests that no person has approved or cancelled, ended ones too. Raises StateCorrupt."""
         cancelled = RequestState.CANCELLED
-        every = [*self.ended(), *self.open()]
-        return [one for one in every if one.subjects and not one.approved and one.state is not cancelled]
+        return [one for one in (*self.ended(), *self.open()) if not one.approved and one.state is not cancelled]
 
-    def tally(self) -> dict[int, int]:
-        """Return how many documents were asked for in each minute, without requests that a person has looked at."""
-        found = self._connection.call("HGETALL", self._tally)
-        return {int(minute): int(documents) for minute, documents in found.items()}
-
-    def trim(self, now_ms: int, window_ms: int) -> None:
-        """Forget minutes that no window reaches any more, and the oldest of many ended requests. May be repeated."""
-        # A request may wait for long, and its window reaches back from when it came.
-        oldest = min((request.received_ms for request in self.open()), default=now_ms)
-        before = _minute(min(oldest, now_ms) - 2 * window_ms)
-        gone = [minute for minute in self.tally() if minute < before]
-        self._drop(self._tally, [str(minute) for minute in gone])
-        ended = int(self._connection.call("HLEN", self._ended))
-        if ended > MOST_ENDED:
-            many = self.ended()
-            many.sort(key=lambda request: request.changed_ms)
-            self._drop(self._ended, [request.id for request in many[:-MOST_ENDED]])
+    def trim(self, now_ms: int) -> None:
+        """Forget the oldest of many ended requests, but for those that the brake still counts. May be repeated."""
+        if int(self._connection.call("HLEN", self._ended)) <= MOST_ENDED:
+            return
+        many = sorted(self.ended(), key=lambda request: request.changed_ms)
+        old = [request.id for request in many[:-MOST_ENDED] if request.received_ms < now_ms - 2 * WAVE_MS]
+        for start in range(0, len(old), 1000):
+            self._connection.call("HDEL", self._ended, *old[start : start + 1000])
 
     def _all(self, key: str) -> list[DeletionRequest]:
         stored = self._connection.call("HGETALL", key)
         found = [DeletionRequest.unpack(data) for data in stored.values()]
         return sorted(found, key=lambda request: (request.received_ms, request.id))
 
-    def _drop(self, key: str, names: Sequence[str]) -> None:
-        for start in range(0, len(names), 1000):
-            some = names[start : start + 1000]
-            self._connection.call("HDEL", key, *some)
-
     def _named(self, name: str) -> str:
         return self._keys.named(f"deletions:{name}")
 
 
-def received_near(request: DeletionRequest, window_ms: int, tally: Mapping[int, int]) -> int:
-    """Return the number of documents of requests that came within a time of this one, before or after it.
+def received_near(request: DeletionRequest, tally: Mapping[int, int]) -> int:
+    """Return the number of documents of requests that came within WAVE_MS of this one, before or after it.
 
-    window_ms: milliseconds, counted in whole minutes.
-    tally: as `DeletionRequests.tally` returns it.
+    tally: number of documents that were asked for in each minute.
     """
-    first, last = _minute(request.received_ms - window_ms), _minute(request.received_ms + window_ms)
+    first, last = _minute(request.received_ms - WAVE_MS), _minute(request.received_ms + WAVE_MS)
     return sum(documents for minute, documents in tally.items() if first <= minute <= last)
 
 

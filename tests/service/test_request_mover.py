@@ -89,15 +89,15 @@ def test_a_cancelled_request_deletes_nothing(started, clock):
 
 def test_a_wave_is_paused_until_somebody_looks(started, clock):
     """All requests of the wave stay, the first ones too; others before and after it pass; approval lets it through."""
-    service = started(brake_share=0.1, brake_seconds=60.0)
+    service = started(brake_share=0.1)
     alone = service.door.receive(IDS[:4]).request.id
     assert service.move_requests().sent == 1
-    clock.ahead += 3600
+    clock.ahead += 7200
     wave = [service.door.receive([document]).request.id for document in IDS[4:12]]
     assert service.move_requests().paused == 8
     service.look()
     assert service.watch.metrics.samples()["streamtopic_forget_pending", ("paused",)] == 8
-    clock.ahead += 3600
+    clock.ahead += 7200
     later = service.door.receive(IDS[12:14]).request.id
     service.settle()
     assert [state(service, one) for one in (alone, later)] == [RequestState.COMPLETED] * 2
@@ -112,7 +112,7 @@ def test_a_wave_is_paused_until_somebody_looks(started, clock):
 
 def test_misplaced_deletes_are_not_held_and_a_wave_of_them_is_paused(started):
     """The documents topic holds nothing back; but a producer with another hash may not delete half of the documents."""
-    service = started(hold_seconds=600.0, brake_share=0.1, brake_seconds=60.0, partitions=2)
+    service = started(hold_seconds=600.0, brake_share=0.1, partitions=2)
 
     def misplace(ids):
         gone = [encode_delete(one, f"r-{one}", b"0123456789abcdef") for one in ids]
@@ -163,7 +163,7 @@ def test_a_person_is_held_and_then_forgotten(started, clock):
 
 def test_the_brake_knows_how_many_documents_a_person_has(started, clock):
     """A person with many documents is paused, one with few is not, and a wave of them is."""
-    service = started(brake_share=0.1, brake_seconds=60.0)
+    service = started(brake_share=0.1)
     for subject, number in (("ann", 30), ("bob", 3), ("cal", 5), ("dan", 5)):
         letters(service, subject, number)
     many = service.door.receive((), subjects=["ann"]).request.id
@@ -171,11 +171,11 @@ def test_the_brake_knows_how_many_documents_a_person_has(started, clock):
     service.look()
     assert service.watch.metrics.samples()["streamtopic_forget_pending", ("paused",)] == 30
     service.door.cancel(many)
-    clock.ahead += 3600
+    clock.ahead += 7200
     few = service.door.receive((), subjects=["bob"]).request.id
     service.settle()
     assert state(service, few) is RequestState.COMPLETED
-    clock.ahead += 3600
+    clock.ahead += 7200
     # 100 documents: five of one person are within the share, and ten of two are not above it. A third is.
     wave = [service.door.receive((), subjects=[subject]).request.id for subject in ("cal", "dan")]
     wave.append(service.door.receive(IDS[:1]).request.id)

@@ -55,7 +55,7 @@ def test_a_request_reaches_the_partition_of_each_key(service):
     lease = state.acquire("test", 60_000)
     received = service.door.receive([f"doc-{n}" for n in range(6)])
     mover = RequestMover(
-        service.connection, service.names, PARTITIONS, Brake(0.0, 1000, 60_000), service.reader, service.log,
+        service.connection, service.names, PARTITIONS, Brake(0.0, 60_000), service.reader, service.log,
         service.send, service.ledger, lambda: now[0],
     )  # fmt: skip
     assert mover.step(lease).taken == 1

@@ -39,7 +39,6 @@ def test_a_request_is_taken_in_once(requests):
     first = taken(requests)
     assert requests.receive(request(received=99 * MINUTE)) == AlreadyApplied()
     assert requests.get("r-1") == first
-    assert requests.tally() == {10: 2}
     requests.move(first, first.cancel(1))
     assert requests.receive(request()) == Stale("ended")
     assert requests.get("nobody") is None
@@ -98,32 +97,32 @@ def test_what_is_on_its_way_cannot_be_recalled(state):
             getattr(request(state=state), act)(1)
 
 
-def test_the_tally_counts_what_nobody_has_looked_at(requests):
-    """Approved and cancelled requests count no longer, each once; a window reaches to both sides."""
-    first = taken(requests, "a", 3, 10 * MINUTE)
-    second = taken(requests, "b", 5, 12 * MINUTE)
-    far = taken(requests, "c", 7, 90 * MINUTE)
-    near = {one.id: received_near(one, 2 * MINUTE, requests.tally()) for one in (first, second, far)}
-    assert near == {"a": 8, "b": 8, "c": 7}
+def test_the_brake_counts_what_nobody_has_looked_at(requests):
+    """Approved and cancelled requests count no longer; a window reaches to both sides."""
+    first, second = taken(requests, "a", 3, 100 * MINUTE), taken(requests, "b", 5, 130 * MINUTE)
+    tally = {100: 3, 130: 5, 230: 7}
+    near = [received_near(one, tally) for one in (first, second, request("c", 7, 230 * MINUTE))]
+    assert near == [8, 8, 7]
     approved = first.approve(1)
     requests.move(first, approved)
-    requests.move(approved, approved.cancel(2))
-    assert requests.tally() == {10: 0, 12: 5, 90: 7}
     requests.move(second, second.moved(RequestState.SENDING, 1))
-    assert requests.tally() == {10: 0, 12: 5, 90: 7}
+    assert [one.id for one in requests.unseen()] == ["b"]
+    requests.move(approved, approved.cancel(2))
+    assert [one.id for one in requests.unseen()] == ["b"]
 
 
 def test_what_is_kept_is_bounded(requests, monkeypatch):
-    """Minutes that no window reaches, and the oldest of many ended requests, are forgotten."""
+    """The oldest of many ended requests are forgotten, but none that the brake still counts."""
     monkeypatch.setattr("streamtopic.state.deletion_requests.MOST_ENDED", 2)
     for number in range(4):
         made = taken(requests, f"r-{number}", received=number * MINUTE)
         requests.move(made, made.moved(RequestState.SENT, number + 1))
         sent = requests.get(made.id)
         requests.move(sent, sent.moved(RequestState.COMPLETED, number + 1))
-    requests.trim(5 * MINUTE, MINUTE)
+    requests.trim(5 * MINUTE)
+    assert len(requests.ended()) == 4
+    requests.trim(500 * MINUTE)
     assert [one.id for one in requests.ended()] == ["r-2", "r-3"]
-    assert requests.tally() == {3: 2}
 
 
 def test_facts_of_a_later_version_are_read(requests, connection, model):

@@ -71,12 +71,10 @@ class Brake:
     """When requests wait.
 
     share: of the live documents from which on requests are paused; 0 for never.
-    window_ms: milliseconds within which requests are summed.
     hold_ms: milliseconds that each request waits.
     """
 
     share: float
-    window_ms: int
     hold_ms: int
 
 
@@ -293,29 +291,28 @@ class RequestMover:
             return set()
         documents = sum(meta.documents for meta in self._counted().values())
         limit = self._brake.share * documents
-        tally = Counter(self._requests.tally())
-        # Requests for subjects are not in it: only the index knows how many documents they are for.
-        tally.update(self._of_subjects())
+        tally = self._asked()
         paused = set()
         for request in todo:
-            if received_near(request, self._brake.window_ms, tally) <= limit:
+            if received_near(request, tally) <= limit:
                 continue
             paused.add(request.id)
             after = replace(request.moved(RequestState.PAUSED, self._now_ms()), found=self._count(request))
             self._requests.move(request, after, lease)
         return paused
 
-    def _of_subjects(self) -> dict[int, int]:
-        """Return how many documents of subjects were asked for in each minute."""
+    def _asked(self) -> dict[int, int]:
+        """Return how many documents were asked for in each minute, by requests that no person has looked at."""
         found = Counter[int]()
-        every = self._requests.of_subjects()
-        # All at once: thousands of requests may be held, and this is asked in each step.
-        unknown = [one for one in every if not (one.found or one.state.ended)]
+        every = self._requests.unseen()
+        # All at once: thousands of requests may be held, and this is asked in each step. Only the index knows how many
+        # documents a request for subjects is for.
+        unknown = [one for one in every if one.subjects and not (one.found or one.state.ended)]
         named = {request.id: self._subjects(request) for request in unknown}
         counted = self._index.count({subject for subjects in named.values() for subject in subjects})
         for request in every:
             present = sum(counted[subject] for subject in named.get(request.id, ()))
-            found[request.minute] += request.found or present
+            found[request.minute] += request.documents or request.found or present
         return found
 
     def _subjects(self, request: DeletionRequest) -> tuple[str, ...]:
@@ -501,7 +498,7 @@ class RequestMover:
         now = self._clock()
         if now - self._trimmed < _TRIM_EVERY:
             return
-        self._requests.trim(int(now * 1000), self._brake.window_ms)
+        self._requests.trim(int(now * 1000))
         self._trimmed = now
 
     def _now_ms(self) -> int:

@@ -1,15 +1,15 @@
 -- Move a request for deletions to its next state, if it is still in the state that the caller has seen.
--- KEYS: open requests, ended requests, tally, sums; for a scheduler also fence, lease.
+-- KEYS: open requests, ended requests, sums; for a scheduler also fence, lease.
 -- ARGV: token and holder (empty for a person, who needs no lease), id, facts before, facts after, whether it ends,
---   number of documents, minute, whether the tally counts it no longer.
+--   number of documents.
 -- `0 - n`, since a request for subjects names no document and Redis does not take -0.
 -- Answers {'applied'}, {'already'} or {'stale', reason}.
 
-local open, ended, tally, sums = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local open, ended, sums = KEYS[1], KEYS[2], KEYS[3]
 local have = redis.call('HGET', open, ARGV[3]) or redis.call('HGET', ended, ARGV[3])
 if have == ARGV[5] then return {'already'} end
 if have ~= ARGV[4] then return {'stale', 'the request has moved on'} end
-if ARGV[1] ~= '' and not leads(KEYS[5], KEYS[6]) then
+if ARGV[1] ~= '' and not leads(KEYS[4], KEYS[5]) then
   return {'stale', 'another scheduler leads, or the lease ended'}
 end
 if ARGV[6] == '1' then
@@ -19,5 +19,4 @@ if ARGV[6] == '1' then
 else
   redis.call('HSET', open, ARGV[3], ARGV[5])
 end
-if ARGV[9] == '1' then redis.call('HINCRBY', tally, ARGV[8], 0 - ARGV[7]) end
 return {'applied'}

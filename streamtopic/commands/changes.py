@@ -10,9 +10,7 @@ import argparse
 import re
 import sys
 import time
-import unicodedata
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,8 +149,6 @@ def _delete(args: argparse.Namespace) -> int:
             ids = _labelled(service, args)
         # All of them: a wrong name must not leave deletions behind whose requests nobody was told.
         service.check_deletable(ids, subjects)
-        # Before the deletes are sent: afterwards none of these ids would be live.
-        _warn_of_other_forms(service, ids)
         _warn_of_nobody(service, subjects)
         guarded = guarded_by(settings)
         if args.suppress:
@@ -287,58 +283,18 @@ def _version_lines(settled: Settled) -> list[str]:
     return [*made, f"last decision: {settled.decision}"]
 
 
-def _other_forms(name: str) -> list[str]:
-    """Return the normal forms NFC and NFD of a name, without the form that it has; plain ASCII has no other.
-
-    Names are bytes and are never normalised, so é typed in two ways is two names that look the same.
-    """
-    forms = dict.fromkeys(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
-    return [form for form in forms if form != name]
-
-
-def _warn_of_other_forms(service: Service, ids: Sequence[str]) -> None:
-    """Warn of each id without a live document if a live document has the same id in another normal form."""
-    for name in ids:
-        forms = _other_forms(name)
-        if not forms or _is_live(service, name):
-            continue
-        for form in filter(partial(_is_live, service), forms):
-            # Escaped to ASCII: on the screen the two forms look the same.
-            warn(
-                f"no live document with the id {name}; one exists whose id differs only in Unicode normal form "
-                f"({form!a}, not {name!a}): ids are bytes, delete it under its own"
-            )
-
-
 def _warn_of_nobody(service: Service, subjects: Sequence[str]) -> None:
     """Warn of each subject that no counted document has: a receipt for no document would look like a success."""
     from streamtopic.state.deletions import SubjectIndex
 
     settings = service.settings
-    forms_of = {subject: _other_forms(subject) for subject in subjects}
-    every = {form for subject, forms in forms_of.items() for form in [subject, *forms]}
-    found = SubjectIndex(service.connection, settings.model, settings.partitions).count(every)
+    found = SubjectIndex(service.connection, settings.model, settings.partitions).count(subjects)
     for subject in subjects:
-        if found[subject]:
-            continue
-        forms = [form for form in forms_of[subject] if found[form]]
-        if forms:
-            why = f"documents exist whose subject differs only in Unicode normal form ({forms[0]!a}, not {subject!a})"
-        else:
-            why = "only documents that come before the request is done are deleted"
-        warn(f"no document that is counted has the subject {subject}: {why}; subjects are compared byte by byte")
-
-
-def _is_live(service: Service, name: str) -> bool:
-    from streamtopic.state.redis_keys import ModelKeys
-    from streamtopic.streams.event_log import partition_of
-
-    # An argument that is not UTF-8 holds lone surrogates. No document has such an id, but looking must not fail.
-    document = name.encode(errors="surrogatepass")
-    settings = service.settings
-    home = partition_of(document, settings.partitions, settings.partitioner)
-    keys = ModelKeys(settings.model).partition(home)
-    return bool(service.connection.call("HEXISTS", keys.documents(keys.bucket(document)), document))
+        if not found[subject]:
+            warn(
+                f"no document that is counted has the subject {subject}: only documents that come before the request "
+                "is done are deleted; subjects are compared byte by byte"
+            )
 
 
 def _unlearn(args: argparse.Namespace) -> int:

@@ -64,7 +64,6 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "deletes_missed": Event("Documents are deleted whose deletes had left the log."),
         "words_many": Event("A partition holds many words, or has given most of its word ids."),
         "changes_cleared": Event("The changes of a partition hold no deleted document any more."),
-        "record_cut": Event("A record has more bytes than any record may have, perhaps once decompressed, and is cut."),
         "version_remark": Event("A version has a remark; `streamtopic status` shows it.", quotes=True),
         "self_check_failed": Event("An update was not borne out by the service's own check, and is not published."),
         "release_refused": Event("A subscriber refused a release.", quotes=True),

@@ -17,7 +17,6 @@ Reading
     change_log          the changes of a partition, and its word statistics as of a moment
     documents           the documents that counts are of
     meta                the position of a partition: offset and counters
-    measure             bytes by kind
 Of a model, besides its partitions
     model_state         settings, lease, base model, releases, outbox
     ledger_index        where the entries of the ledger are in its topic

@@ -256,12 +256,6 @@ class PartitionWriter:
         """Raise StateCorrupt if Redis has lost keys of the partition: what is missing then says nothing."""
         require_keys(self.connection, self.keys)
 
-    def is_owner(self) -> bool:
-        """Return whether this writer still owns the partition, and knows the last change of its state."""
-        found = self.connection.call("HMGET", self.keys.meta, "fence", "commit")
-        own = [b"%d" % self.fence, self.meta.commit.encode()]
-        return list(found) == own
-
     def is_set_back(self) -> bool:
         """Return whether Redis holds an older position than this writer has seen there, or none."""
         position = self.connection.call("HGET", self.keys.meta, "next")

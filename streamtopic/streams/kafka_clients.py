@@ -64,9 +64,9 @@ def mapped(error: Exception, options: KafkaOptions, right: str = "") -> Streamto
     match error:
         case errors.UnsupportedCodecError():
             return StateMismatch(
-                f"Kafka at {servers} holds records in a compression that this machine cannot read ({text}): set the "
-                "topic's compression.type to `uncompressed` for new records (`streamtopic init`), and install the "
-                "codec's package (lz4, python-snappy or zstandard) for the old ones"
+                f"Kafka at {servers} holds compressed records ({text}), and a small one may unfold into gigabytes: set "
+                "the topic's compression.type to `uncompressed` (`streamtopic init`), send their documents again, "
+                "and delete the old records (kafka-delete-records.sh)"
             )
         case errors.CorruptRecordError():
             return StateCorrupt(f"Kafka at {servers} gave a damaged record ({text}): check the disks of its brokers")

@@ -12,7 +12,7 @@ from streamtopic.streams.event_log import Headers, Record, check_offset
 from streamtopic.streams.kafka_clients import connect, retried
 from streamtopic.streams.kafka_compat import give_up, let_go
 from streamtopic.streams.kafka_options import KafkaOptions
-from streamtopic.streams.kafka_records import RECORD_BYTES, cut_record, read_all_records
+from streamtopic.streams.kafka_records import read_all_records
 
 __all__ = ["Offsets", "PartitionReader"]
 
@@ -146,10 +146,6 @@ class _Buffer:
                 size = size + named_size
             stamped = kind == _LOG_APPEND_TIME
             record = Record(topic, partition, offset, key, value, headers, timestamp, stamped)
-            if size > RECORD_BYTES:
-                # As a compressed one is cut: the meaning of a record must not depend on how the broker stores it.
-                record = Record(topic, partition, offset, *cut_record(key, value, headers), timestamp, stamped)
-                size = record.size
             records.append((size, record))
             total += size
         self.size += total

@@ -18,10 +18,9 @@ from campaign.intruder import bombs, forged, poison, strange
 from campaign.sharded import NODE_TIMEOUT, ShardedRedis
 from campaign.stranger import Stranger, Transaction
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.streams import open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from campaign.cluster import Cluster
     from campaign.plan import Fault
@@ -258,13 +257,9 @@ class Injector:
         self._send(lambda: poison(rng, self._known(), PARTITIONS))
 
     def _gzip_bomb(self, fault: Fault) -> None:
-        """Send records that unfold, half of the time to a topic whose settings let them in."""
-        topic, rng = self._cluster.names.documents, Random(fault.which)
-        usual = self._cluster.names.settings()[topic]
-        with self._bombs, ExitStack() as stack:
-            if fault.which % 2:
-                stack.callback(self._configure, topic, usual, repeat=True)
-                self._configure(topic, {**usual, "compression.type": "producer"})
+        """Send records that unfold; the broker undoes their compression."""
+        rng = Random(fault.which)
+        with self._bombs:
             self._send(lambda: bombs(rng, self._known(), PARTITIONS), compression="gzip")
             time.sleep(fault.seconds)
 
@@ -322,24 +317,6 @@ class Injector:
         servers, topic = self._cluster.kafka.servers, self._cluster.names.documents
         with contextlib.suppress(KafkaError), Stranger(servers, topic, compression=compression) as one:
             one.send(make(), skew)
-
-    def _configure(self, topic: str, settings: Mapping[str, str], *, repeat: bool = False) -> None:
-        """Change the settings of a topic.
-
-        repeat: whether to try again until the broker has taken them.
-        """
-        deadline = time.monotonic() + (_COMES_BACK if repeat else 0)
-        while True:
-            log, _ = open_log(self._cluster.kafka.servers)
-            try:
-                log.configure(topic, settings)
-            except ComponentUnreachable:
-                if time.monotonic() >= deadline:
-                    return
-            else:
-                return
-            finally:
-                log.close()
 
     def copy(self) -> None:
         """Keep a copy of Redis's data in the middle of the faults."""

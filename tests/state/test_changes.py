@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from state_reference import as_words, difference
 from test_exactness import Run, dump, restore
 
+from streamtopic.bench.state_sizes import measure
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import (
     Applied,
@@ -19,7 +20,6 @@ from streamtopic.state import (
     partition_writer,
 )
 from streamtopic.state.change_log import ChangeEntry, Place, WordStatistics, read_changes, read_statistics
-from streamtopic.state.measure import measure
 
 # Any text, half a surrogate pair as well: JSON allows it.
 odd = st.text(st.characters(exclude_categories=()), max_size=5)

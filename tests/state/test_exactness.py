@@ -57,7 +57,11 @@ class Run:
 
     def plan(self):
         """Return what waits as one flush."""
-        if not self.state.is_owner():
+        state, keys = self.state, self.state.keys
+        if state.connection.call("HMGET", keys.meta, "fence", "commit") != [
+            b"%d" % state.fence,
+            state.meta.commit.encode(),
+        ]:
             self.state.reload()
         stored = self.state.documents(self.pending)
         added = [added_document(self.state, *added) for added in self.pending.values() if added]

@@ -20,8 +20,8 @@ FLUSHES = 7
 def long() -> list[Figure]:
     """Texts of about 91 distinct words, compared with the counting kernel alone on the same documents."""
     from streamtopic.bench.feed import corpus, drain, local_feed, slowest_call, watch_calls
+    from streamtopic.bench.state_sizes import measure
     from streamtopic.state import MAX_FLUSH_DOCUMENTS
-    from streamtopic.state.measure import measure
 
     batch = corpus(FLUSHES * MAX_FLUSH_DOCUMENTS, LONG)
     with local_feed() as feed:

@@ -89,7 +89,7 @@ def _step(connection: Connection, ingest: Ingest) -> list[tuple[str, float, str]
 
 def _memory(connection: Connection, ingest: Ingest) -> dict[str, float]:
     """Return bytes of Redis in all and by kind; `other` is mostly what clients and the allocator take."""
-    from streamtopic.state.measure import measure
+    from streamtopic.bench.state_sizes import measure
 
     info, sizes = connection.information(), measure(connection, ingest.state.keys)
     known = {"documents": sizes.documents, "changes": sizes.changes, "words": sizes.words}

@@ -43,7 +43,7 @@ _HOW = (
 
 def register(subparsers: Subparsers) -> None:
     """Add the four commands."""
-    adding = command(subparsers, "add", _add, "add documents: JSON lines, CSV, Parquet, folders of texts")
+    adding = command(subparsers, "add", _add, "add documents: JSON lines, CSV, folders of texts")
     adding.add_argument(
         "files",
         nargs="+",

@@ -168,6 +168,7 @@ _OTHER_FILES = {
     b"\xfd7zXZ\0": ("packed by xz", "xz -d"),
     b"BZh": ("packed by bzip2", "bzip2 -d"),
     b"PK\x03\x04": ("a zip file", "unzip"),
+    b"PAR1": ("a Parquet file", "pandas.read_parquet(FILE).to_json(OUT, orient='records', lines=True)"),
     b"\xff\xfe": ("UTF-16", "iconv -f utf-16 -t utf-8"),
     b"\xfe\xff": ("UTF-16", "iconv -f utf-16 -t utf-8"),
 }

@@ -1,8 +1,7 @@
-"""Files of documents by their kind: JSON lines, CSV, Parquet, and folders of texts.
+"""Files of documents by their kind: JSON lines, CSV, and folders of texts.
 
 load_file   a file or folder, by its name
 read_csv    rows with the columns id and text
-read_parquet   the same, if pyarrow is installed
 read_folder    one document a file
 
 A row or file that cannot be used becomes a `Problem` with its place, and the others are read.
@@ -26,7 +25,7 @@ from streamtopic.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-__all__ = ["load_file", "read_csv", "read_folder", "read_parquet"]
+__all__ = ["load_file", "read_csv", "read_folder"]
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
 # Characters of one cell: the csv module takes 131,072 by default, and a text may be longer.
@@ -45,7 +44,7 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 def load_file(path: Path, update: Callable[[int, int | None], None] = lambda *_: None) -> Corpus:
     """Return the documents of a file, or of a folder of texts.
 
-    path: a folder; a file that ends in .csv, .tsv or .parquet, a table perhaps with .gz at the end; or JSON lines.
+    path: a folder; a table that ends in .csv or .tsv, perhaps with .gz after it; or JSON lines.
     update: told how many documents were read so far.
 
     Raises UsageError if it cannot be read or holds no usable document.
@@ -56,8 +55,6 @@ def load_file(path: Path, update: Callable[[int, int | None], None] = lambda *_:
     if kind.lower() in _TABLES:
         rows = read_csv(path, _TABLES[kind.lower()])
         return _collected(path, rows, update, "expected the columns id and text")
-    if kind.lower() == ".parquet":
-        return _collected(path, read_parquet(path), update, "expected the columns id and text")
     return load_jsonl(path)
 
 
@@ -187,7 +184,6 @@ def _check_separator(path: Path, line: str) -> None:
 
 def _document(row: Mapping[str, object], number: int, place: str = "") -> Document | Problem:
     """Return the document of a row, or its problem. An empty label is no label."""
-    # Not by a set: the cells of a Parquet file may be lists, which have no hash.
     present = {name: value for name, value in row.items() if value is not None}
     given = {name: value for name, value in present.items() if value != "" or name == "text"}
     tasks = [name for name in given if name.startswith(_LABEL)]
@@ -197,74 +193,6 @@ def _document(row: Mapping[str, object], number: int, place: str = "") -> Docume
     if isinstance(found, Problem) and "surrogate" in found.reason:
         return Problem(number, "not UTF-8", place)
     return found
-
-
-def read_parquet(path: Path) -> Iterator[Document | Problem]:
-    """Yield the document or problem of each row of a Parquet file, columns as `read_csv` has them.
-
-    Raises UsageError if pyarrow is not installed, the file is not Parquet or lacks a column, OSError.
-    """
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        raise UsageError(f"to read {path}, install pyarrow: pip install 'streamtopic[parquet]'") from None
-    row = 0
-    try:
-        with parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            _check_columns(path, names)
-            wanted = [name for name in names if name in _FIELDS or name.startswith(_LABEL)]
-            for batch in file.iter_batches(_ROWS, columns=wanted):
-                for fields in _plain_rows(batch):
-                    row += 1
-                    yield _document(fields, row, f"row {row}")
-    except pa.ArrowException as error:
-        # Its message has several lines and paths of the package's own sources.
-        reason = str(error).partition("\n")[0]
-        if not row:
-            raise UsageError(f"{path} is not a Parquet file: {reason}") from None
-        yield Problem(row + 1, f"the rest of the file cannot be read: {reason}", f"row {row + 1}")
-
-
-def _plain_rows(batch: Any) -> Iterator[dict[str, object]]:  # noqa: ANN401 -- pyarrow has no types
-    """Yield the rows of a batch, `ts` as milliseconds since 1970: Python's own times end with the year 9999."""
-    import pyarrow as pa
-
-    rows: list[dict[str, object]] = [{} for _ in range(batch.num_rows)]
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        # Times are no ids, texts or classes, so those of other columns need not be read.
-        if pa.types.is_temporal(column.type) and name.startswith(_LABEL[:-1]):
-            continue
-        values = _times(column) if name == "ts" else column.to_pylist()
-        for row, value in zip(rows, values, strict=True):
-            row[name] = value
-    yield from rows
-
-
-# Milliseconds of one unit of a time, and how many units make that many.
-_UNITS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
-_DAY_MS = 86_400_000
-
-
-def _times(column: Any) -> list[object]:  # noqa: ANN401 -- as above
-    """Return the values of a column, of which times and dates become whole milliseconds since 1970."""
-    import pyarrow as pa
-
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _times(column.dictionary_decode())
-    if pa.types.is_timestamp(kind):
-        times, parts = _UNITS[kind.unit]
-        numbers = column.cast(pa.int64()).to_pylist()
-    elif pa.types.is_date(kind):
-        times, parts = (_DAY_MS, 1) if pa.types.is_date32(kind) else (1, 1)
-        whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
-        numbers = column.cast(whole).to_pylist()
-    else:
-        found: list[object] = column.to_pylist()
-        return found
-    return [None if number is None else number * times // parts for number in numbers]
 
 
 def read_folder(path: Path) -> Iterator[Document | Problem]:

@@ -9,9 +9,7 @@ import random
 import tempfile
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from streamtopic.cli import main
 from streamtopic.documents.corpus import Document
@@ -25,22 +23,18 @@ EXPECTED = [
 ]
 
 
-@pytest.fixture(params=["a.csv", "a.csv.gz", "a.tsv", "bom.csv", "a.parquet"])
+@pytest.fixture(params=["a.csv", "a.csv.gz", "a.tsv", "bom.csv"])
 def table(request, tmp_path):
     """The same two documents as each kind of table."""
     path = tmp_path / request.param
     text = TABLE.replace(",", "\t") if ".tsv" in request.param else TABLE
     data = text.encode("utf-8-sig" if "bom" in request.param else "utf-8")
-    if path.suffix == ".parquet":
-        columns = {"id": ["1", "b"], "text": ["two lines\nof text", "other words"], "other": [0, 0]}
-        parquet.write_table(pa.table(columns | {"label": ["sport", None], "label.lang": ["en", None]}), path)
-    else:
-        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
 
 
 def test_tables_are_read_by_their_columns(table):
-    """CSV, with tabs, packed, with Excel's mark, and Parquet: the same documents with their labels."""
+    """CSV, with tabs, packed, and with Excel's mark: the same documents with their labels."""
     told = []
     corpus = load_file(table, lambda *done: told.append(done))
     assert corpus.documents == EXPECTED
@@ -86,14 +80,6 @@ def test_people_and_times_of_a_table_are_kept(tmp_path):
     (tmp_path / "a.csv").write_text(
         'id,text,ts,subjects\na,one,2026-01-31T12:00Z,"[""Zoë"", ""b""]"\nb,two,1769860800000,\nc,three,,Zoë\n', "utf-8"
     )
-    columns = {
-        "id": pa.array([0, 1]),
-        "text": pa.array(["one", "two"]),
-        "label": pa.array([["sport"], ["a", "b"]]),
-        "ts": pa.array([1_769_860_800_000_000_001, None], pa.timestamp("ns")),
-        "subjects": pa.array([["Zoë", "b"], None]),
-    }
-    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
     written = load_file(tmp_path / "a.csv")
     noon_ms = 1_769_860_800_000
     assert written.documents == [
@@ -101,30 +87,6 @@ def test_people_and_times_of_a_table_are_kept(tmp_path):
         Document("b", "two", {}, noon_ms),
     ]
     assert [problem.reason for problem in written.problems] == ["`subjects` is not a list of strings"]
-    assert load_file(tmp_path / "a.parquet").documents == [
-        Document("0", "one", {"label": "sport"}, noon_ms, ("Zoë", "b")),
-        Document("1", "two", {}),
-    ]
-
-
-TIMES = {
-    "microseconds": pa.array([2**63 - 1, 1_769_860_800_000_001], pa.timestamp("us")),
-    "milliseconds": pa.array([2**62, 1_769_860_800_000], pa.timestamp("ms")),
-    "a zone that nobody knows": pa.array([2**62, 1_769_860_800_000], pa.timestamp("ms", "Nowhere/City")),
-    "milliseconds of dates": pa.array([10**18, 1_769_860_800_000], pa.date64()),
-    "codes": pa.array([2**62, 1_769_860_800_000], pa.timestamp("ms")).dictionary_encode(),
-}
-
-
-@pytest.mark.parametrize("name", TIMES)
-def test_a_time_out_of_the_calendar_costs_its_own_row(tmp_path, name):
-    """The infinite times of databases are neither the end of the file nor another time."""
-    columns = {"id": ["a", "b"], "text": ["one", "two"], "ts": TIMES[name], "label": TIMES[name]}
-    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
-    found = load_file(tmp_path / "a.parquet")
-    day = 86_400_000
-    assert [(document.id, document.timestamp_ms // day) for document in found.documents] == [("b", 20_484)]
-    assert [(problem.where, "too far" in problem.reason) for problem in found.problems] == [("row 1", True)]
 
 
 def test_whole_numbers_with_a_point_are_times(tmp_path):
@@ -199,7 +161,7 @@ BAD = {
     "semicolons.csv": (b"id;text;label\na;one;x\n", r"has semicolons between its columns"),
     "tabs.csv": (b"id\ttext\na\tone\n", r"has tabs between its columns.*\.tsv"),
     "twice.csv": (b"id,text,text\na,one,two\n", r"has two columns text: rename one"),
-    "text.parquet": (b"no such thing", r"is not a Parquet file"),
+    "table.parquet": (b"PAR1\x15\x04", r"is a Parquet file: .* `pandas.read_parquet"),
     "big.csv": (b'id,text\na,"' + b"x" * (5 << 20) + b'"\n', r"rest of the file cannot be read: field larger"),
 }
 
@@ -223,14 +185,6 @@ def test_the_limit_of_cells_is_the_callers_again(tmp_path):
     before = csv.field_size_limit()
     assert len(list(read_csv(path))) == 2
     assert csv.field_size_limit() == before
-
-
-def test_parquet_without_its_package_names_it(tmp_path, monkeypatch):
-    """Pyarrow is large, so it is asked for only where a file needs it."""
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    (tmp_path / "a.parquet").write_bytes(b"")
-    with pytest.raises(UsageError, match=r"pip install 'streamtopic\[parquet\]'"):
-        load_file(tmp_path / "a.parquet")
 
 
 def test_add_takes_all_kinds_at_once(tmp_path, capsys, redis_server):

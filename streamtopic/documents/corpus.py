@@ -12,7 +12,7 @@ import sysconfig
 import warnings
 import zlib
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from dis import get_instructions
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
@@ -284,9 +284,6 @@ def time_ms(value: object) -> int | None:
     """
     if value is None:
         return None
-    # Tables have types for dates and times.
-    if isinstance(value, date):
-        value = value.isoformat()
     if isinstance(value, str):
         try:
             time = datetime.fromisoformat(value)

@@ -5,7 +5,6 @@ The doctor looks at keys, Redis, the log, the ledger, the state and its words, i
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -120,7 +119,7 @@ def examine(
     clock: seconds since 1970.
     connection, log, ledger: open each of them.
     """
-    yield from _program(settings)
+    yield ok("program", f"streamtopic {__version__}, Python {platform.python_version()}, model {settings.model}")
     yield from _guarded("keys", lambda: examine_keys(settings, layout, ledger))
     redis = yield from _guarded("redis", lambda: examine_redis(connection(), clock))
     read = yield from _guarded("log", lambda: examine_log(log(), settings, topics))
@@ -142,17 +141,6 @@ def _guarded(name: str, look: Callable[[], Iterator[Diagnosis]]) -> Generator[Di
         yield fail(name, detail or str(error), remedy if detail else "see the message")
         return False
     return True
-
-
-def _program(settings: Settings) -> Iterator[Diagnosis]:
-    """Name the program and the model; examine the checksums of Kafka's records."""
-    yield ok("program", f"streamtopic {__version__}, Python {platform.python_version()}, model {settings.model}")
-    if settings.kafka is None:
-        return
-    if importlib.util.find_spec("crc32c") is None:
-        yield warn("crc32c", "not installed: records are decoded 10 to 40 times slower", "pip install crc32c")
-    else:
-        yield ok("crc32c", "installed: checksums of records cost little")
 
 
 def examine_keys(settings: Settings, layout: Layout | None, ledger: Callable[[], LedgerWriter]) -> Iterator[Diagnosis]:

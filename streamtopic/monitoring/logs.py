@@ -64,6 +64,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "deletes_missed": Event("Documents are deleted whose deletes had left the log."),
         "words_many": Event("A partition holds many words, or has given most of its word ids."),
         "changes_cleared": Event("The changes of a partition hold no deleted document any more."),
+        "counts_written": Event("The co-occurrence counts in Redis were rewritten."),
         "version_remark": Event("A version has a remark; `streamtopic status` shows it.", quotes=True),
         "self_check_failed": Event("An update was not borne out by the service's own check, and is not published."),
         "release_refused": Event("A subscriber refused a release.", quotes=True),

@@ -51,6 +51,7 @@ from streamtopic.signed import KeyRing, load_secret
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
 from streamtopic.state.base_documents import remaining_noted
 from streamtopic.state.deletions import LinkKeys
+from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import FileLog, Message, TopicNames, addressed, open_log
 
 if TYPE_CHECKING:
@@ -428,10 +429,15 @@ class Service:
         return Reader(self.connection, self.settings.model, self.settings.partitions)
 
     @cached_property
+    def sums(self) -> CountsStore:
+        """The co-occurrence counts of the working vocabulary in Redis."""
+        return CountsStore(self.connection, self.settings.model)
+
+    @cached_property
     def situation(self) -> SituationReader:
         """Reads the situation of the model, without the keys that a scheduler needs."""
         options = assembly.scheduler_options(self.settings)
-        mode = assembly.modeller(self.settings, self.state.base)
+        mode = assembly.modeller(self.settings, self.state.base, self.sums.read)
         return SituationReader(self.reader, self.state, mode, self._left, options.policy, options.delta, self.clock)
 
     def _left(self, base: Base, _positions: Mapping[int, Meta]) -> RemainingBase:
@@ -445,7 +451,7 @@ class Service:
             self.connection,
             self.state,
             assembly.scheduler_options(self.settings),
-            assembly.modeller(self.settings, self.state.base),
+            assembly.modeller(self.settings, self.state.base, self.sums.read),
             assembly.capacity_measure(self.settings),
             self.noise_key,
             ledger=self.ledger,

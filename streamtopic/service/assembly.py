@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streamtopic.service.schedule.modeller import MeasureCapacity, Modeller
     from streamtopic.settings import Settings
     from streamtopic.state import StoredBase
+    from streamtopic.state.stored_counts import StoredCounts
     from streamtopic.streams.kafka_log import KafkaOptions
 
 __all__ = [
@@ -82,12 +83,18 @@ def self_check_interval(settings: Settings) -> int | None:
     return None if settings.self_check == "off" else int(settings.self_check * 1000)
 
 
-def modeller(settings: Settings, stored: Callable[[], StoredBase | None]) -> Modeller:
-    """Return the modeller of the mode that `guarantee` names. stored: reads the kept base model."""
+def modeller(
+    settings: Settings, stored: Callable[[], StoredBase | None], sums: Callable[[], StoredCounts | None]
+) -> Modeller:
+    """Return the modeller of the mode that `guarantee` names.
+
+    stored: reads the kept base model.
+    sums: reads the co-occurrence counts in Redis.
+    """
     rule = theorem_rule(settings)
     if rule is not None:
         return TheoremModeller(learner_options(settings), rule, stored)
-    return CertifiedModeller(learner_options(settings), guarded(settings))
+    return CertifiedModeller(learner_options(settings), guarded(settings), stored=sums)
 
 
 def guarded(settings: Settings) -> Guarded:

@@ -20,6 +20,7 @@ Reading
 Of a model, besides its partitions
     model_state         settings, lease, base model, releases, outbox
     ledger_index        where the entries of the ledger are in its topic
+    stored_counts       the co-occurrence counts of the working vocabulary
     deletion_requests   requests for deletions, until their receipts are there
     residue_ledger      where traces of deleted documents are left
     removal             taking counts out, so that they are made again from the log

@@ -163,7 +163,7 @@ def remove_base(connection: Connection, model: str) -> None:
     base = ModelKeys(model).named("base")
     head = connection.call("HGET", base, "head")
     parts = msgpack.unpackb(head)["parts"] if head else []
-    connection.call("UNLINK", base, *parts)
+    connection.call("UNLINK", base, ModelKeys(model).named("counts"), *parts)
 
 
 def kept_forgets(connection: Connection, model: str, partition: int) -> list[Forget]:

@@ -44,6 +44,7 @@ RELEASE_LEASE = _text("release_lease")
 STAGE_VERSION = _text("stage_version")
 ADOPT_VERSION = _text("leads", "adopt_version")
 WITHDRAW_VERSIONS = _text("leads", "withdraw_versions")
+WRITE_COUNTS = _text("leads", "write_counts")
 FULFIL_REQUEST = _text("fulfil_request")
 
 # The index of the ledger follows its topic, whoever reads it: the offset that was reached is compared.

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from streamtopic.compiled import Whole, kernel, short
 from streamtopic.errors import StateCorrupt
 
-__all__ = ["LONGEST_VARINT", "get_varint", "pack_numbers", "put_varint", "unpack_numbers"]
+__all__ = ["LONGEST_VARINT", "get_varint", "pack_gaps", "pack_numbers", "put_varint", "unpack_gaps", "unpack_numbers"]
 
 Bytes = npt.NDArray[np.uint8]
 Int64 = npt.NDArray[np.int64]
@@ -30,6 +30,24 @@ def unpack_numbers(data: bytes, number: int) -> Int64:
     if not _unpack(np.frombuffer(bytearray(data), np.uint8), values) or len(values) != number:
         raise StateCorrupt("numbers in Redis cannot be read: run `streamtopic rebuild`")
     return values
+
+
+def pack_gaps(indptr: Int64, columns: Int64) -> bytes:
+    """Return the columns of rows, which ascend in each row, as the gaps between them."""
+    gaps = np.diff(columns, prepend=np.int64(0)) - 1
+    starts = indptr[:-1][np.diff(indptr) > 0]
+    gaps[starts] = columns[starts]
+    return pack_numbers(gaps)
+
+
+def unpack_gaps(data: bytes, indptr: Int64) -> Int64:
+    """Undo `pack_gaps`. Raises StateCorrupt for other bytes."""
+    steps = unpack_numbers(data, int(indptr[-1])) + 1
+    sizes = np.diff(indptr)
+    filled = indptr[:-1][sizes > 0]
+    totals = np.cumsum(steps)
+    before = totals[filled] - steps[filled]
+    return totals - np.repeat(before, sizes[sizes > 0]) - 1
 
 
 @short

@@ -17,6 +17,7 @@ from state_reference import LiveDocuments, as_words, difference, plain
 
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import ComponentUnreachable, StateError
+from streamtopic.service.schedule.keep_counts import CountsKeeper
 from streamtopic.state import (
     BaseDocuments,
     CutGone,
@@ -28,6 +29,7 @@ from streamtopic.state import (
     scripts,
 )
 from streamtopic.state.documents import read_documents
+from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import FileLog, Message, partition_of
 
 PEOPLE = ("ann", "bob")
@@ -67,6 +69,8 @@ class StoreMachine(RuleBasedStateMachine):
     def lead(self):
         """Begin as a leader that knows nothing yet."""
         self.reader = Reader(self.connection, self.model, self.world.partitions)
+        self.store = CountsStore(self.connection, self.model)
+        self.keeper = CountsKeeper(self.store, self.reader)
         self.base = BaseDocuments(self.reader, self.model)
 
     def send(self, name, message, content):
@@ -230,9 +234,21 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def learn(self):
-        """Take all documents as those of a base model."""
+        """Take all documents as those of a base model, and keep their counts."""
         found = self.reader.counts()
         self.version, self.start = self.version + 1, RemainingBase.at(found.positions, found.documents)
+        keep = np.arange(len(found.words))[: 2 * len(found.words) // 3]
+        self.store.write([found.words[k] for k in keep], found.symmetric(keep), found, self.lease())
+
+    @rule()
+    def fold(self):
+        """Fold what came and went into the counts."""
+        if self.keeper.is_there():
+            self.keeper.fold(self.lease())
+
+    def lease(self):
+        """Return the lease of the leader."""
+        return self.state.acquire("leader", 3_600_000)
 
     @rule()
     def look(self):
@@ -263,12 +279,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def compare(self):
-        """Compare all that Redis holds: documents, people and pairs."""
+        """Compare all that Redis holds: documents, people, pairs, and sums."""
         live = self.live()
         for reader in (self.reader, Reader(self.connection, self.model, self.world.partitions)):
             assert as_words(reader.counts()) == expected(live)
         followed = self.reader.counts()
         self.documents_are(followed, live)
+        self.sums_are_counted(followed)
 
     def teardown(self):
         """Compare all once more at the end."""
@@ -286,6 +303,20 @@ class StoreMachine(RuleBasedStateMachine):
         for person in PEOPLE:
             have = {name for p in range(self.world.partitions) for name in index.documents([person], p)}
             assert have == {name.encode() for (_, name), (*_, people) in live.items() if person in people}
+
+    def sums_are_counted(self, found):
+        """The stored sums with the changes since are the counts of the documents."""
+        stored = self.store.read()
+        keep = np.arange(len(found.words))
+        if stored is None or not len(keep):
+            return
+        try:
+            summed = SummedCounts(found, stored).symmetric(keep)
+        except CutGone:
+            positions = self.reader.positions()
+            assert any(stored.cut[p].version < meta.version for p, meta in positions.items()) or self.keeper.is_due()
+            return
+        assert summed.upper().digest(found.words) == found.symmetric(keep).upper().digest(found.words)
 
     def base_is_followed(self, live):
         """What is left of the base is what the log says, for a leader that follows and for one that begins."""

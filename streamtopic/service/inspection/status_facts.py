@@ -15,6 +15,7 @@ from streamtopic.service.schedule.decide import decision_text
 from streamtopic.signed.notes import read_note
 from streamtopic.state import Suppressed
 from streamtopic.state.residue_ledger import ResidueState
+from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ def status_of(
     lag: number of records that are not counted yet.
     words: number of words of live documents, by partition.
     word_ids: number of word ids given so far, also to words that are gone, by partition.
+    counts: the co-occurrence counts of the working vocabulary, as `_counts_fields`.
     suppressed: number of ids and subjects that are suppressed.
     hidden: records that cannot be read before a transaction ends.
     guarantee, ratio, covered, unfitted: of the last version. ratio: of the noise to the model. unfitted: for each task
@@ -189,6 +191,7 @@ def status_of(
     facts["remarks"] += [one.text for one in departed]
     facts["words"] = {partition: meta.words for partition, meta in positions.items()}
     facts["word_ids"] = {partition: meta.next_word for partition, meta in positions.items()}
+    facts["counts"] = _counts_fields(state)
     facts["lag"] = lag
     kept = Suppressed(state.connection, settings.model).records()
     facts["suppressed"] = sum(value.startswith(b"suppress") for value in kept.values())
@@ -202,6 +205,21 @@ def status_of(
     facts["running"] = running
     facts["healthy"] = not stalled and not overdue and not departed
     return facts
+
+
+def _counts_fields(state: ModelState) -> dict[str, Any] | None:
+    """Return the facts of the co-occurrence counts in Redis; None before the first, and for who may not read them.
+
+    offsets: partition to the first offset that they do not reflect; what came later is in the changes.
+    """
+    try:
+        about = CountsStore(state.connection, state.model).about()
+    except SettingsError:
+        return None
+    if about is None:
+        return None
+    offsets = {str(partition): offset for partition, offset in about.offsets.items()}
+    return {"words": about.words, "pairs": about.pairs, "bytes": about.size, "offsets": offsets}
 
 
 def _waits_since(log: EventLog, topic: str, partition: int, meta: Meta, before_ms: float) -> int:

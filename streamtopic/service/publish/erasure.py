@@ -16,12 +16,13 @@ import numpy as np
 
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import SettingsError, StateError, StateMismatch
-from streamtopic.service.publish.ledger_writer import cut_of
+from streamtopic.service.publish.published import cut_of
 from streamtopic.service.watching import Watch
 from streamtopic.signed import tombstones, version_of
 from streamtopic.state.base_documents import remaining_noted
 from streamtopic.state.model_state import BASE_GRACE_SECONDS
 from streamtopic.state.residue_ledger import Marks, Outstanding, Residue, ResidueState, Rewrite, Stage
+from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import TopicNames, pages
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class ResidueKeeper:
         self._watch = watch or Watch()
         self._names = TopicNames(state.model)
         self._store = ResidueState(state.connection, state.model)
+        self._sums = CountsStore(state.connection, state.model)
         self._look: Generator[None, None, dict[int, int]] | None = None
         self._look_again = False
         self._next = 0.0
@@ -242,10 +244,15 @@ class ResidueKeeper:
         """Move the marks of the state to where nothing in Redis holds a document that left before."""
         published = self._published()
         base = self._base(progress)
+        about = self._sums.about()
         for partition, meta in progress.positions.items():
             # If no deletion follows, changes are clean up to the last record that was counted.
             changes = meta.trimmed if meta.holds_removed else meta.next_offset
-            progress.move(partition, Stage.STATE, min(published.get(partition, 0), base.get(partition, 0), changes))
+            summed = meta.next_offset if about is None else about.offsets.get(partition, 0)
+            if summed >= meta.removed:
+                summed = meta.next_offset
+            offsets = (published.get(partition, 0), base.get(partition, 0), changes, summed)
+            progress.move(partition, Stage.STATE, min(offsets))
 
     def _base(self, progress: _Progress) -> Mapping[int, int]:
         """Return, by partition, the offset before which the base model holds no deleted document."""

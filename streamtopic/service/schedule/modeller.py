@@ -12,6 +12,7 @@ In certified mode the retained counts decide the anchors of an update. They may 
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -25,6 +26,7 @@ from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.schedule.payload import Guarded, PayloadPlan, Sample, TaskData, make_payload
 from streamtopic.service.schedule.situation import Base, Mode
 from streamtopic.state import CutGone, DocumentCounts
+from streamtopic.state.stored_counts import StoredCounts, SummedCounts
 from streamtopic.topics.fit import TopicFit, fingerprint
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
@@ -83,7 +85,7 @@ class Made:
     draw: adds noise and fills the payload of a version. It takes a sample (as in `make_payload`), the noise
         key, the model's name, the version and the data of downstream tasks.
     fit: the learned model; None if a kept base model was moved without learning.
-    warm: whether it was carried over from the last model, so that it is worth a check.
+    warm: whether it was carried over from the last model, or from the sums in Redis, so that it is worth a check.
     """
 
     counts: DocumentCounts
@@ -154,11 +156,12 @@ class Modeller(Mode, Protocol):
 class CertifiedModeller:
     """Certified mode: it keeps the last fit in memory with the counts that it fits, and carries it over.
 
-    After a restart there is no such fit, and the first model is learned from the documents.
+    After a restart there is no such fit, and the first model is learned from the sums in Redis, or from the documents.
 
     options: of the learner.
     guarded: the guarantee that noise is calibrated to.
     clock: seconds, for durations.
+    stored: reads the sums in Redis, None if there are none.
     """
 
     guarantee: Literal["certified", "theorem"] = "certified"
@@ -169,10 +172,12 @@ class CertifiedModeller:
         options: LearnerOptions,
         guarded: Guarded,
         clock: Callable[[], float] = time.perf_counter,
+        stored: Callable[[], StoredCounts | None] = lambda: None,
     ) -> None:
         self.options = options
         self._guarded = guarded
         self._clock = clock
+        self._stored = stored
         self._last: tuple[TopicFit, DocumentCounts] | None = None
 
     @property
@@ -219,12 +224,23 @@ class CertifiedModeller:
         if isinstance(warm, NotVerified):
             return warm
         # A cold model belongs to the same base and spends its epsilon.
-        fit = warm or learn(counts, self.options)
+        fit = warm or self._from_sums(counts)
+        carried = fit is not None
+        fit = fit or learn(counts, self.options)
         try:
             self._keep(require_tolerance(fit), counts)
         except CannotLearn as error:
             return NotVerified(str(error))
-        return self._made(fit, counts, self._clock() - start, warm=warm is not None)
+        return self._made(fit, counts, self._clock() - start, warm=carried)
+
+    def _from_sums(self, counts: DocumentCounts) -> TopicFit | None:
+        """Return a model that is learned from the sums in Redis, as after a restart; None if they cannot be used."""
+        stored = self._stored()
+        if stored is None:
+            return None
+        with suppress(CutGone):
+            return learn(SummedCounts(counts, stored), self.options)
+        return None
 
     def _warm(self, counts: DocumentCounts) -> TopicFit | NotVerified | None:
         """Return the carried-over fit, None if there is nothing to start from or its certificate decides nothing."""

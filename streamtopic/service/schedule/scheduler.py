@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from streamtopic.service.schedule.decide import (
     decision_text,
     held,
 )
+from streamtopic.service.schedule.keep_counts import CountsKeeper
 from streamtopic.service.schedule.modeller import (
     Checked,
     Made,
@@ -69,6 +70,7 @@ from streamtopic.state import (
     StoredBase,
 )
 from streamtopic.state.documents import sample_words
+from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import EventLog
 
 __all__ = ["LeaseKeeper", "Scheduler", "SchedulerOptions", "Step"]
@@ -221,6 +223,7 @@ class Scheduler:
         self.options = options
         self.modeller = modeller
         self.reader = Reader(connection, options.model, state.settings.partitions)
+        self._sums = CountsKeeper(CountsStore(connection, options.model), self.reader)
         self._capacity = capacity
         self._noise_key = noise_key
         self._ledger = ledger
@@ -253,6 +256,10 @@ class Scheduler:
             return Step(Wait("another scheduler leads"))
         with self._lease.kept(lease):
             step = self._step(lease, requested)
+            if self._sums.is_due():
+                # If documents change too fast for that, the next step does it.
+                with suppress(CutGone):
+                    self._sums.fold(lease)
         # Steps come every few seconds, and a decision that stays needs no write.
         if (text := decision_text(step.decision)) != self._noted:
             self.state.note_decision(text, self._situation.now())
@@ -338,7 +345,10 @@ class Scheduler:
             del made
             return self._retrain(lease, Retrain(reason))
         forgotten = base.documents - self._left(base, made.counts.positions).documents
-        return self._make_version(lease, decision, made, base, forgotten=forgotten, checked=checked)
+        step = self._make_version(lease, decision, made, base, forgotten=forgotten, checked=checked)
+        if step.version is not None and made.fit is not None and not self._sums.is_there():
+            self._sums.replace(lease, made.fit, made.counts)
+        return step
 
     def _own_check(self, made: Made) -> Checked | None:
         """Check an update that was carried over, where a check is due; keep the result in Redis and log a failure."""
@@ -381,7 +391,10 @@ class Scheduler:
             self.modeller.guarantee,
             new.fit.options.rules,
         )
-        return self._make_version(lease, decision, made, base, new=new)
+        step = self._make_version(lease, decision, made, base, new=new)
+        if step.version is not None:
+            self._sums.replace(lease, new.fit, made.counts)
+        return step
 
     def _make_version(
         self,

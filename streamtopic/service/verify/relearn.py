@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamtopic.counts import SymmetricCounts
 from streamtopic.errors import CannotLearn, SettingsError, StateCorrupt, UsageError
 from streamtopic.service.schedule.payload import TaskData, make_payload, no_sample, published_heads
 from streamtopic.service.verify.finding import Finding, fails, holds, not_checked
 from streamtopic.signed import receipt_id
+from streamtopic.state import CutGone
+from streamtopic.state.stored_counts import CountsStore, StoredCounts, SummedCounts
 from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
@@ -53,11 +56,13 @@ class Kept:
 
     counts: of the documents.
     pairs: of all their words.
+    sums_agree: whether the sums of pairs, with what came and went since, are those of the documents.
     waiting: partition to the offsets of deletions that wait for their receipts; None while counts are rebuilt.
     """
 
     counts: DocumentCounts
     pairs: Cooccurrence
+    sums_agree: bool
     waiting: Mapping[int, list[int]] | None
 
 
@@ -66,13 +71,34 @@ def read_kept(sources: Sources) -> Kept:
 
     Raises ComponentUnreachable, StateMissing.
     """
-    counts, pairs = sources.reader.read(lambda now: (now, now.restrict(np.arange(len(now.words), dtype=np.intp))))
+    store = CountsStore(sources.reader.connection, sources.state.model)
+    counts, pairs, sums_agree = sources.reader.read(lambda now: _with_pairs(now, store.read()))
     # After the counts: a deletion that they reflect waits, or has its receipt in the ledger.
     waiting = {}
     for partition in counts.offsets:
         waiting[partition] = [one.offset for one in sources.reader.forgets(partition).each()]
     rebuilding = any(sources.reader.forgets(partition).incomplete for partition in counts.offsets)
-    return Kept(counts, pairs, None if rebuilding else waiting)
+    return Kept(counts, pairs, sums_agree, None if rebuilding else waiting)
+
+
+def _with_pairs(counts: DocumentCounts, stored: StoredCounts | None) -> tuple[DocumentCounts, Cooccurrence, bool]:
+    """Return counts with the pairs of all their words, and whether stored sums agree with them.
+
+    stored: None if there are no sums. Raises CutGone.
+    """
+    pairs = counts.restrict(np.arange(len(counts.words), dtype=np.intp))
+    if stored is None:
+        return counts, pairs, True
+    position = {word: k for k, word in enumerate(counts.words)}
+    both = np.array([position[word] for word in stored.words if word in position], np.intp)
+    try:
+        summed = SummedCounts(counts, stored).symmetric(both).upper()
+    except CutGone:
+        # The scheduler writes them again, and until then nobody can use them.
+        return counts, pairs, True
+    again = SymmetricCounts.of(pairs, both).upper()
+    same = all(np.array_equal(getattr(summed, part), getattr(again, part)) for part in ("indptr", "columns", "values"))
+    return counts, pairs, same
 
 
 class _NotLearnedError(Exception):
@@ -237,7 +263,7 @@ def _difference(kept: Kept, fresh: Counts) -> str | None:
         return f"{differing} words are in Redis or in a recount of the log, but not in both"
     if kept.pairs.digest(fresh.words) != fresh.cooccurrence.digest(fresh.words):
         return "the counts in Redis differ from a recount of the log"
-    return None
+    return None if kept.sums_agree else "the sums in Redis, with what changed since, differ from a recount of the log"
 
 
 def _committed(envelope: Envelope, key: NoiseKey, plan: PayloadPlan) -> Finding:

@@ -1,0 +1,244 @@
+"""The co-occurrence counts of a model's working vocabulary, as exact sums in Redis.
+
+    CountsStore     reads and writes them; the leading scheduler writes
+    StoredCounts    sums as of a cut
+    SummedCounts    the counts of now, as a count source: the sums, and the documents that came or went since their cut
+
+They are never needed: without them the documents are counted again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from streamtopic.counts import Cooccurrence, SymmetricCounts
+from streamtopic.counts.arrays import Int64, Mask, Positions
+from streamtopic.errors import StateCorrupt
+from streamtopic.state import scripts
+from streamtopic.state.change_log import Place
+from streamtopic.state.connection import Connection
+from streamtopic.state.document_counts import DocumentCounts, changed_documents
+from streamtopic.state.model_state import Lease
+from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
+from streamtopic.state.varints import pack_gaps, pack_numbers, unpack_gaps, unpack_numbers
+
+__all__ = ["CountsStore", "StoredAbout", "StoredCounts", "SummedCounts"]
+
+# Pairs of one string, so that no call keeps Redis busy for long: a pair takes about six bytes.
+_PAIRS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAbout:
+    """The facts of stored counts.
+
+    words, pairs, size: how many there are, and their bytes.
+    cut: partition to the moment that they are of.
+    offsets: partition to the first offset that was not counted then.
+    """
+
+    words: int
+    pairs: int
+    size: int
+    cut: Mapping[int, Place]
+    offsets: Mapping[int, int]
+
+    def pack(self) -> bytes:
+        """Return the bytes that Redis keeps."""
+        cut = {partition: [place.version, place.commit] for partition, place in self.cut.items()}
+        return bytes(msgpack.packb([self.words, self.pairs, self.size, cut, dict(self.offsets)]))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "StoredAbout":
+        """Undo `pack`. Raises StateCorrupt."""
+        try:
+            words, pairs, size, cut, offsets = msgpack.unpackb(data, strict_map_key=False)
+            return cls(words, pairs, size, {partition: Place(*place) for partition, place in cut.items()}, offsets)
+        except (ValueError, TypeError, msgpack.UnpackException):
+            raise _unreadable() from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredCounts:
+    """Sums as of a cut.
+
+    words: (n,) the working vocabulary, ascending.
+    cut: partition to the moment that they are of.
+    upper: the pairs of these words, one triangle. Word statistics are not stored, and are 0.
+    """
+
+    words: Sequence[str]
+    cut: Mapping[int, Place]
+    upper: Cooccurrence
+
+
+class CountsStore:
+    """Reads and writes the counts of a model."""
+
+    def __init__(self, connection: Connection, model: str) -> None:
+        self._connection = connection
+        keys = ModelKeys(model)
+        self._key = keys.named("counts")
+        self._keys = [keys.named("fence"), self._key, keys.named("lease")]
+
+    def write(self, words: Sequence[str], q: SymmetricCounts, counts: DocumentCounts, lease: Lease) -> Outcome:
+        """Put counts in the place of those of before.
+
+        words: (n,) ascending.
+        q: their pairs.
+        counts: that the pairs are of.
+        lease: of the leading scheduler.
+
+        Until the last string is written a reader finds none: strings of two states would be counts of none.
+        """
+        upper = q.upper()
+        parts = list(_chunks(upper))
+        head = {"words": list(words), "sizes": pack_numbers(np.diff(upper.indptr)), "chunks": len(parts)}
+        packed = bytes(msgpack.packb(head, unicode_errors="surrogatepass"))
+        cut = {one.partition: one.meta.place for one in counts.cuts}
+        size = len(packed) + sum(map(len, parts))
+        about = StoredAbout(len(words), len(upper.columns), size, cut, counts.offsets).pack()
+        fields = [*((f"{number}", part) for number, part in enumerate(parts, 1)), ("head", packed), ("about", about)]
+        for number, (name, value) in enumerate(fields):
+            arguments: list[str | bytes | int] = [lease.token, lease.holder, int(number == 0), name, value]
+            result = outcome(self._connection.script(scripts.WRITE_COUNTS, self._keys, arguments))
+            if isinstance(result, Stale):
+                return result
+        return Applied()
+
+    def about(self) -> StoredAbout | None:
+        """Return the facts of the counts, None if there are none, or not all yet. Raises StateCorrupt."""
+        found = self._connection.call("HGET", self._key, "about")
+        return None if found is None else StoredAbout.unpack(found)
+
+    def words(self) -> Sequence[str]:
+        """Return the words of the counts, () if there are none. Raises StateCorrupt."""
+        packed = self._connection.call("HGET", self._key, "head")
+        return () if packed is None else tuple(_head(packed)["words"])
+
+    def read(self) -> StoredCounts | None:
+        """Return the counts, None if there are none. Raises StateCorrupt."""
+        about = self._connection.call("HGET", self._key, "about")
+        packed = self._connection.call("HGET", self._key, "head")
+        if about is None or packed is None:
+            return None
+        head = _head(packed)
+        sizes = unpack_numbers(head["sizes"], len(head["words"]))
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        gaps, values = bytearray(), [np.zeros(0, np.int64)]
+        for number in range(1, head["chunks"] + 1):
+            part = self._connection.call("HGET", self._key, f"{number}")
+            if part is None:
+                return None
+            pairs, of_gaps, of_values = msgpack.unpackb(part)
+            gaps += of_gaps
+            values.append(unpack_numbers(of_values, pairs))
+        # The facts come last, so counts that were written meanwhile are not mixed in.
+        if self._connection.call("HGET", self._key, "about") != about:
+            return None
+        columns = unpack_gaps(bytes(gaps), indptr).astype(np.int32)
+        joined = np.concatenate(values)
+        if len(joined) != len(columns):
+            raise _unreadable()
+        nothing = np.zeros(len(sizes), np.int64)
+        upper = Cooccurrence(len(sizes), indptr, columns, joined, nothing, nothing, nothing, 0)
+        return StoredCounts(tuple(head["words"]), StoredAbout.unpack(about).cut, upper)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SummedCounts:
+    """Counts whose working matrix is made of stored sums; all else is as in `counts`.
+
+    counts: of now.
+    stored: sums as of an earlier cut.
+    """
+
+    counts: DocumentCounts
+    stored: StoredCounts
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The words, (n,) ascending."""
+        return self.counts.words
+
+    @property
+    def frequency(self) -> Int64:
+        """Documents that hold each word, (n,)."""
+        return self.counts.frequency
+
+    @property
+    def tokens(self) -> Int64:
+        """Occurrences of each word, (n,)."""
+        return self.counts.tokens
+
+    @property
+    def heavy(self) -> Int64:
+        """Documents in which each word is a tenth of the tokens or more, (n,)."""
+        return self.counts.heavy
+
+    @property
+    def documents(self) -> int:
+        """How many documents are counted."""
+        return self.counts.documents
+
+    def restrict(self, keep: Positions) -> Cooccurrence:
+        """Return the pair counts of the words at these ascending positions."""
+        return self.counts.restrict(keep)
+
+    def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
+        """Return those pair counts of `restrict` whose pairs have a chosen word."""
+        return self.counts.touching(keep, chosen)
+
+    def symmetric(self, keep: Positions) -> SymmetricCounts:
+        """Return the pair counts of `restrict` as a working matrix.
+
+        Documents are read only if a word is not among those of the sums. Raises CutGone if changes since the cut
+        of the sums are gone.
+        """
+        counts, stored = self.counts, self.stored
+        since = [stored.cut[cut.partition] for cut in counts.cuts]
+        change = changed_documents(counts.connection, counts.table, since, counts.cuts)
+        place = {counts.words[k]: at for at, k in enumerate(keep.tolist())}
+        summed = np.array([place.get(word, -1) for word in stored.words], np.int64)
+        q = SymmetricCounts.of(stored.upper.relabel(summed, len(keep)))
+        # The last place is for words that nobody asks for.
+        known = np.zeros(len(keep) + 1, np.bool_)
+        known[summed[summed >= 0]] = True
+        # Pairs with a word that the sums do not have are counted from the documents, all at once.
+        changed = np.array([place.get(word, -1) for word in change.words], np.int64)
+        changed[~known[changed]] = -1
+        held = np.flatnonzero(changed >= 0)
+        q = q.plus(change.restrict(held).relabel(changed[held], len(keep)))
+        new = ~known[:-1]
+        return q.plus(counts.touching(keep, new)) if new.any() else q
+
+
+def _head(packed: bytes) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = msgpack.unpackb(packed, unicode_errors="surrogatepass")
+    except (ValueError, msgpack.UnpackException):
+        raise _unreadable() from None
+    return found
+
+
+def _unreadable() -> StateCorrupt:
+    return StateCorrupt("the co-occurrence counts in Redis cannot be read: run `streamtopic rebuild`")
+
+
+def _chunks(upper: Cooccurrence) -> Iterator[bytes]:
+    """Yield the pairs in strings of limited size, each of whole rows."""
+    first = 0
+    rows = upper.n_words
+    while first < rows:
+        enough = upper.indptr[first] + _PAIRS
+        stop = int(np.searchsorted(upper.indptr, enough, side="right")) - 1
+        stop = min(max(stop, first + 1), rows)
+        low, high = int(upper.indptr[first]), int(upper.indptr[stop])
+        indptr = upper.indptr[first : stop + 1] - low
+        columns = upper.columns[low:high].astype(np.int64)
+        yield bytes(msgpack.packb([high - low, pack_gaps(indptr, columns), pack_numbers(upper.values[low:high])]))
+        first = stop

@@ -1,0 +1,111 @@
+"""The co-occurrence counts in Redis: written by the leader, folded with the changes, read by a leader that starts."""
+
+import numpy as np
+import pytest
+
+from streamtopic.counts import SymmetricCounts
+from streamtopic.documents.corpus import Document
+from streamtopic.service.app import Service
+from streamtopic.service.schedule import modeller as modelling
+from streamtopic.service.schedule import scheduler as scheduling
+from streamtopic.service.verify import passed
+from streamtopic.settings import Settings
+from streamtopic.state import DocumentCounts
+from streamtopic.state.stored_counts import SummedCounts
+
+WORDS = [["rose", "tulip", "soil", "seed", "bloom"], ["oven", "flour", "butter", "knead", "salt"]]
+
+
+def texts(number, seed=0):
+    """Documents of two topics."""
+    rng = np.random.default_rng(seed)
+    shares = rng.choice([1, 10, 19], number).tolist()
+    return [" ".join([*rng.choice(WORDS[0], n), *rng.choice(WORDS[1], 20 - n)]) for n in shares]
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """An instance that serves deletions at once, and checks each update that it carried over."""
+    plain = {"max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 1000}, "max_df": 1.0, "self_check": 0}
+    return Settings(dir=tmp_path, topics=2, **plain)
+
+
+def add(instance, number=60, seed=0):
+    """Add documents and make a version."""
+    instance.add([Document(f"d{seed}-{k}", text, {}) for k, text in enumerate(texts(number, seed))])
+    instance.settle()
+
+
+def sums_are_counted(instance):
+    """Compare the sums and what changed since with a count of the documents, over all words; return the sums' facts."""
+    counts = instance.reader.counts()
+    every = np.arange(len(counts.words))
+    summed = SummedCounts(counts, instance.sums.read()).symmetric(every).upper()
+    counted = counts.symmetric(every).upper()
+    for part in ("indptr", "columns", "values"):
+        assert np.array_equal(getattr(summed, part), getattr(counted, part))
+    return instance.sums.about()
+
+
+def test_the_first_version_leaves_sums_that_changes_carry_on(settings):
+    """They are those of the documents, also with documents and words that came later and words that went."""
+    with Service(settings) as instance:
+        add(instance)
+        about = sums_are_counted(instance)
+        assert (about.words, instance.status()["counts"]["words"]) == (10, 10)
+        instance.add([Document("new", "rose tulip orchid orchid soil", {})])
+        instance.delete(["d0-3", "d0-8"])
+        instance.settle()
+        sums_are_counted(instance)
+        assert passed(instance.verify())
+
+
+def test_sums_are_folded_before_their_changes_go(settings):
+    """Each generation of changes that begins moves their cut, so the next one takes nothing away that they need."""
+    with Service(settings) as instance:
+        add(instance)
+        cuts = [sums_are_counted(instance).offsets[0]]
+        for document in ("d0-1", "d0-2", "d0-3"):
+            instance.delete([document])
+            instance.settle()
+            instance.ingests[0].state.sum_changes()
+            instance.settle()
+            cuts.append(sums_are_counted(instance).offsets[0])
+        assert cuts == sorted(set(cuts))
+
+
+def test_a_leader_that_starts_does_not_count_the_documents(settings, monkeypatch):
+    """Its first update learns from the sums, and is what a count of the documents gives."""
+    with Service(settings) as instance:
+        add(instance)
+    counted = []
+    real = DocumentCounts.symmetric
+    monkeypatch.setattr(DocumentCounts, "symmetric", lambda self, keep: counted.append(len(keep)) or real(self, keep))
+    monkeypatch.setattr(scheduling, "check_update", lambda *_: modelling.Checked(True, "not asked here", 0.0))
+    with Service(settings) as instance:
+        instance.delete(["d0-3", "d0-8"])
+        instance.settle()
+        assert (counted, instance.versions()[-1]["kind"]) == ([], "unlearn")
+        fit = instance.model_before_noise()
+        cold = modelling.learn(instance.reader.counts(), fit.options)
+        assert (fit.words, fit.anchors) == (cold.words, cold.anchors)
+        assert np.array_equal(fit.A, cold.A)
+
+
+def test_false_sums_make_no_version(settings):
+    """The check of an update that rests on them finds it, verify finds them, and a retraining writes them anew."""
+    with Service(settings) as instance:
+        add(instance)
+        stored = instance.sums.read()
+        counts = instance.reader.counts()
+        stored.upper.values[0] += 1
+        with instance.scheduler.leading() as lease:
+            instance.sums.write(stored.words, SymmetricCounts.of(stored.upper), counts, lease)
+        assert not passed(instance.verify())
+    with Service(settings) as instance:
+        instance.delete(["d0-3"])
+        instance.settle()
+        last = instance.versions()[-1]
+        assert (last["kind"], instance.status()["self_check"]["passed"]) == ("retrain", False)
+        sums_are_counted(instance)
+        assert passed(instance.verify())

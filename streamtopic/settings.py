@@ -204,15 +204,35 @@ class TheoremSettings(_Table):
     )
 
 
+class PrivateSettings(_Table):
+    """The budget of `guarantee` private, and its vocabulary."""
+
+    epsilon: float = Field(
+        3.0, gt=0, le=100, description="What all versions of a period together reveal of one document, with `delta`."
+    )
+    delta: float = Field(1e-6, gt=0, lt=0.1, description="The probability that goes with `epsilon`.")
+    versions: int = Field(
+        64, ge=1, le=256, description="Versions of a period; then `streamtopic unlearn --retrain` begins another."
+    )
+    words: UserPath | None = Field(
+        None,
+        description="File of the vocabulary, a word in each line, taken from public text. Unset: words are chosen from "
+        "the documents, within the budget.",
+    )
+    size: int = Field(2_000, ge=20, le=5_000, description="Most words of the vocabulary: noise grows with its root.")
+
+
 NO_INPUT = InputSettings.model_validate({})
 """The service's own format."""
 
 Input = Annotated[InputSettings, NoDecode, BeforeValidator(_decoded)]
 Capacity = Annotated[CapacitySettings, NoDecode, BeforeValidator(_decoded)]
 Theorem = Annotated[TheoremSettings, NoDecode, BeforeValidator(_decoded)]
+Private = Annotated[PrivateSettings, NoDecode, BeforeValidator(_decoded)]
 TABLES: Mapping[str, type[BaseModel]] = {
     "capacity": CapacitySettings,
     "theorem": TheoremSettings,
+    "private": PrivateSettings,
     "tasks": TaskSettings,
     "input": InputSettings,
 }
@@ -392,13 +412,17 @@ class Settings(BaseSettings):
     publish: Literal["topics", "tasks"] = Field(
         "topics", description="`topics`: the model with a head for each task; `tasks`: the heads alone, noised."
     )
-    guarantee: Literal["certified", "theorem"] = Field(
+    guarantee: Literal["certified", "theorem", "private"] = Field(
         "certified",
-        description="`certified`, or `theorem`: Algorithm 1 of the paper with its noise, under the paper's conditions; "
-        "needs `learner` paper, `epsilon` below 1, `publish` topics.",
+        description="`certified`: as a retraining would be. `private`: versions that cannot be subtracted; needs tens "
+        "of thousands of documents, and has no tasks and no guided topics. `theorem`: Algorithm 1 of the paper with "
+        "its noise, under the paper's conditions; needs `learner` paper, `epsilon` below 1, `publish` topics.",
     )
     theorem: Theorem = Field(
         TheoremSettings.model_validate({}), description="Constants of `guarantee` theorem, a table `[theorem]`."
+    )
+    private: Private = Field(
+        PrivateSettings.model_validate({}), description="Budget of `guarantee` private, a table `[private]`."
     )
     input: Input = Field(
         NO_INPUT,
@@ -460,6 +484,8 @@ class Settings(BaseSettings):
             )
         if self.guarantee == "theorem":
             _refuse_unproved(self)
+        if self.guarantee == "private":
+            _refuse_exact(self)
         if self.require_witnesses and self.witnesses is None:
             raise SettingsError("setting `require_witnesses` needs `witnesses`: name the file of the witnesses")
         if self.input.format == "streamtopic" and self.input != NO_INPUT:
@@ -638,3 +664,14 @@ def _refuse_unproved(settings: Settings) -> None:
         )
     if settings.publish != "topics":
         raise SettingsError(f'{name} releases topics: set `publish` to "topics", or `guarantee` to "certified"')
+
+
+def _refuse_exact(settings: Settings) -> None:
+    """Raise SettingsError for settings that need exact counts where private mode has noised ones."""
+    name = "setting `guarantee`: private mode"
+    if settings.tasks:
+        raise SettingsError(f"{name} has no noise for heads of tasks: remove `tasks`, or take another guarantee")
+    if settings.guided:
+        raise SettingsError(f"{name} finds its topics in noised counts: remove `guided`, or take another guarantee")
+    if settings.learner != "default":
+        raise SettingsError(f"{name} is for the default learner: set `learner` to default when the model is created")

@@ -30,7 +30,7 @@ ALLOWED = {
     "topics": {"compiled", "counts"},
     "text_counts": {"counts", "words"},
     "text_topics": {"counts", "text_counts", "topics", "words"},
-    "privacy": {"counts", "topics"},
+    "privacy": {"compiled", "counts", "topics"},
     "paper": {"counts", "topics", "privacy"},
     "audit": {"counts", "topics", "privacy", "paper"},
     "streams": {"security"},

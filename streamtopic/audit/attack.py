@@ -26,6 +26,7 @@ from streamtopic.audit.games import (
     heads_game,
     least_draws,
     play,
+    private_game,
     theorem_game,
 )
 from streamtopic.counts import Counts
@@ -36,8 +37,8 @@ from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["AuditPlan", "AuditResult", "Played", "audit"]
 
-# Games whose bounds share the error: one whole model, three edges, heads and theorem mode.
-_GAMES = 6
+# Games whose bounds share the error: one whole model, three edges, heads, theorem mode and private mode.
+_GAMES = 7
 _LEAST_DRAWS = 600
 _USUAL_DRAWS = 4_000
 _CONTROL_DRAWS = 2_000
@@ -225,7 +226,7 @@ def audit(
     plan: AuditPlan | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> AuditResult:
-    """Audit certified mode on a corpus, and the noise of heads and of theorem mode: a function of its arguments.
+    """Audit certified mode on a corpus, and the noise of heads and of the other modes: a function of its arguments.
 
     counts: of the documents that are kept, made with `options.weighting`.
     options: of the learner.
@@ -238,9 +239,9 @@ def audit(
     draws = plan.enough(guarantee)
     few = plan.controls(guarantee)
     generator = np.random.default_rng(plan.seed)
-    # Five small games and four controls, of two runs each.
+    # Six small games and four controls, of two runs each.
     sets = MOST_SETS * _SET_STEPS
-    steps = _Steps(progress, sets + _WHOLE_STEPS * 2 * plan.whole + 10 * draws + 8 * few)
+    steps = _Steps(progress, sets + _WHOLE_STEPS * 2 * plan.whole + 12 * draws + 8 * few)
 
     def played(game: Game, times: int, step: int) -> Played:
         finding = play(game, times, plan.error, generator, lambda: steps.done(step))
@@ -254,7 +255,7 @@ def audit(
     heads = heads_game(guarantee, generator)
     theorem = theorem_game(guarantee, generator)
     games = [played(_whole(documents[0], retrained, guarantee), plan.whole, _WHOLE_STEPS)]
-    games += [played(game, draws, 1) for game in (*small, heads, theorem)]
+    games += [played(game, draws, 1) for game in (*small, heads, theorem, private_game(guarantee))]
     controls = [played(game, few, 1) for game in broken(small, guarantee)]
     n, r = retrained.A.shape
     return AuditResult(guarantee, plan, counts.documents, n, r, documents, tuple(games), tuple(controls))

@@ -17,6 +17,7 @@ Pearson's exact intervals, so both bounds are exact for any scores.
 Source: Kairouz, Oh and Viswanath 2015 (the region); Nasr et al. 2023 (auditing by the curve of Gaussian noise).
 """
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from streamtopic.privacy.accounting import Composition, gaussian_epsilon, gaussi
 from streamtopic.privacy.head_noise import HeadConstants, head_sensitivity, release_task_weights
 from streamtopic.privacy.keystream import NoiseKey, NoiseSeed, standard_normals
 from streamtopic.privacy.noise import NoisePlan, add_noise, plan_noise, release_matrix
+from streamtopic.privacy.series_noise import SeriesNoise
 from streamtopic.topics.heads import HeadTask
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "judge",
     "least_draws",
     "play",
+    "private_game",
     "rate_bounds",
     "theorem_game",
 ]
@@ -59,6 +62,8 @@ DISTINGUISHERS = ("likelihood ratio", "between versions", "low bits", "size")
 _COORDINATES = 8
 # A small matrix: a game is drawn thousands of times, and noise treats all numbers alike.
 _WORDS, _TOPICS = 128, 4
+# Versions of a period in private mode.
+_PERIOD = 6
 # Shape of the matrices of heads and of theorem mode, small for the same reason.
 _SIZE = (64, 2)
 # Any constants will do: they scale sensitivity and noise alike.
@@ -415,6 +420,24 @@ def theorem_game(guarantee: NoiseClaim, generator: np.random.Generator) -> Game:
     spent = plan.together.epsilon(guarantee.delta)
     name = "topics and covariance of theorem mode"
     return Game(name, (A, R), (other_A, other_R), mechanisms, spent, guarantee.delta)
+
+
+def private_game(guarantee: NoiseClaim) -> Game:
+    """Return a game of the versions of a period in private mode: a document with two contents, or none of it."""
+    epsilon = max(guarantee.epsilon, 1.0)
+    noise = SeriesNoise(_PERIOD, gaussian_scale(epsilon, guarantee.delta))
+    # Both contents have a norm of 1, and share no word; the second replaces the first at once, which is the most.
+    life = np.zeros((_PERIOD, 2))
+    life[0, 0] = 1.0
+    life[1:, 1] = 1.0
+
+    def noised(values: Float64, seed: NoiseSeed) -> Float64:
+        seeds = [NoiseSeed(hashlib.sha256(seed.secret + bytes([version])).digest()) for version in range(_PERIOD)]
+        spread = np.ones(2)
+        versions = [noise.add(row, spread, seeds[:number]) for number, row in enumerate(values, 1)]
+        return np.array(versions)
+
+    return Game("versions of private mode", (np.zeros_like(life),), (life,), (noised,), epsilon, guarantee.delta)
 
 
 def _planned(plan: NoisePlan) -> Mechanism:

@@ -23,7 +23,10 @@ __all__ = ["register", "run"]
 _NUMBERS = {
     "posts": "made-up posts of planted topics, in place of documents (benchmark `peers`)",
     "topics": "topics to learn (benchmarks `twin`, `peers`, `capacity`, `quality`, `hostile`)",
-    "draws": "forget sets of each kind (benchmarks `twin`, `updates`, `quality`)",
+    "words": "most words of the vocabulary (benchmark `private`)",
+    "epsilon": "of all versions of a period together (benchmark `private`)",
+    "versions": "versions of a period (benchmark `private`)",
+    "draws": "forget sets of each kind (`twin`, `updates`, `quality`), deletions (`difference`, `private`)",
     "halves": "halvings for quality on unseen documents, 0 for none (benchmarks `peers`, `quality`)",
     "samples": "samples of nine tenths for the spread of our quality (benchmarks `peers`, `quality`)",
     "largest": "documents at most (benchmarks `updates`, `ingest-million`, `scale`)",

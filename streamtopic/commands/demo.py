@@ -39,10 +39,15 @@ if TYPE_CHECKING:
     from streamtopic.documents.corpus import Corpus, Document
     from streamtopic.service.app import Service
     from streamtopic.settings import Settings
+    from streamtopic.signed import Release
 
 __all__ = ["register", "run"]
 
 EXAMPLES = 5
+
+_CANDIDATES = 300
+# Fewer than elsewhere: installed docstrings are some tens of thousands.
+_PRIVATE_TOPICS = 10
 
 # An update and a cold start round differently: models of real corpora differ by 1e-15 at most, and the noise of a
 # version is 1e-6. Whatever lies above this bound is not rounding.
@@ -120,6 +125,12 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--kafka", action="store_true", help="with a real Kafka broker on this machine in place of a log in files"
     )
+    parser.add_argument(
+        "--private",
+        action="store_true",
+        help="in private mode: versions that cannot be subtracted, of 500 words and 4 versions a period unless the "
+        "settings say otherwise",
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the instance in this folder, to go on with it")
 
 
@@ -131,9 +142,13 @@ def run(args: argparse.Namespace) -> int:
     # Settings that cannot be used are refused now, not after the documents were read. A deletion is served at once in
     # the demo; elsewhere it may wait for others.
     chosen = {"topics": args.topics, "max_forget_lag": 0.0}
+    if args.private:
+        chosen |= {"topics": args.topics or _PRIVATE_TOPICS, "guarantee": "private"}
     settings_of(args, **chosen)
     stages = _Stages(quiet=args.json)
     corpus = _read(args, stages)
+    if args.private:
+        return _run_private(args, corpus, stages)
     count = _number_to_delete(args.delete, len(corpus.documents))
     with _folder(args.keep) as folder, _broker(args, stages) as servers:
         settings = settings_of(args, dir=folder, kafka=servers, **chosen)
@@ -150,6 +165,74 @@ def run(args: argparse.Namespace) -> int:
     verified = subscriber["received"] == subscriber["verified"] > 0
     proved = report["receipts"]["count"] == report["deleted"]
     return 0 if agrees and verified and proved else 1
+
+
+def _run_private(args: argparse.Namespace, corpus: Corpus, stages: _Stages) -> int:
+    """Publish two versions in private mode, and try to find the deleted document by subtracting them."""
+    chosen = {"topics": args.topics or _PRIVATE_TOPICS, "max_forget_lag": 0.0, "guarantee": "private"}
+    given = settings_of(args, **chosen)
+    # Few documents need few words and versions. Whoever set these has decided.
+    if "private" not in given.model_fields_set:
+        chosen |= {"private.size": 500, "private.versions": 4}
+    with _folder(args.keep) as folder:
+        settings = settings_of(args, dir=folder, **chosen)
+        report = _private_flow(settings, corpus, stages, kept=args.keep is not None)
+    if args.json:
+        say_json(report)
+    else:
+        for title, lines in report["sections"].items():
+            show(f"\n{title}\n{'=' * len(title)}\n{lines}")
+    return 0 if report["passed"] else 1
+
+
+def _private_flow(settings: Settings, corpus: Corpus, stages: _Stages, *, kept: bool) -> dict[str, Any]:
+    """Learn, delete one document, publish, attack, verify; return what `demo --private --json` prints."""
+    from streamtopic.service.app import Service
+    from streamtopic.service.publish.published import topics_of
+    from streamtopic.service.verify import passed
+
+    with Service(settings, kept=kept) as service:
+        with stages.stage("add documents") as update:
+            service.add(corpus.documents, update)
+        subscriber = service.subscriber()
+        _settle(service, stages, subscriber)
+        before = service.release(None)
+        order = sorted(corpus.documents, key=lambda document: hashlib.sha256(document.id.encode()).digest())
+        service.delete([order[0].id])
+        _settle(service, stages, subscriber)
+        after = service.release(None)
+        with stages.stage("attack"):
+            rank = _rank(before, after, order[:_CANDIDATES])
+        with stages.stage("verify"):
+            findings = service.verify()
+        receipts = len(service.receipts())
+    checks = {
+        "documents": f"{number_of(len(corpus.documents), 'document')}; the version says about {after.envelope.m}",
+        "attack": f"by subtracting the two versions the deleted document ranks {rank} of {_CANDIDATES} candidates",
+        "receipts": f"{receipts} for 1 deletion",
+        "verify": f"{sum(one.passed is not False for one in findings)} of {len(findings)} checks hold",
+        "time": duration(stages.total),
+    }
+    sections = {
+        "Topics": topics_table(topics_of(after, 10)),
+        "Guarantee": textwrap.fill(str(after.guarantee), 110),
+        "Checks": "\n".join(aligned(checks)),
+    }
+    return {"passed": passed(findings) and receipts == 1, "rank": rank, "sections": sections}
+
+
+def _rank(before: Release, after: Release, candidates: list[Document]) -> int:
+    """Return the place of the first candidate among all, by what two versions tell of a deletion between them."""
+    from streamtopic.audit.subtraction import fall, probabilities, score
+    from streamtopic.words.text import tokenize
+
+    held = probabilities(before.words, before.A, before.shares)
+    fell = fall(held, probabilities(after.words, after.A, after.shares))
+    scores = []
+    for document in candidates:
+        words = tokenize(document.text)
+        scores.append(score({word: words.count(word) / len(words) for word in set(words)}, fell, held))
+    return 1 + sum(other > scores[0] for other in scores)
 
 
 def _refuse_keeping(args: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ instance          the folder of a kept instance, its lock and keys, and the topi
 log_history       whether the documents topic still is the one that was counted
 partition_counts  how many partitions each topic must have
 processes         the parts as processes of their own
+private_mode      versions that cannot be subtracted: a mode of the scheduler, and its check
 watching          what the parts report, as metrics and health
 first_run         compiles ahead what the first run on a machine needs
 

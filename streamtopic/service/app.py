@@ -33,6 +33,7 @@ from streamtopic.service.inspection.status_facts import status_of
 from streamtopic.service.log_history import departures
 from streamtopic.service.paper_mode.theorem_modeller import TheoremCheck
 from streamtopic.service.partition_counts import check_counts, wanted_partitions
+from streamtopic.service.private_mode import PrivateCheck, Series
 from streamtopic.service.publish.erasure import ResidueKeeper, ResidueOptions
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.publish.published import read_all_releases, read_release, versions_of
@@ -437,8 +438,15 @@ class Service:
     def situation(self) -> SituationReader:
         """Reads the situation of the model, without the keys that a scheduler needs."""
         options = assembly.scheduler_options(self.settings)
-        mode = assembly.modeller(self.settings, self.state.base, self.sums.read)
+        mode = assembly.modeller(self.settings, self.state.base, self.sums.read, self._series)
         return SituationReader(self.reader, self.state, mode, self._left, options.policy, options.delta, self.clock)
+
+    def _series(self, base: int, version: int) -> Series:
+        """Return the versions of a period in private mode before a version. base: the first one of the period."""
+        newest = max((number for number, _ in self.state.releases(1)), default=0)
+        # Only a new period needs to know of those before it.
+        records = self.state.releases(newest - base + 1 if base <= newest else None)
+        return Series.of([record for _, record in records], base, version)
 
     def _left(self, base: Base, _positions: Mapping[int, Meta]) -> RemainingBase:
         """Return what is left of the base model, as the leader noted it last."""
@@ -451,7 +459,7 @@ class Service:
             self.connection,
             self.state,
             assembly.scheduler_options(self.settings),
-            assembly.modeller(self.settings, self.state.base, self.sums.read),
+            assembly.modeller(self.settings, self.state.base, self.sums.read, self._series),
             assembly.capacity_measure(self.settings),
             self.noise_key,
             ledger=self.ledger,
@@ -837,6 +845,7 @@ class Service:
             learner=learner,
             guarded=assembly.guarded(settings),
             paper=TheoremCheck(assembly.theorem_rule(settings), learner, settings.model),
+            private=PrivateCheck(assembly.private_rule(settings), learner),
             noise_key=key,
             partitioner=settings.partitioner,
             refuted=frozenset(self.situation.refuted()),

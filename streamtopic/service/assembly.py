@@ -8,17 +8,20 @@ from streamtopic.documents.dialects import InputMapping
 from streamtopic.errors import SettingsError
 from streamtopic.service.paper_mode.deletion_capacity import CapacityRule
 from streamtopic.service.paper_mode.theorem_modeller import TheoremModeller, TheoremRule
+from streamtopic.service.private_mode import PrivateModeller, PrivateRule
 from streamtopic.service.schedule.decide import Policy
 from streamtopic.service.schedule.modeller import CertifiedModeller
 from streamtopic.service.schedule.payload import Guarded, TaskOptions
 from streamtopic.service.schedule.scheduler import SchedulerOptions
 from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
+from streamtopic.words.text import tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from streamtopic.service.private_mode import Series
     from streamtopic.service.publish.ledger_writer import Cosigner
     from streamtopic.service.schedule.modeller import MeasureCapacity, Modeller
     from streamtopic.settings import Settings
@@ -36,6 +39,7 @@ __all__ = [
     "kafka_options",
     "learner_options",
     "modeller",
+    "private_rule",
     "scheduler_options",
     "self_check_interval",
     "task_options",
@@ -84,16 +88,23 @@ def self_check_interval(settings: Settings) -> int | None:
 
 
 def modeller(
-    settings: Settings, stored: Callable[[], StoredBase | None], sums: Callable[[], StoredCounts | None]
+    settings: Settings,
+    stored: Callable[[], StoredBase | None],
+    sums: Callable[[], StoredCounts | None],
+    series: Callable[[int, int], Series],
 ) -> Modeller:
     """Return the modeller of the mode that `guarantee` names.
 
     stored: reads the kept base model.
     sums: reads the co-occurrence counts in Redis.
+    series: returns the versions of a period before a version, given both numbers.
     """
     rule = theorem_rule(settings)
     if rule is not None:
         return TheoremModeller(learner_options(settings), rule, stored)
+    private = private_rule(settings)
+    if private is not None:
+        return PrivateModeller(learner_options(settings), private, stored, series)
     return CertifiedModeller(learner_options(settings), guarded(settings), stored=sums)
 
 
@@ -132,6 +143,35 @@ def theorem_rule(settings: Settings) -> TheoremRule | None:
     # A constant that is not set is estimated from the model.
     known = {name: value for name, value in set_by_hand.items() if value is not None}
     return TheoremRule(settings.epsilon, settings.delta, found.constant, known)
+
+
+def private_rule(settings: Settings) -> PrivateRule | None:
+    """Return the settings of private mode, None in another mode. Raises SettingsError for a file without words."""
+    if settings.guarantee != "private":
+        return None
+    found = settings.private
+    words = None if found.words is None else _vocabulary(found.words, found.size)
+    return PrivateRule(found.epsilon, found.delta, found.versions, words, found.size, settings.max_df)
+
+
+def _vocabulary(file: Path, most: int) -> tuple[str, ...]:
+    """Return the words of a file, ascending. Raises SettingsError."""
+    try:
+        lines = file.read_text("utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"setting `private.words`: {file} cannot be read: {error}") from None
+    found = sorted({line.strip() for line in lines} - {""})
+    for word in found:
+        if tokenize(word) != [word]:
+            raise SettingsError(
+                f"setting `private.words`: {word!r} in {file} is not a word as the service reads texts: correct it"
+            )
+    if not 0 < len(found) <= most:
+        raise SettingsError(
+            f"setting `private.words`: {file} has {len(found)} words, and `private.size` allows 1 to {most}: shorten "
+            "the file or raise the size"
+        )
+    return tuple(found)
 
 
 def cosigner(settings: Settings) -> Cosigner | None:

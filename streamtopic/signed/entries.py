@@ -75,14 +75,14 @@ class Envelope:
     base: number of the retrain that it descends from.
     release: SHA-256 of its bytes, hexadecimal.
     cut: partition to the offset up to which its records are in the model.
-    m, n, r: documents, words, topics.
+    m, n, r: documents, words, topics. In private mode m has noise, and `forgotten`, `capacity` and `counted` are 0.
     sigma: standard deviation of the noise of A; if A is withheld, the largest one of the heads.
     tolerance: error of A that was allowed.
     certificate: error of A that is claimed. In certified mode it is the tolerance. Under the theorem tolerance is
         Delta, and this is infinite, since nothing is certified.
     forgotten: deletions since the base.
     capacity: deletions that the base bears, by `capacity_rule`.
-    cumulative_epsilon: epsilon spent since the base, at `delta`.
+    cumulative_epsilon: epsilon spent since the base, at `delta`; in private mode by all periods so far.
     withdrawn: versions that this one replaces, because they hold forgotten documents.
     created: milliseconds since 1970.
     scale, slack: terms by which its epsilon composes with that of other versions (`privacy/accounting.py`).
@@ -101,7 +101,7 @@ class Envelope:
     m: int
     n: int
     r: int
-    guarantee: Literal["certified", "theorem"]
+    guarantee: Literal["certified", "theorem", "private"]
     epsilon: float
     delta: float
     sigma: float

@@ -35,6 +35,10 @@ Bool = npt.NDArray[np.bool_]
 # `streamtopic bench difference` measured this on docstrings, 20 topics; docs/benchmarks.md has the whole table.
 MEASURED = "10 of 10 single deletions ranked first among 300 candidates, with a median of 55 % of their words read off"
 GIVEN_AWAY = f"two consecutive versions give a deleted document away ({MEASURED})"
+_ONE_DOCUMENT = (
+    "this is for one document with two contents at most, one after the other; more of them and the documents of one "
+    "person together reveal more (docs/guarantees.md)"
+)
 HELPS = (
     "let deletions wait for others (`max_forget_lag`), have the versions from before them withdrawn, and give versions "
     "only to those who may see the documents"
@@ -76,6 +80,8 @@ class Guarantee:
     @property
     def limit(self) -> str:
         """What the version does not promise, with the number that was measured."""
+        if self.facts.guarantee == "private":
+            return _ONE_DOCUMENT
         return f"unlearning is not privacy: {GIVEN_AWAY}"
 
     @property
@@ -86,6 +92,12 @@ class Guarantee:
     def __str__(self) -> str:
         """Return the promise and its limit in one line."""
         facts = self.facts
+        if facts.guarantee == "private":
+            return (
+                f"private: all versions of a period together tell any one document's content apart from an empty one "
+                f"at epsilon {facts.epsilon:g}, delta {facts.delta:g} at most; all periods so far together at epsilon "
+                f"{facts.cumulative_epsilon:.3g}; {self.limit}"
+            )
         noise = f"sigma {facts.sigma:.2g}"
         # Under the theorem nothing is certified, and the certificate is infinite.
         if facts.guarantee != "theorem":

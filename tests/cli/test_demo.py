@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 FIELDS = {
@@ -116,3 +117,22 @@ def test_the_demo_runs_through_a_real_broker(program, sample_file):
     status, _, err = program(*DEMO, sample_file, "--kafka", "--keep", sample_file.parent / "kept")
     assert status == 2
     assert "--keep" in err
+
+
+def test_the_private_demo_fits_on_one_screen(program, tmp_path):
+    """Two versions, an attack by subtraction that finds nothing, and a verification that passes."""
+    rng = np.random.default_rng(5)
+    file = tmp_path / "texts.jsonl"
+    with file.open("w") as lines:
+        for number in range(1_500):
+            words = rng.integers(20, size=12) + 20 * rng.integers(3)
+            lines.write(json.dumps({"id": number, "text": " ".join(f"word{n}" for n in words)}) + "\n")
+    status, out, err = program(
+        *("demo", "--private", "--topics", 3, "--documents", file, "--set", "max_df=1"),
+        *("--set", "private.epsilon=20", "--set", "private.versions=2"),
+    )
+    assert status == 0, err
+    after = out[out.index("Topics\n") :]
+    assert len(after.splitlines()) <= 24
+    for said in ("private: all versions of a period together", "of 300 candidates", "1 for 1 deletion", "checks hold"):
+        assert said in after

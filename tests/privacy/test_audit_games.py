@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streamtopic.audit.games import NoiseClaim, broken, certified, edges, heads_game, play, theorem_game
+from streamtopic.audit.games import NoiseClaim, broken, certified, edges, heads_game, play, private_game, theorem_game
 from streamtopic.privacy import Composition, NoiseKey, gaussian_scale
 from streamtopic.privacy.keystream import standard_normals
 from streamtopic.privacy.noise import add_noise, plan_noise, release_matrix
@@ -51,7 +51,8 @@ def test_real_noise_keeps_what_it_claims(epsilon):
     """No game of real noise, of heads and of theorem mode included, shows more than its claim."""
     guarantee = NoiseClaim(epsilon, 1e-6, 1e-7)
     generator = np.random.default_rng(4)
-    for game in (*small_games(guarantee), heads_game(guarantee, generator), theorem_game(guarantee, generator)):
+    others = heads_game(guarantee, generator), theorem_game(guarantee, generator), private_game(guarantee)
+    for game in (*small_games(guarantee), *others):
         assert playing(game).bound <= game.epsilon
 
 

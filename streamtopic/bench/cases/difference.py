@@ -37,6 +37,7 @@ def _case(at_once: int, documents: str, topics: int, draws: int, seed: int) -> l
     """Delete `at_once` documents between two versions, `draws` times, each time from the whole corpus."""
     import numpy as np
 
+    from streamtopic.audit.subtraction import fall, score
     from streamtopic.bench.twins import Twins
     from streamtopic.console import progress
     from streamtopic.documents.corpus import load_corpus
@@ -51,8 +52,8 @@ def _case(at_once: int, documents: str, topics: int, draws: int, seed: int) -> l
             candidates = rng.choice(twins.batch.documents, CANDIDATES, replace=False)
             gone = candidates[:at_once]
             after = _published(_without(twins, gone), twins.options.tolerance, draw + 1)
-            fell = _fall(before, after)
-            scores = [_score(_words(twins, int(document)), fell, before) for document in candidates]
+            fell = fall(before, after)
+            scores = [score(_words(twins, int(document)), fell, before) for document in candidates]
             ranks += [1 + sum(other > scores[k] for other in scores) for k in range(at_once)]
             truth = {word for document in gone for word in _words(twins, int(document))} & fell.keys()
             clear = _clearly(fell)
@@ -91,6 +92,7 @@ def _published(fit: TopicFit, tolerance: float, version: int) -> dict[str, float
     """Return the probability of each word as a subscriber computes it from a version: A times the topics' shares."""
     import numpy as np
 
+    from streamtopic.audit.subtraction import probabilities
     from streamtopic.privacy.keystream import NoiseSeed
     from streamtopic.privacy.noise import release_matrix
     from streamtopic.topics.display import topic_correlations
@@ -98,24 +100,7 @@ def _published(fit: TopicFit, tolerance: float, version: int) -> dict[str, float
     seed = NoiseSeed(version.to_bytes(32, "big"))
     noised = release_matrix(fit.A, tolerance=tolerance, epsilon=EPSILON, delta=DELTA, seed=seed)
     A = noised.matrix.astype(np.float32).astype(np.float64)
-    shares = topic_correlations(fit, A).shares
-    return dict(zip(fit.words, (A @ shares).tolist(), strict=True))
-
-
-def _fall(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Return the fall of each word's probability, less the fall that all words share."""
-    common = sorted(before.keys() & after.keys())
-    relative = [(before[word] - after[word]) / max(before[word], 1e-12) for word in common]
-    drift = statistics.median(relative)
-    fell = {word: (one - drift) * before[word] for word, one in zip(common, relative, strict=True)}
-    return fell | {word: before[word] for word in before.keys() - after.keys()}
-
-
-def _score(words: dict[str, float], fell: dict[str, float], before: dict[str, float]) -> float:
-    """Return the cosine between the fall of the probabilities and what a deletion of this document takes away."""
-    known = {word: share for word, share in words.items() if word in before}
-    length = sum(share * share for share in known.values()) ** 0.5
-    return sum(fell[word] * share for word, share in known.items()) / length if length else 0.0
+    return probabilities(fit.words, A, topic_correlations(fit, A).shares)
 
 
 def _clearly(fell: dict[str, float]) -> set[str]:

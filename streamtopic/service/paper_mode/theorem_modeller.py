@@ -198,8 +198,9 @@ class TheoremModeller:
     clock: seconds, for durations.
     """
 
-    guarantee: Literal["certified", "theorem"] = "theorem"
+    guarantee: Literal["certified", "theorem", "private"] = "theorem"
     base_only = True
+    periods = False
 
     def __init__(
         self,
@@ -215,6 +216,11 @@ class TheoremModeller:
         self._clock = clock
 
     @property
+    def rules(self) -> Mapping[str, Any]:
+        """The choices of the learner."""
+        return self.options.rules
+
+    @property
     def scale(self) -> float:
         """The scale by which one more version composes with others."""
         return self.rule.scale
@@ -224,7 +230,7 @@ class TheoremModeller:
         # Another mode does not keep the C^S that an update starts from.
         if base.guarantee != self.guarantee:
             return "the base model was not learned in theorem mode"
-        return base.changed_rules(self.options.rules)
+        return base.changed_rules(self.rules)
 
     def forget(self) -> None:
         """Drop the last model. This mode carries nothing over, so later models are the same without it."""

@@ -1,5 +1,6 @@
 """Decide the scheduler's next action: a pure function of the situation, a policy and the time."""
 
+import math
 from dataclasses import dataclass
 
 __all__ = [
@@ -64,6 +65,8 @@ class Situation:
     lost: why an update must not start from the kept base model; None if it may.
     unsent: the newest version, if its bytes were lost before they were sent.
     base_only: whether an update covers the base model's documents only.
+    periods: whether each base model spends a budget again. An update then rests on the counts alone, so it has no
+        capacity, and only an operator begins a base model after the first.
     forgetting_ms: for how long a request whose deletions are not all counted has held versions back, milliseconds; None
         if there is no such request.
     holding_ms: for how long there always was one, milliseconds.
@@ -85,6 +88,7 @@ class Situation:
     lost: str | None = None
     unsent: tuple[int, ...] = ()
     base_only: bool = False
+    periods: bool = False
     forgetting_ms: int | None = None
     holding_ms: int = 0
 
@@ -148,8 +152,15 @@ def _first(situation: Situation) -> Decision | None:
     if situation.requested == "retrain":
         return Retrain(BY_HAND)
     if situation.lost is not None:
-        return Retrain(situation.lost)
+        return _anew(situation.lost, situation)
     return Retrain("no base model yet") if situation.base_documents is None else None
+
+
+def _anew(reason: str, situation: Situation) -> Decision:
+    """Return a retrain, or the wait for an operator who may begin one."""
+    if situation.periods:
+        return Wait(f"{reason}. `streamtopic unlearn --retrain` begins a period, with a budget of its own")
+    return Retrain(reason)
 
 
 def _later(situation: Situation, policy: Policy, now_ms: int) -> Decision:
@@ -157,6 +168,8 @@ def _later(situation: Situation, policy: Policy, now_ms: int) -> Decision:
     cause = _cause(situation, policy, now_ms)
     if cause is None:
         return Wait(_quiet(situation, policy))
+    if situation.periods:
+        return Unlearn(cause)
     if situation.forget_set > situation.capacity:
         forgotten = situation.forget_set
         capacity = situation.capacity
@@ -178,7 +191,7 @@ def _cause(situation: Situation, policy: Policy, now_ms: int) -> str | None:
         return BY_HAND
     if situation.unsent:
         return f"the bytes of version {situation.unsent[0]} were lost before they were sent: it needs a successor"
-    if situation.forget_set > situation.capacity and situation.unserved:
+    if situation.forget_set > situation.capacity and situation.unserved and not situation.periods:
         return "capacity exceeded"
     if situation.unserved:
         cause = _deletions(situation, policy, now_ms)
@@ -196,7 +209,7 @@ def _grown(situation: Situation, policy: Policy) -> bool:
 
 def _deletions(situation: Situation, policy: Policy, now_ms: int) -> str | None:
     """Return why the deletions that wait cause an update now, or None."""
-    near = UNLEARN_AT * situation.capacity
+    near = math.inf if situation.periods else UNLEARN_AT * situation.capacity
     # Once for a base model: the next version has published a forget set of at least `near`.
     if situation.forget_set >= near and situation.published_forget_set < near:
         return f"the forget set of {situation.forget_set} reached {UNLEARN_AT:.0%} of {situation.capacity}"

@@ -60,12 +60,12 @@ MeasureCapacity = Callable[[TopicFit], int]
 class NewBase:
     """A base model that was just learned, before noise: secret.
 
-    fit: its numbers.
+    fit: its numbers; None if it is learned from noised counts.
     capacity: number of deletions that it bears.
     kept: bytes that its mode keeps to start updates from; b"" for a mode that starts from counts.
     """
 
-    fit: TopicFit
+    fit: TopicFit | None
     capacity: int
     kept: bytes = b""
 
@@ -124,8 +124,12 @@ class Modeller(Mode, Protocol):
     """A mode of making models: learns base models, and unlearns documents from them."""
 
     @property
-    def guarantee(self) -> Literal["certified", "theorem"]:
+    def guarantee(self) -> Literal["certified", "theorem", "private"]:
         """The setting that chooses this mode, and the promise that its versions name."""
+
+    @property
+    def rules(self) -> Mapping[str, Any]:
+        """The choices that an update has in common with its base model, by the names of settings."""
 
     @property
     def last(self) -> ModelBeforeNoise | None:
@@ -164,8 +168,9 @@ class CertifiedModeller:
     stored: reads the sums in Redis, None if there are none.
     """
 
-    guarantee: Literal["certified", "theorem"] = "certified"
+    guarantee: Literal["certified", "theorem", "private"] = "certified"
     base_only = False
+    periods = False
 
     def __init__(
         self,
@@ -179,6 +184,11 @@ class CertifiedModeller:
         self._clock = clock
         self._stored = stored
         self._last: tuple[TopicFit, DocumentCounts] | None = None
+
+    @property
+    def rules(self) -> Mapping[str, Any]:
+        """The choices of the learner."""
+        return self.options.rules
 
     @property
     def scale(self) -> float:
@@ -195,7 +205,7 @@ class CertifiedModeller:
 
         An update starts from memory or from counts, so any base model will do that the same rules have made.
         """
-        return base.changed_rules(self.options.rules)
+        return base.changed_rules(self.rules)
 
     def forget(self) -> None:
         """Drop the last model, so that the next one is learned cold."""

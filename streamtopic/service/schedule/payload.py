@@ -389,6 +389,8 @@ class PayloadPlan:
     fitted: heads before noise where topics are withheld, secret.
     covered: whether every condition of the paper's proof held; None if the guarantee does not rest on them.
     facts: further fields of the release record, for the operator alone.
+    shown: facts of the envelope in place of those that follow from the model and its counts.
+    kept: what the mode keeps of a new base model.
     """
 
     payload: Payload
@@ -398,6 +400,8 @@ class PayloadPlan:
     fitted: Mapping[str, TopicHead] = field(default_factory=dict)
     covered: bool | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    kept: bytes = b""
 
 
 def make_payload(

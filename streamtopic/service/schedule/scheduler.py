@@ -45,6 +45,7 @@ from streamtopic.service.schedule.modeller import (
 from streamtopic.service.schedule.payload import PayloadPlan, TaskData, TaskOptions, no_sample, read_labelled, remarks
 from streamtopic.service.schedule.situation import Base, SituationReader, accepted, traced_deletions, unserved
 from streamtopic.service.schedule.version import (
+    counted_of,
     describe,
     erasures,
     follow_ledger,
@@ -389,10 +390,10 @@ class Scheduler:
             accepted(counts.positions),
             self.options.capacity_rule,
             self.modeller.guarantee,
-            new.fit.options.rules,
+            self.modeller.rules,
         )
         step = self._make_version(lease, decision, made, base, new=new)
-        if step.version is not None:
+        if step.version is not None and new.fit is not None:
             self._sums.replace(lease, new.fit, made.counts)
         return step
 
@@ -419,6 +420,10 @@ class Scheduler:
         start = time.perf_counter()
         plan = self._payload(made, version)
         envelope = self._envelope(made, plan, kind, base, version, forgotten)
+        if plan.shown:
+            # What the entry shows with noise or not at all, decisions still need.
+            exact = {"m": made.documents, "counted": counted_of(made.counts, base), "forgotten": forgotten}
+            plan = replace(plan, facts={**plan.facts, "exact": exact})
         obstacle = self._obstacle(decision, envelope)
         if obstacle is not None:
             return Step(obstacle)
@@ -428,7 +433,7 @@ class Scheduler:
         seconds["noise and release"] = time.perf_counter() - start
         # Before the version is there: with it, the publisher drops deletions.
         asked = self._asked(envelope)
-        stored = None if new is None else stored_base(base, new.kept, self._salt(version, plan))
+        stored = None if new is None else stored_base(base, new.kept or plan.kept, self._salt(version, plan))
         drafted = _Drafted(decision, made, plan, envelope, data, checked, stored, seconds)
         step = self._stage(lease, drafted)
         if step.version is not None:
@@ -515,7 +520,8 @@ class Scheduler:
         tasks = self.options.tasks
         labelled = read_labelled(made.counts, made.words, tasks)
         data = TaskData(tasks, labelled, before=self._heads, cold=not made.warm)
-        if tasks.withheld:
+        # Words that are not known before the noise have no sample either.
+        if tasks.withheld or not made.words:
             return made.draw(no_sample, self._noise_key, self.options.model, version, data)
         # NPMI alone needs the sample, so it is read by a second thread.
         with ThreadPoolExecutor(1, "sample") as beside:
@@ -544,7 +550,7 @@ class Scheduler:
         withdrawn = self._withdrawn_by(made.counts)
         # Under a key: without one, who can guess the documents could try the guesses (docs/guarantees.md).
         commitment = self._noise_key.commitment(options.model, version, plan.digest)
-        cumulative = spent.epsilon(options.delta)
+        facts = {**facts, "cumulative_epsilon": spent.epsilon(options.delta), **plan.shown}
         return Envelope(
             **facts,
             guarantee=self.modeller.guarantee,
@@ -556,7 +562,6 @@ class Scheduler:
             ratio=noise.ratio,
             covered=plan.covered,
             capacity_rule=options.capacity_rule,
-            cumulative_epsilon=cumulative,
             withdrawn=withdrawn,
             commitment=commitment,
         )

@@ -120,6 +120,10 @@ class Mode(Protocol):
     def base_only(self) -> bool:
         """Whether an update covers the documents of the base model only."""
 
+    @property
+    def periods(self) -> bool:
+        """Whether each base model spends a budget again, so that only an operator begins one after the first."""
+
     def refuses(self, base: Base) -> str | None:
         """Return why no update can start from a kept base model, None if one can."""
 
@@ -212,8 +216,17 @@ class SituationReader:
         if lost is None and base is not None:
             lost = self._mode.refuses(base)
         lost = lost or distrusted
+        periods = self._mode.periods
         if base is None or behind is not None:
-            return Situation(documents, failed=failed, requested=requested, behind=behind, lost=lost, unsent=unsent)
+            return Situation(
+                documents,
+                failed=failed,
+                requested=requested,
+                behind=behind,
+                lost=lost,
+                unsent=unsent,
+                periods=periods,
+            )
         left = self._left(base, positions)
         waiting = unserved(self._reader, positions, last.cut)
         received = [forget.received_ms for _, forget in waiting]
@@ -229,6 +242,7 @@ class SituationReader:
             new_documents=accepted(positions) - last.counted,
             capacity=base.capacity,
             next_epsilon=next_spent.epsilon(self._delta),
+            periods=periods,
             failed=failed,
             requested=requested,
             lost=lost,
@@ -241,12 +255,15 @@ class SituationReader:
         return decide(situation, self._policy, self.now())
 
     def last(self) -> Envelope | None:
-        """Return the newest version, None before the first. Its cut is empty if documents were moved since."""
+        """Return the newest version, None before the first. Its cut is empty if documents were moved since.
+
+        Numbers that its entry shows with noise are exact here.
+        """
         newest = self._state.releases(1)
         if not newest:
             return None
         record = newest[0][1]
-        return replace(recorded(record), cut=cut_of(record))
+        return replace(recorded(record), cut=cut_of(record), **record.get("exact", {}))
 
     def last_cut(self) -> dict[int, int] | None:
         """Return the cut of the newest version, None before the first."""

@@ -17,6 +17,7 @@ from streamtopic.state import DocumentCounts, Lease, ModelState, OutboxRecord, S
 from streamtopic.streams import EventLog, Message, TopicNames
 
 __all__ = [
+    "counted_of",
     "describe",
     "erasures",
     "follow_ledger",

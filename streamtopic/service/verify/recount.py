@@ -311,12 +311,14 @@ class Recount:
     labelled: documents of the tasks.
     deleted: partition to the offset of each delete in the log that somebody asked for.
     whole: whether the log still holds every record before the cut.
+    documents: returns the words of the documents and the documents over them.
     """
 
     counts: Counts
     labelled: dict[str, LabelledDocuments]
     deleted: Mapping[int, array[int]]
     whole: bool
+    documents: Callable[[], tuple[list[str], DocumentBatch]]
 
     def over(self, words: Sequence[str]) -> dict[str, LabelledDocuments]:
         """Return the labelled documents over a model's words."""
@@ -377,7 +379,8 @@ class Recounts:
             found = found.added_before(added)
         labelled = _labelled(found, self.tasks)
         counts = found.recount(self.options.weighting)
-        return Recount(counts, labelled, found.deleted, found.whole)
+        alive = list(found.alive.values())
+        return Recount(counts, labelled, found.deleted, found.whole, lambda: found.numbering.batch(alive))
 
 
 def _labelled(found: DocumentsInLog, options: TaskOptions) -> dict[str, LabelledDocuments]:

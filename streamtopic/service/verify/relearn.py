@@ -47,6 +47,7 @@ _RETRAIN = (
     "deleted documents have left the log, so only models made from now on can be learned again: `streamtopic "
     "retrain`, then `streamtopic verify`"
 )
+_NEXT_PERIOD = "versions of the present period can be made again: verify the newest one"
 _ITS_SETTINGS = "verify with the settings that the version was made with (`--config`, `--set`)"
 
 
@@ -188,6 +189,8 @@ class Relearning:
         try:
             if envelope.guarantee == "theorem":
                 plan = self._by_the_paper(name, found, key, known)
+            elif envelope.guarantee == "private":
+                plan = self._private(name, found, key, envelope)
             else:
                 plan = self._drawn_again(found, key, envelope.version)
         except UsageError as error:
@@ -212,6 +215,14 @@ class Relearning:
         if stored is None or stored.version != known.envelope.base:
             raise _NotLearnedError(not_checked(name, "its base model is not kept any more", _RETRAIN))
         return self._sources.paper.again(known.envelope.version, found.counts, stored, known.record, key)
+
+    def _private(self, name: str, found: Recount, key: NoiseKey, envelope: Envelope) -> PayloadPlan:
+        """Noise the counts of the log again. Raises _NotLearnedError if the words of the period are gone by now."""
+        stored = self._sources.state.base()
+        if stored is None or stored.version != envelope.base:
+            raise _NotLearnedError(not_checked(name, "the words of its period are not kept any more", _NEXT_PERIOD))
+        versions = list(self._counted.whole.versions.values())
+        return self._sources.private.again(envelope, found.documents, stored, versions, key)
 
     def _drawn_again(self, found: Recount, key: NoiseKey, version: int) -> PayloadPlan:
         """Return a version made from a model that is learned cold. Raises CannotLearn."""
@@ -245,7 +256,8 @@ class Relearning:
             detail = "it was made before documents were moved to other partitions"
             raise _NotLearnedError(not_checked(name, detail, _RETRAIN))
         found = self._counted.of(envelope)
-        if found.counts.documents == envelope.m:
+        # In private mode m has noise; the commitment is to the documents.
+        if found.counts.documents == envelope.m or (envelope.guarantee == "private" and found.whole):
             return found
         detail = (
             f"{found.counts.documents} of {envelope.m} documents: the log has erased documents that were deleted or "

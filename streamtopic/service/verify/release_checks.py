@@ -188,9 +188,15 @@ def _composition(envelope: Envelope, whole: WholeLedger) -> Finding:
     # Withdrawn versions as well: they were seen, so their epsilon is spent.
     versions = [one for one in whole.versions.values() if one.base == envelope.base and one.version <= envelope.version]
     noise = [(one.scale, one.slack) for one in versions if _noised(one)]
+    what = f"{len(versions)} versions of base {envelope.base}"
+    if envelope.guarantee == "private":
+        # Each version's noise is that of its whole period.
+        before = [one for one in whole.versions.values() if one.version <= envelope.version]
+        periods = {one.base: (one.scale, one.slack) for one in before if one.guarantee == "private" and _noised(one)}
+        noise, what = list(periods.values()), f"{len(periods)} periods"
     spent = Composition.of(noise).epsilon(envelope.delta)
     said = envelope.cumulative_epsilon
-    detail = f"{len(versions)} versions of base {envelope.base} together are ({spent:.4g}, {envelope.delta:g})"
+    detail = f"{what} together are ({spent:.4g}, {envelope.delta:g})"
     if not math.isclose(said, spent, rel_tol=1e-6):
         detail += f"; the version says {said:.4g}"
     if said >= spent * (1 - _ROUNDING):

@@ -9,9 +9,9 @@ from streamtopic.documents.dialects import OWN, Dialect
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from streamtopic.counts import Counts
+    from streamtopic.counts import Counts, DocumentBatch
     from streamtopic.documents.suppression import SuppressionKey
     from streamtopic.errors import SettingsError
     from streamtopic.privacy.keystream import NoiseKey
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streamtopic.streams import EventLog
     from streamtopic.topics.learner_options import LearnerOptions
 
-__all__ = ["PaperCheck", "Sources"]
+__all__ = ["PaperCheck", "PrivateVersions", "Sources"]
 
 
 class PaperCheck(Protocol):
@@ -43,6 +43,27 @@ class PaperCheck(Protocol):
         """
 
 
+class PrivateVersions(Protocol):
+    """Makes versions of private mode again. It is handed in, as `PaperCheck` is."""
+
+    def again(
+        self,
+        envelope: Envelope,
+        documents: Callable[[], tuple[Sequence[str], DocumentBatch]],
+        stored: StoredBase,
+        versions: Sequence[Envelope],
+        key: NoiseKey,
+    ) -> PayloadPlan:
+        """Return a version made again. Raises StreamtopicError with the reason why it cannot be made as it was.
+
+        envelope: its facts.
+        documents: reads those of the log at its cut, over all of their words.
+        stored: the base model in Redis.
+        versions: all versions of the ledger.
+        key: the noise key.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Everything that a verification reads.
@@ -55,6 +76,7 @@ class Sources:
     learner: the choices of the learner.
     guarded: the guarantee to which noise is calibrated.
     paper: checks versions of the paper's mode.
+    private: makes versions of private mode again.
     noise_key: the secret from which noise is drawn, or the error why it is not here.
     partitioner: name of the hash by which keys belong to partitions.
     refuted: versions that failed the service's own check.
@@ -72,6 +94,7 @@ class Sources:
     learner: LearnerOptions
     guarded: Guarded
     paper: PaperCheck
+    private: PrivateVersions
     # An error and not None: a verification without the key says why it could not compare.
     noise_key: NoiseKey | SettingsError
     partitioner: str

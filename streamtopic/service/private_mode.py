@@ -1,0 +1,381 @@
+"""Private mode in the service: versions that cannot be subtracted, since noise hides each document in all of them.
+
+    PrivateRule       the settings of the mode: a budget for all versions of a period
+    Period            what is fixed with the first version of a period: its words, and the budgets spent before it
+    PrivateModeller   the Modeller of this mode; an update is made from the counts that remain, as a first version is
+    private_payload   noises the counts once, and derives everything from the noised numbers
+    PrivateCheck      makes a version again from the log alone, with the same noise
+
+A period begins with a base model and ends with the next one, which only an operator asks for, since it spends the
+budget once more. Nothing that is published is a function of exact counts: not the number of documents, nor a word.
+docs/proof.md, "Private mode", has the theorem.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from streamtopic.errors import CannotLearn, StateCorrupt, UsageError
+from streamtopic.privacy.accounting import Composition, gaussian_scale
+from streamtopic.privacy.document_matrices import UNIT, document_matrices, noised_matrix, word_weights
+from streamtopic.privacy.noise import NoisePlan, add_noise
+from streamtopic.privacy.private_topics import chosen_words, topics_of_noised, word_threshold
+from streamtopic.privacy.series_noise import SeriesNoise
+from streamtopic.service.schedule.modeller import Made, NewBase, NotVerified
+from streamtopic.service.schedule.payload import TOP_WORDS, PayloadPlan, ReleaseNoise, displayed, no_sample
+from streamtopic.service.schedule.version import kept_of
+from streamtopic.signed import Envelope, Payload, pack, unpack
+from streamtopic.state.documents import read_documents
+from streamtopic.topics.display import WordEvidence, correlations_and_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streamtopic.counts import DocumentBatch
+    from streamtopic.counts.arrays import Int64
+    from streamtopic.privacy.keystream import NoiseKey
+    from streamtopic.service.schedule.modeller import MeasureCapacity
+    from streamtopic.service.schedule.payload import Sample, TaskData
+    from streamtopic.service.schedule.situation import Base
+    from streamtopic.state import DocumentCounts, StoredBase
+    from streamtopic.topics.learner_options import LearnerOptions
+
+    Documents = Callable[[Sequence[str] | None], tuple[Sequence[str], DocumentBatch]]
+
+__all__ = ["Period", "PrivateCheck", "PrivateModeller", "PrivateRule", "Series", "private_payload"]
+
+# If words are chosen from the documents: the part of mu^2 that this takes, and the part of delta.
+_CHOICE = 0.1
+_CHOICE_DELTA = 0.01
+# `_add_weights` rounds a square root: no document's vector is longer than this.
+_LENGTH = 1 + 2.0**-20
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateRule:
+    """The settings of private mode.
+
+    epsilon, delta: what all versions of a period together reveal of one document.
+    versions: the most versions of a period.
+    words: the vocabulary, ascending; None to choose it from the documents, within the budget.
+    size: the most words to choose.
+    max_df: the largest share of the documents that may hold a chosen word.
+    """
+
+    epsilon: float
+    delta: float
+    versions: int
+    words: tuple[str, ...] | None
+    size: int
+    max_df: float
+
+    @property
+    def slack(self) -> float:
+        """The part of delta that the choice of words takes."""
+        return 0.0 if self.words is not None else _CHOICE_DELTA * self.delta
+
+    @property
+    def scale(self) -> float:
+        """The scale of the Gaussian mechanism that a whole period is."""
+        return gaussian_scale(self.epsilon, self.delta - self.slack)
+
+    @property
+    def series(self) -> SeriesNoise:
+        """The noise of a period's versions."""
+        share = 1.0 if self.words is not None else 1 - _CHOICE
+        return SeriesNoise(self.versions, self.scale / math.sqrt(share))
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """What must not change within a period, by the names of settings."""
+        words = None if self.words is None else hashlib.sha256("\n".join(self.words).encode()).hexdigest()
+        fields = asdict(self) | {"words": words}
+        return {f"private.{name}": value for name, value in fields.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What is fixed with the first version of a period.
+
+    words: the vocabulary, ascending.
+    before: scale and slack of each earlier period of the model.
+    """
+
+    words: tuple[str, ...]
+    before: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def parse(cls, stored: StoredBase) -> Self:
+        """Read the kept base model. Raises StateCorrupt if it was kept in another mode."""
+        if not (kept := kept_of(stored)):
+            raise StateCorrupt("the base model was not kept for private mode: run `streamtopic unlearn --retrain`")
+        fields = unpack(kept)
+        return cls(tuple(fields["words"]), tuple((scale, slack) for scale, slack in fields["before"]))
+
+    def pack(self) -> bytes:
+        """Return the bytes that `parse` reads."""
+        return pack({"words": self.words, "before": self.before})
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The versions of a model in private mode, as records and ledger have them.
+
+    earlier: version and commitment of each version of the period, the oldest first.
+    before: scale and slack of each earlier period.
+    """
+
+    earlier: tuple[tuple[int, str], ...]
+    before: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def of(cls, versions: Sequence[Envelope | Mapping[str, Any]], base: int, version: int) -> Self:
+        """Find a version's place among others.
+
+        versions: in any order, with those of other modes.
+        base: the first version of its period.
+        version: its number.
+        """
+        found = [asdict(one) if isinstance(one, Envelope) else one for one in versions]
+        private = sorted(
+            (one for one in found if one["guarantee"] == "private" and one["version"] < version),
+            key=lambda one: one["version"],
+        )
+        own = tuple((one["version"], one["commitment"]) for one in private if one["base"] == base)
+        periods = {one["base"]: (one["scale"], one["slack"]) for one in private if one["base"] != base}
+        return cls(own, tuple(periods.values()))
+
+
+class PrivateModeller:
+    """Makes models whose noise is drawn before anything is learned. It keeps nothing between versions.
+
+    options: of the learner.
+    rule: the settings of this mode.
+    stored: reads the kept base model; it returns None before the first.
+    series: returns the versions of a period before a version, given both numbers.
+    clock: seconds, for durations.
+    """
+
+    guarantee: Literal["certified", "theorem", "private"] = "private"
+    base_only = False
+    periods = True
+    last = None
+
+    def __init__(
+        self,
+        options: LearnerOptions,
+        rule: PrivateRule,
+        stored: Callable[[], StoredBase | None],
+        series: Callable[[int, int], Series],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.options = options
+        self.rule = rule
+        self._stored = stored
+        self._series = series
+        self._clock = clock
+
+    @property
+    def scale(self) -> float:
+        """The scale of a whole period."""
+        return self.rule.scale
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The choices that must not change within a period."""
+        return {**self.options.rules, **self.rule.rules}
+
+    def refuses(self, base: Base) -> str | None:
+        """Return why no update can start from a kept base model, None if one can."""
+        if base.guarantee != self.guarantee:
+            return "the base model was not learned in private mode"
+        made = len(self._series(base.version, 1 << 62).earlier)
+        if made >= self.rule.versions:
+            return f"the budget is spent: all {made} versions of the period are published"
+        return base.changed_rules(self.rules)
+
+    def forget(self) -> None:
+        """Drop the last model: this mode keeps none."""
+
+    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, NewBase]:  # noqa: ARG002 -- see Modeller
+        """Begin a period."""
+        return self._made(counts, None, None), NewBase(None, 0)
+
+    def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:
+        """Make the next version of a period from the documents that remain.
+
+        Raises StateCorrupt if the kept base model is damaged, CannotLearn if it was replaced meanwhile.
+        """
+        stored = self._stored()
+        if stored is None or stored.version != base.version:
+            raise CannotLearn("base", "the base model was replaced meanwhile")
+        return self._made(counts, Period.parse(stored), base.version)
+
+    def _made(self, counts: DocumentCounts, period: Period | None, base: int | None) -> Made:
+        """Return a model that is still to be made: its noise comes first."""
+        start = self._clock()
+
+        def documents(words: Sequence[str] | None) -> tuple[Sequence[str], DocumentBatch]:
+            wanted = counts.words if words is None else words
+            return wanted, read_documents(counts, wanted).batch
+
+        def draw(_sample: Sample, key: NoiseKey, model: str, version: int, _data: TaskData) -> PayloadPlan:
+            series = self._series(version if base is None else base, version)
+            return private_payload(documents, self.options, self.rule, period, series, key, model, version)
+
+        return Made(
+            counts,
+            documents=counts.documents,
+            # Chosen or named with the noise, so nobody knows them yet.
+            words=(),
+            anchors=(),
+            tolerance=0.0,
+            certificate=math.inf,
+            seconds=self._clock() - start,
+            draw=draw,
+        )
+
+
+def private_payload(
+    documents: Documents,
+    options: LearnerOptions,
+    rule: PrivateRule,
+    period: Period | None,
+    series: Series,
+    key: NoiseKey,
+    model: str,
+    version: int,
+) -> PayloadPlan:
+    """Return the payload of a version in private mode.
+
+    documents: returns the documents over some words, or over all of theirs.
+    options: of the learner.
+    period: None for the first version of one, which fixes its words.
+    series: the versions before this one.
+    key: the secret that noise is drawn from.
+    model, version: name and number.
+
+    Raises CannotLearn, also if noise hides the topics.
+    """
+    period = period or Period(_vocabulary(documents, rule, key, model, version), series.before)
+    words = period.words
+    _, batch = documents(words)
+    exact = document_matrices(batch, len(words))
+    # Noise is keyed by what it is added to, so a crash or a restored state draws the same bytes again.
+    digest = _digest(exact, [repr(options), repr(rule), *words], key)
+    of_versions = [*series.earlier, (version, key.commitment(model, version, digest))]
+    seeds = [key.seed(model, number, commitment, "series") for number, commitment in of_versions]
+    noise = rule.series
+    deviation = noise.deviation(len(seeds))
+    noised = noised_matrix(exact, noise, seeds)
+    # From here on only noised numbers are used: that is post-processing.
+    fit, counts, ratio = topics_of_noised(words, noised, deviation, options)
+    A = fit.A.astype(np.float32)
+    evidence = WordEvidence.of(fit, counts.frequency_of(fit.words))
+    related, order = correlations_and_words(fit, A.astype(np.float64), evidence, TOP_WORDS)
+    best, quality = displayed(order, fit.words, no_sample)
+    payload = Payload(
+        words=fit.words,
+        A=A,
+        R=related.R.astype(np.float32),
+        shares=related.shares,
+        top_words=best,
+        quality=quality,
+        heads={},
+        anchors=fit.topic_names,
+        guided={},
+    )
+    spent = Composition.of([*period.before, (rule.scale, rule.slack)]).epsilon(rule.delta)
+    shown = {"m": counts.documents, "n": len(fit.words), "r": len(fit.topic_names), "cumulative_epsilon": spent}
+    return PayloadPlan(
+        payload,
+        ReleaseNoise(rule.epsilon, rule.delta, deviation, rule.scale, rule.slack, noise.grid, float(f"{ratio:.3g}")),
+        digest,
+        # No exact number, the number of documents and of deletions included.
+        shown=shown | {"counted": 0, "forgotten": 0, "capacity": 0},
+        kept=period.pack(),
+        facts={"period": {"versions": len(seeds), "of": rule.versions}},
+    )
+
+
+def _vocabulary(documents: Documents, rule: PrivateRule, key: NoiseKey, model: str, version: int) -> tuple[str, ...]:
+    """Return the words of a period: those of the settings, or the heaviest by noised weights."""
+    if rule.words is not None:
+        return rule.words
+    words, batch = documents(None)
+    exact, whole = word_weights(batch, len(words))
+    values = np.append(exact, whole)
+    seed = key.seed(model, version, _digest(values, [repr(rule), *words], key), "vocabulary")
+    noise = SeriesNoise(1, rule.scale / math.sqrt(_CHOICE))
+    plan = NoisePlan(_LENGTH, rule.epsilon, rule.delta, noise.scale, noise.grid)
+    noised = add_noise(values / UNIT, plan, seed)
+    least = word_threshold(plan.sigma, rule.slack)
+    found = chosen_words(words, noised[:-1], float(noised[-1]), least, rule.max_df, rule.size)
+    return tuple(found)
+
+
+def _digest(numbers: Int64, texts: Sequence[str], key: NoiseKey) -> str:
+    """Return a hex digest of exact numbers and settings under the key of counts."""
+    state = hmac.new(key.counts_key, b"streamtopic private 1\0", hashlib.sha256)
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        state.update(len(data).to_bytes(8, "big") + data)
+    state.update(np.ascontiguousarray(numbers, "<i8").tobytes())
+    return state.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateCheck:
+    """Makes versions of private mode again from the log. It is handed to `verify`, which does not know this mode.
+
+    rule: the settings of private mode, None in another mode.
+    learner: the learner's settings.
+    """
+
+    rule: PrivateRule | None
+    learner: LearnerOptions
+
+    def again(
+        self,
+        envelope: Envelope,
+        documents: Callable[[], tuple[Sequence[str], DocumentBatch]],
+        stored: StoredBase,
+        versions: Sequence[Envelope],
+        key: NoiseKey,
+    ) -> PayloadPlan:
+        """Return a version made again.
+
+        envelope: its facts.
+        documents: reads those of the log at its cut, over all of their words.
+        stored: the kept base model.
+        versions: all versions of the ledger.
+        key: the secret that noise is drawn from.
+
+        Raises CannotLearn, StateCorrupt, and UsageError if settings are of another mode.
+        """
+        if self.rule is None:
+            raise UsageError("it was made in private mode, settings say another: verify with --set guarantee=private")
+        words, batch = documents()
+
+        def over(wanted: Sequence[str] | None) -> tuple[Sequence[str], DocumentBatch]:
+            return (words, batch) if wanted is None else (wanted, _over(batch, words, wanted))
+
+        series = Series.of(versions, envelope.base, envelope.version)
+        # A first version chooses its words again; the others have those of the period.
+        period = None if envelope.version == envelope.base else Period.parse(stored)
+        return private_payload(over, self.learner, self.rule, period, series, key, envelope.model, envelope.version)
+
+
+def _over(batch: DocumentBatch, words: Sequence[str], wanted: Sequence[str]) -> DocumentBatch:
+    """Return documents over other words, both ascending."""
+    from streamtopic.counts import narrowed
+
+    place = {word: k for k, word in enumerate(wanted)}
+    return narrowed(batch, np.array([place.get(word, -1) for word in words], np.int32))

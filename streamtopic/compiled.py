@@ -21,6 +21,7 @@ __all__ = [
     "Whole",
     "allocating",
     "compiling_is_said",
+    "duration_is_said",
     "fetch_early",
     "inner",
     "kernel",
@@ -180,6 +181,15 @@ def compiling_is_said(clock: Callable[[], float] = time.monotonic) -> Iterator[N
     """
     with _install("numba:compile", _Notice(clock)):
         yield
+
+
+@contextmanager
+def duration_is_said(done: str, said: bool, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:  # noqa: FBT001  the user's own choice
+    """Log what a block did and how long it took, if that is wanted. As a warning, for the reason named above."""
+    start = clock()
+    yield
+    if said:
+        logger.warning("%s: %.1f s", done, clock() - start, extra={"event": "duration"})
 
 
 def remember_answers() -> None:

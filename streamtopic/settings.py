@@ -34,7 +34,7 @@ from pydantic_settings import (
 )
 
 from streamtopic.errors import SettingsError
-from streamtopic.words.text import tokenize
+from streamtopic.words.text import TOKENISER, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -157,6 +157,14 @@ LabelledTask = Annotated[str, Field(pattern=r"^[^,=]+$"), AfterValidator(_name)]
 def _listed(value: object) -> object:
     """Return several paths for one that is given alone."""
     return (value,) if isinstance(value, str) else value
+
+
+def _word_list(value: object) -> object:
+    """Return the list in JSON, as variables give it, and any other value as it is: a list or a path."""
+    return _decoded(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
+
+
+ExcludedWords = Annotated[tuple[str, ...] | UserPath, NoDecode, BeforeValidator(_word_list)]
 
 
 class InputSettings(_Table):
@@ -369,6 +377,17 @@ class Settings(BaseSettings):
     )
     max_words: int = Field(
         20_000, ge=10, description="Size of the vocabulary: where more words pass, the most frequent ones stay."
+    )
+    exclude_words: ExcludedWords = Field(
+        (),
+        description="Words that the vocabulary leaves out, a list, or the path of a file with a word on each line; in "
+        "variables as JSON or as the path.",
+    )
+    tokeniser: str = Field(
+        TOKENISER,
+        pattern=r"^[!-~]([ -~]{0,98}[!-~])?$",
+        description="Name of what made words of texts. Set it if producers send `counts` by their own tokeniser: "
+        "each version names it.",
     )
     tolerance: float = Field(
         1e-7,
@@ -613,6 +632,7 @@ def _read(path: Path) -> dict[str, Any]:
 # Settings with a pattern: what the pattern asks for, in words.
 _FORMS = {
     "model": "1 to 100 letters, digits, `_` and `-`, with a letter or a digit first",
+    "tokeniser": "1 to 100 characters of ASCII, without a blank at either end",
     "kafka": "host:port, or several with commas: `kafka-1:9092,kafka-2:9092`",
     "metrics_address": "a port, or host:port: `9464` or `0.0.0.0:9464`",
 }

@@ -12,9 +12,10 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from streamtopic.compiled import compiling_is_said
 from streamtopic.counts import TWICE, CountedTexts, DocumentBatch, TextMatrix
 from streamtopic.words.lexicon import Lexicon, count_texts, word_memory
-from streamtopic.words.text import passages
+from streamtopic.words.text import AnyText, passages
 
 __all__ = ["TextCounts", "text_chunks"]
 
@@ -41,12 +42,15 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         model.partial_fit(counts.partial_fit(more).transform(more))
         model.unlearn(counts.transform(more))
 
+    In place of a text, each method takes the list of its words, made by a tokeniser or stemmer of yours, or a mapping
+    of its words to their counts. Such words are taken as they are. Words of more than 64 characters get no column.
+
     Attributes
     ----------
     words_ : tuple with the word of each column.
 
-    It has no parameters: other words, or a limit on them, would give another model. It keeps words, never texts; words
-    of texts that a model has unlearned stay until it is fitted again.
+    It has no parameters, since AnchorTopics chooses among the words: `exclude_words` is a parameter there. It keeps
+    words, never texts; words of texts that a model has unlearned stay until it is fitted again.
     """
 
     words_: tuple[str, ...]
@@ -58,10 +62,10 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         made.words_ = tuple(words)
         return made
 
-    def fit(self, texts: Iterable[str], y: object = None) -> Self:
+    def fit(self, texts: Iterable[AnyText], y: object = None) -> Self:
         """Take the words of texts.
 
-        texts: strings.
+        texts: strings, lists of words, or mappings of words to counts.
         y: not used.
         Raises ValueError for texts without a word, or an item that is not a text.
         """
@@ -69,12 +73,12 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._fitted(texts)
         return self
 
-    def fit_transform(self, texts: Iterable[str], y: object = None) -> TextMatrix:
+    def fit_transform(self, texts: Iterable[AnyText], y: object = None) -> TextMatrix:
         """Take the words of texts and return their counts, (texts, words): `fit` and `transform` in one reading."""
         del y
         return self._fitted(texts)
 
-    def partial_fit(self, texts: Iterable[str], y: object = None) -> Self:
+    def partial_fit(self, texts: Iterable[AnyText], y: object = None) -> Self:
         """Take the words of more texts: new words get columns after the others. Raises ValueError as `fit` does."""
         del y
         if not hasattr(self, "words_"):
@@ -94,7 +98,7 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.words_ = grown
         return self
 
-    def transform(self, texts: Iterable[str]) -> TextMatrix:
+    def transform(self, texts: Iterable[AnyText]) -> TextMatrix:
         """Return word counts of texts, (texts, words). A word without a column adds to the length of its text only."""
         check_is_fitted(self, "words_")
         # Read once, since another thread may be adding words.
@@ -113,7 +117,7 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "words_")
         return np.array(self.words_, dtype=object)
 
-    def _fitted(self, texts: Iterable[str]) -> TextMatrix:
+    def _fitted(self, texts: Iterable[AnyText]) -> TextMatrix:
         """Take the words of texts and return their counts."""
         # A secret, so that writers of texts cannot choose words that all meet in one slot of the table.
         lexicon = Lexicon(secrets.token_hex(16))
@@ -162,14 +166,20 @@ def _encoded(words: Iterable[str]) -> list[bytes]:
     return [word.encode("utf-8", "surrogatepass") for word in words]
 
 
-def text_chunks(texts: Iterable[str]) -> Iterator[Sequence[str]]:
+def text_chunks(texts: Iterable[AnyText]) -> Iterator[Sequence[AnyText]]:
     """Yield texts, some at a time. Raises ValueError for other values, which it names by their row and type."""
     several = iter(_column(texts))
     first = 0
     while chunk := list(islice(several, _TEXTS)):
         for k, text in enumerate(chunk, first):
-            if not isinstance(text, str):
+            if isinstance(text, str):
+                continue
+            if not isinstance(text, list | tuple | np.ndarray | Mapping):
                 raise ValueError(_no_text(k, text))  # noqa: TRY004  as scikit-learn
+            others = [word for word in text if not isinstance(word, str)]
+            if others:
+                kind = type(others[0]).__name__
+                raise ValueError(f"text {k} has a {kind} among its words: give words as strings, without missing ones")
         yield from _bounded(chunk)
         first += len(chunk)
 
@@ -201,11 +211,13 @@ def _no_text(row: int, value: object) -> str:
     missing = value is None or type(value).__name__ == "NAType" or value != value  # noqa: PLR0124  NaN differs from itself
     if missing:
         return f"{said}: leave out rows without a text, or put an empty text there"
-    return f"{said}: decode it" if isinstance(value, bytes) else f"{said}: give one text for each row"
+    if isinstance(value, bytes):
+        return f"{said}: decode it"
+    return f"{said}: give one text, or the list of its words, for each row"
 
 
-def _bounded(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield texts, as many at a time as have 4 MiB of characters together, and at least one."""
+def _bounded(texts: Sequence[AnyText]) -> Iterator[Sequence[AnyText]]:
+    """Yield texts, as many at a time as have 4 MiB of characters or words together, and at least one."""
     ends = np.cumsum([len(text) for text in texts])
     first = 0
     while first < len(texts):
@@ -219,14 +231,15 @@ def _bounded(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 _Part = tuple[Int64, Int64, Int32, Int32, Int64]
 
 
-def _counted(chunks: Iterable[Sequence[str]], lexicon: Lexicon) -> Iterator[_Part]:
+def _counted(chunks: Iterable[Sequence[AnyText]], lexicon: Lexicon) -> Iterator[_Part]:
     """Yield the passages of some texts at a time.
 
     A part has the tokens and the different words of each passage; the entries and the counts of these words, passages
     in the order of texts; and the number of passages of each text.
     """
     for texts in chunks:
-        lengths, sizes, entries, counts = _plain(texts, lexicon)
+        with compiling_is_said():
+            lengths, sizes, entries, counts = _plain(texts, lexicon)
         if (lengths < 0).any():
             yield _with_others(texts, lexicon, lengths, sizes, entries, counts)
             continue
@@ -235,10 +248,10 @@ def _counted(chunks: Iterable[Sequence[str]], lexicon: Lexicon) -> Iterator[_Par
         yield lengths[holds_words], sizes[holds_words], entries, counts, passages_each
 
 
-def _plain(texts: Sequence[str], lexicon: Lexicon) -> tuple[Int64, Int64, Int32, Int32]:
+def _plain(texts: Sequence[AnyText], lexicon: Lexicon) -> tuple[Int64, Int64, Int32, Int32]:
     """Count ASCII texts of one passage: tokens of each, -1 for other texts; different words; entries and counts."""
-    # One byte beyond ASCII makes the loop leave a text to `_with_others`.
-    values = [text.encode() if text.isascii() else b"\x80" for text in texts]
+    # One byte beyond ASCII makes the loop leave a text, or a list of words, to `_with_others`.
+    values = [text.encode() if isinstance(text, str) and text.isascii() else b"\x80" for text in texts]
     data = np.frombuffer(bytearray().join(values), np.uint8)
     ends = np.fromiter(accumulate(map(len, values)), np.int64, len(values))
     lengths = np.empty(len(values), np.int64)
@@ -266,7 +279,7 @@ def _plain(texts: Sequence[str], lexicon: Lexicon) -> tuple[Int64, Int64, Int32,
 
 
 def _with_others(
-    texts: Sequence[str], lexicon: Lexicon, lengths: Int64, sizes: Int64, entries: Int32, counts: Int32
+    texts: Sequence[AnyText], lexicon: Lexicon, lengths: Int64, sizes: Int64, entries: Int32, counts: Int32
 ) -> _Part:
     """Count the texts that `_plain` left out, and put them between the others."""
     left_out = np.flatnonzero(lengths < 0).tolist()

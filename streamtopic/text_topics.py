@@ -7,11 +7,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
+from scipy.sparse import csr_array
+
+from streamtopic.compiled import duration_is_said
 from streamtopic.counts.arrays import Float
 from streamtopic.errors import UsageError
 from streamtopic.text_counts import TextCounts, text_chunks
 from streamtopic.topics.estimator import AnchorTopics, warn_of
-from streamtopic.topics.over_time import FLOOR, TopicSlices, Unit
+from streamtopic.topics.fitted import Fitted
+from streamtopic.words.text import AnyText
 
 __all__ = ["TextTopics"]
 
@@ -19,7 +23,8 @@ __all__ = ["TextTopics"]
 class TextTopics(AnchorTopics):
     """Topic model of texts that can exactly forget some of them: `TextCounts` and `AnchorTopics` in one estimator.
 
-    Give it texts where AnchorTopics takes counts: a list, or a column of pandas, polars or pyarrow.
+    Give it texts where AnchorTopics takes counts: a list, or a column of pandas, polars or pyarrow. In place of a text
+    each method takes the list of its words, or a mapping of its words to their counts, as TextCounts does.
 
         >>> from streamtopic import TextTopics
         >>> cars, pets = ["car engine wheel", "wheel road car"] * 20, ["cat dog fur", "dog paw cat"] * 20
@@ -47,21 +52,23 @@ class TextTopics(AnchorTopics):
         found: TextCounts = self._model.vectoriser
         return found
 
-    def fit(self, X: Iterable[str], y: object = None) -> Self:
+    def fit(self, X: Iterable[AnyText], y: object = None) -> Self:
         """Learn from texts and forget those of an earlier fit.
 
-        X: strings.
+        X: texts, or the words of each.
         Raises ValueError if an item is not a text, named by its row and type, or if the texts make no model. An
         earlier model then stays as it was.
         """
         del y
         counts = TextCounts()
-        learned = self._learned(counts.fit_transform(X))
+        with duration_is_said("read the words of all texts", self.verbose):
+            counted = counts.fit_transform(X)
+        learned = self._learned(counted)
         self._model = replace(learned, vectoriser=counts)
         warn_of(self._model)
         return self
 
-    def fit_transform(self, X: Iterable[str], y: object = None, **more: Any) -> Float:  # noqa: ANN401  scikit-learn's
+    def fit_transform(self, X: Iterable[AnyText], y: object = None, **more: Any) -> Float:  # noqa: ANN401  scikit-learn's
         """Learn from texts and return their topic proportions, (texts, n_topics). Raises as `fit`."""
         del y, more
         # Both readings need all texts, and an iterator gives them once.
@@ -69,10 +76,10 @@ class TextTopics(AnchorTopics):
         found: Float = self.fit(texts).transform(texts)
         return found
 
-    def partial_fit(self, X: Iterable[str], y: object = None) -> Self:
+    def partial_fit(self, X: Iterable[AnyText], y: object = None) -> Self:
         """Add texts; their new words get columns after the others. The model is the same as after one `fit` on all.
 
-        X: strings.
+        X: texts, or the words of each.
         Raises ValueError as `fit`. The model and its words then stay as they were.
         """
         del y
@@ -85,10 +92,10 @@ class TextTopics(AnchorTopics):
         self._model = replace(self._with(model, grown.transform(texts)), vectoriser=grown)
         return self
 
-    def unlearn(self, X: Iterable[str]) -> Self:
+    def unlearn(self, X: Iterable[AnyText]) -> Self:
         """Take away texts that were fitted before: the exact inverse of having fitted them.
 
-        X: strings. A text is taken away once for each item that equals it in all words.
+        X: texts, or the words of each. A text is taken away once for each item that equals it in all words.
         Raises ValueError if not all of them are in the model, or if the texts left cannot make n_topics topics.
         The model then stays as it was.
         """
@@ -97,28 +104,9 @@ class TextTopics(AnchorTopics):
         self._model = replace(left, vectoriser=model.vectoriser)
         return self
 
-    def transform(self, X: Iterable[str]) -> Float:
-        """Return topic proportions of texts, (texts, n_topics). Rows sum to 1. Raises ValueError as `fit`."""
-        model = self._now()
-        return self._proportions(model, model.vectoriser.transform(X))
-
-    def topics_over(
-        self,
-        X: Iterable[str],
-        *,
-        times: Any = None,  # noqa: ANN401  dates of many kinds, see `read_days`
-        classes: Iterable[object] | None = None,
-        unit: Unit = "month",
-        floor: int = FLOOR,
-        top: int = 10,
-    ) -> TopicSlices:
-        """Return the shares and words of topics over time, by class, or both: see `AnchorTopics.topics_over`.
-
-        X: texts, those of the model or others.
-        """
-        model = self._now()
-        counted = model.vectoriser.transform(X)
-        return self._slices(model, counted, times=times, classes=classes, unit=unit, floor=floor, top=top)
+    def _rows_of(self, model: Fitted, X: Any) -> csr_array:  # noqa: ANN401  texts
+        """Return texts over the columns of a model, (texts, words)."""
+        return super()._rows_of(model, model.vectoriser.transform(X))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

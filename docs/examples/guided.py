@@ -26,8 +26,8 @@ def read(path: Path) -> list[str]:
 
 def show(model: AnchorTopics, words: tuple[str, ...]) -> None:
     """Print the name and the first words of each topic."""
-    for name, topic in zip(model.topic_names_, model.topics(words, top=8), strict=True):
-        print(f"{name}:", *topic)
+    for topic in model.topic_info(words, top=8):
+        print(f"{topic.name}:", *topic.words)
 
 
 def main() -> None:

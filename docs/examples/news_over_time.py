@@ -37,9 +37,9 @@ def read(path: Path) -> tuple[list[str], list[str]]:
 
 def show(found: TopicSlices, model: AnchorTopics, words: tuple[str, ...]) -> None:
     """Print the first words of each topic and its share in each month."""
-    for topic, first in enumerate(model.topics(words, top=3)):
-        shares = [f"{share:.1%}" for share in found.shares[:, topic]]
-        print(f"{' '.join(first)}: {' '.join(shares)}")
+    for topic in model.topic_info(words, top=3):
+        shares = [f"{share:.1%}" for share in found.shares[:, topic.id]]
+        print(f"{' '.join(topic.words)}: {' '.join(shares)}")
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from streamtopic.errors import UsageError
 from streamtopic.signed import Release
 from streamtopic.signed.release import assign
 
-__all__ = ["NamedTopic", "TopicBook"]
+__all__ = ["NamedTopic", "ShownTopic", "TopicBook"]
 
 # Words of a topic by which it is known again: the others add little to a cosine.
 _WORDS = 100
@@ -27,7 +27,7 @@ _WORDS = 100
 _ALIKE = 0.3
 # An anchor may move to another topic when documents go: below this, a common anchor alone is not enough.
 _SAME_ANCHOR = 0.2
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class NamedTopic:
     since: the first version that the book met it in.
     words: probabilities of its most frequent words, by which it is known again, the most frequent one first.
     asked: the words that `name_by` got the name for; () for a name that the user gave.
+    within: the `id` of the topic that it is shown as a part of; its own if it is shown by itself.
+    dropped: whether it is not shown.
     """
 
     id: int
@@ -50,6 +52,8 @@ class NamedTopic:
     since: int
     words: Mapping[str, float]
     asked: tuple[str, ...] = ()
+    within: int = 0
+    dropped: bool = False
 
     def first(self, count: int) -> tuple[str, ...]:
         """Return its most frequent words, `count` at most."""
@@ -60,7 +64,7 @@ class NamedTopic:
 
         A name that was found for words is dropped with them: it may say what a forgotten document said.
         """
-        known = replace(self, id=before.id, since=before.since)
+        known = replace(self, id=before.id, since=before.since, within=before.within, dropped=before.dropped)
         first = self.first(len(before.asked))
         if before.asked and set(before.asked) != set(first):
             return known
@@ -70,6 +74,24 @@ class NamedTopic:
     def title(self) -> str:
         """The name, or the anchor word of a topic without one."""
         return self.name or self.anchor
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTopic:
+    """One topic for display, of one topic of the version or of several that were merged.
+
+    id: the number of the topic, or of the one that the others were merged into.
+    title: its name, or its anchor word.
+    topics: their numbers in the version, from 0: the columns of `transform` to add up.
+    share: of the corpus, of all of them.
+    words: in display order.
+    """
+
+    id: int
+    title: str
+    topics: tuple[int, ...]
+    share: float
+    words: tuple[str, ...]
 
 
 class TopicBook:
@@ -109,10 +131,13 @@ class TopicBook:
         followed = []
         for topic, before in zip(found, known, strict=True):
             if before is None:
-                followed.append(replace(topic, id=self._next))
+                followed.append(replace(topic, id=self._next, within=self._next))
                 self._next += 1
             else:
                 followed.append(topic.named_as(before))
+        there = {topic.id for topic in followed}
+        # A topic whose whole has ended is shown by itself again.
+        followed = [topic if topic.within in there else replace(topic, within=topic.id) for topic in followed]
         self._model = model
         self.version = release.version
         self.topics = tuple(followed)
@@ -126,11 +151,59 @@ class TopicBook:
         that cannot be printed in a line.
         """
         _check_name(name)
-        if number not in {topic.id for topic in self.topics}:
-            have = ", ".join(str(topic.id) for topic in self.topics)
-            raise UsageError(f"there is no topic {number} in version {self.version}: it has {have or 'no topics yet'}")
-        renamed = [replace(topic, name=name, asked=()) if topic.id == number else topic for topic in self.topics]
-        self.topics = tuple(renamed)
+        self._change([number], name=name, asked=())
+
+    def merge(self, number: int, others: Sequence[int]) -> None:
+        """Show topics as parts of another one, and all that was merged into them before. The model keeps each.
+
+        number, others: `id` of topics of the version that was followed last. Raises UsageError for other numbers.
+        """
+        parts = [topic.id for topic in self.topics if topic.within in others]
+        self._change([number, *others, *parts], within=number)
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        """Show these topics no more. `restore` undoes it. Raises UsageError as `merge`."""
+        self._change(numbers, dropped=True)
+
+    def restore(self, numbers: Sequence[int]) -> None:
+        """Show each of these topics by itself again: undo `merge` and `drop`. Raises UsageError as `merge`."""
+        for number in numbers:
+            self._change([number], within=number, dropped=False)
+
+    def shown(self, release: Release, top: int = 10) -> tuple[ShownTopic, ...]:
+        """Return the topics of a version as they are displayed: merged, without dropped ones, the largest share first.
+
+        release: the version that was followed last. Words of merged topics are among those that the release shows, in
+            the order of their probability in all of them together.
+        Raises UsageError for another version, and as `Release.topics`.
+        """
+        if (self._model, self.version) != (release.envelope.model, release.version):
+            raise UsageError(f"this book has followed version {self.version}, not {release.version}: follow it first")
+        found = release.topics(top)
+        place = {word: k for k, word in enumerate(release.words)}
+        shown = []
+        for whole in self.topics:
+            if whole.dropped or whole.within != whole.id:
+                continue
+            parts = [topic.topic for topic in self.topics if topic.within == whole.id and not topic.dropped]
+            shares = release.shares[parts]
+            words = found[parts[0]].words
+            if len(parts) > 1:
+                together = release.A[:, parts] @ shares
+                offered = {word for k in parts for word in found[k].words}
+                words = tuple(sorted(offered, key=lambda word: (-together[place[word]], word))[:top])
+            shown.append(ShownTopic(whole.id, whole.title, tuple(parts), float(shares.sum()), words))
+        return tuple(sorted(shown, key=lambda topic: -topic.share))
+
+    def _change(self, numbers: Sequence[int], **changes: Any) -> None:  # noqa: ANN401  fields of a topic
+        """Change topics of the version that was followed last. Raises UsageError for numbers that it does not have."""
+        have = [topic.id for topic in self.topics]
+        for number in numbers:
+            if number not in have:
+                listed = ", ".join(map(str, have)) or "no topics yet"
+                raise UsageError(f"there is no topic {number} in version {self.version}: it has {listed}")
+        changed = [replace(topic, **changes) if topic.id in numbers else topic for topic in self.topics]
+        self.topics = tuple(changed)
         self._write()
 
     def name_by(self, ask: Callable[[Sequence[str]], str | None], count: int = 10) -> int:
@@ -154,10 +227,7 @@ class TopicBook:
             if name is None:
                 continue
             _check_name(name)
-            known = replace(topic, name=name, asked=asked)
-            renamed = [known if one.id == topic.id else one for one in self.topics]
-            self.topics = tuple(renamed)
-            self._write()
+            self._change([topic.id], name=name, asked=asked)
             named += 1
         return named
 
@@ -165,7 +235,7 @@ class TopicBook:
         try:
             found = json.loads(path.read_text("utf-8"))
             if found["format"] != _FORMAT:
-                raise UsageError(f"{path} was written by a newer program: update this one")
+                raise UsageError(f"{path} has the format {found['format']}, not {_FORMAT}: name another file")
             self._model = str(found["model"])
             self.version = int(found["version"])
             self._next = int(found["next"])
@@ -201,7 +271,7 @@ def _topic_of(fields: Mapping[str, Any]) -> NamedTopic:
     """Return a topic as the file holds it. Raises KeyError, TypeError or ValueError."""
     words = {str(word): float(share) for word, share in fields["words"].items()}
     name = fields["name"]
-    asked = fields.get("asked", ())
+    asked = fields["asked"]
     return NamedTopic(
         id=int(fields["id"]),
         topic=int(fields["topic"]),
@@ -210,6 +280,8 @@ def _topic_of(fields: Mapping[str, Any]) -> NamedTopic:
         since=int(fields["since"]),
         words=words,
         asked=tuple(str(word) for word in asked),
+        within=int(fields["within"]),
+        dropped=bool(fields["dropped"]),
     )
 
 

@@ -23,6 +23,7 @@ from types import CellType, CodeType, FunctionType
 from typing import IO, TYPE_CHECKING, cast
 
 from streamtopic.errors import UsageError
+from streamtopic.words.text import passages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -59,13 +60,14 @@ _HEAD = 20  # instructions; one of the first ten or so stores the docstring
 class Document:
     """One document.
 
+    text: the text, or the counts of its words.
     labels: class of the document by task.
     timestamp_ms: when it was written, milliseconds since 1970; None if that is not known.
     subjects: the people that the document is about.
     """
 
     id: str
-    text: str
+    text: str | Mapping[str, int]
     labels: Mapping[str, str] = field(default_factory=dict)
     timestamp_ms: int | None = None
     subjects: tuple[str, ...] = ()
@@ -239,13 +241,13 @@ def parse_line(line: bytes, number: int) -> Document | Problem:
 def document_in(record: Mapping[str, object], number: int, place: str = "") -> Document | Problem:
     """Return the document of a record, or the reason why there is none in it.
 
-    record: `id`, `text`, and perhaps `label` or `labels`, `ts`, `subjects`.
+    record: `id`, `text` or `counts`, and perhaps `label` or `labels`, `ts`, `subjects`.
     number: of its line or row, from 1.
     place: in words, if that is not a line.
     """
     try:
         name = _id(record.get("id"))
-        text = _text(record.get("text"))
+        text = _text(record)
         moment = time_ms(record.get("ts"))
         return Document(name, text, _labels(record), moment, _subjects(record.get("subjects")))
     except ValueError as error:
@@ -267,7 +269,13 @@ def _id(value: object) -> str:
     return text
 
 
-def _text(value: object) -> str:
+def _text(record: Mapping[str, object]) -> str | Mapping[str, int]:
+    """Return the text of a record, or its counts. Raises ValueError for others."""
+    value = record.get("text")
+    counts = record.get("counts")
+    if value is None and isinstance(counts, dict):
+        passages(counts)
+        return counts
     if value is None:
         raise ValueError("`text` is missing")
     if not isinstance(value, str):

@@ -80,9 +80,11 @@ MOST_VERSIONS = 8
 
 def _message(document: Document) -> Message:
     """Return the add event of a document. Raises InvalidEvent."""
+    text = document.text
     return encode_add(
         document.id,
-        text=document.text,
+        text=text if isinstance(text, str) else None,
+        counts=None if isinstance(text, str) else text,
         labels=document.labels,
         timestamp_ms=document.timestamp_ms,
         subjects=document.subjects,

@@ -14,7 +14,7 @@ from streamtopic.service.schedule.modeller import CertifiedModeller
 from streamtopic.service.schedule.payload import Guarded, TaskOptions
 from streamtopic.service.schedule.scheduler import SchedulerOptions
 from streamtopic.topics.heads import HeadTask
-from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
+from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.words.text import tokenize
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def learner_options(settings: Settings) -> LearnerOptions:
         max_words=settings.max_words,
         tolerance=settings.tolerance,
         guided=tuple(GuidedTopic(name, seeds) for name, seeds in settings.guided.items()),
+        exclude_words=words_given(settings.exclude_words),
     )
 
 
@@ -79,6 +80,8 @@ def scheduler_options(settings: Settings) -> SchedulerOptions:
         delta=settings.delta,
         keep_versions=settings.keep_versions,
         self_check_ms=self_check_interval(settings),
+        tokeniser=settings.tokeniser,
+        excluded=learner_options(settings).excluded_digest,
     )
 
 

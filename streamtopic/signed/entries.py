@@ -28,6 +28,7 @@ from typing import Any, Literal
 from streamtopic.errors import InvalidRelease
 from streamtopic.signed.canonical import fitting, reading_fields
 from streamtopic.signed.number_runs import Runs
+from streamtopic.words.text import TOKENISER
 
 __all__ = [
     "Alive",
@@ -90,6 +91,8 @@ class Envelope:
     ratio: norm of the noise over norm of the model.
     covered: whether every condition of the paper's proof held; None if the guarantee does not rest on conditions.
     commitment: to the counts that it was made from, which only a holder of the noise key can test.
+    tokeniser: name of what made words of texts: TOKENISER, or the producers' own.
+    excluded: SHA-256 of the words that the settings exclude, ascending and a line each; "" if no word is excluded.
     """
 
     model: str
@@ -120,6 +123,8 @@ class Envelope:
     ratio: float = 0.0
     covered: bool | None = None
     commitment: str = ""
+    tokeniser: str = TOKENISER
+    excluded: str = ""
 
     def __post_init__(self) -> None:
         """Raise InvalidRelease for facts that contradict themselves."""
@@ -128,7 +133,7 @@ class Envelope:
             raise InvalidRelease(f"version {self.version}: {problem}")
 
     def _problem(self) -> str | None:
-        for name in ("release", "commitment"):
+        for name in ("release", "commitment", "excluded"):
             digest = getattr(self, name)
             if digest and not _DIGEST.match(digest):
                 return f"its {name} is not a digest"

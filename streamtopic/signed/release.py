@@ -3,6 +3,7 @@
 The words about privacy say what unlearning does not give; every reader of a version meets them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,8 +14,8 @@ import numpy.typing as npt
 from streamtopic.errors import InvalidRelease, StaleRelease, UsageError
 from streamtopic.signed.entries import Envelope
 from streamtopic.signed.release_codec import Head, Payload, pack_payload, unpack_payload
-from streamtopic.topics.inference import fold_in
-from streamtopic.words.text import tokenize
+from streamtopic.topics.inference import fold_in, unknown_documents, warn_of_unknown
+from streamtopic.words.text import TOKENISER, AnyText, passages
 
 __all__ = [
     "GIVEN_AWAY",
@@ -231,7 +232,7 @@ class Release:
             found[name] = tuple(self.words[k] for k in column)
         return found
 
-    def scores(self, texts: Sequence[str], task: str) -> Float64:
+    def scores(self, texts: Sequence[AnyText], task: str) -> Float64:
         """Return x^T B, (texts, C), where x (n,) has the shares of the vocabulary's words in a text.
 
         A score above 0 speaks for the class, below 0 against it. A text without a word of the vocabulary scores 0.
@@ -239,7 +240,7 @@ class Release:
         """
         return self._scored(texts, task)[0]
 
-    def classify(self, texts: Sequence[str], task: str) -> list[str | None]:
+    def classify(self, texts: Sequence[AnyText], task: str) -> list[str | None]:
         """Return the class of each text, None for a text without a word of the vocabulary. Raises as `scores`."""
         classes = self.classes(task)
         scores, known = self._scored(texts, task)
@@ -257,10 +258,19 @@ class Release:
         shown = self.top_words or ((),) * len(shares)
         return [Topic(number, shares[number], words[:top]) for number, words in enumerate(shown)]
 
-    def transform(self, texts: Sequence[str]) -> Float64:
-        """Return the topic proportions of texts, (texts, r), rows sum to 1. Raises as `topics`."""
+    def transform(self, texts: Sequence[AnyText]) -> Float64:
+        """Return the topic proportions of texts, (texts, r), rows sum to 1.
+
+        Warns of texts without a word of the vocabulary, by their rows: their proportions are all equal.
+        texts: strings; or the words of each, or mappings of words to counts, as the version's tokeniser makes them.
+        Raises as `topics`, and UsageError for a string if that tokeniser is the producers' own.
+        """
         self._check_served()
-        return fold_in(self.A, *self._counted(texts))
+        A = self.A
+        indptr, words, counts = self._counted(texts)
+        theta = fold_in(A, indptr, words, counts)
+        warn_of_unknown(unknown_documents(A, theta, indptr, words), len(texts))
+        return theta
 
     def data(self) -> bytes:
         """Return the bytes of the version, as the service published them.
@@ -279,7 +289,7 @@ class Release:
             )
         return np.asarray(array, np.float64)
 
-    def _scored(self, texts: Sequence[str], task: str) -> tuple[Float64, Bool]:
+    def _scored(self, texts: Sequence[AnyText], task: str) -> tuple[Float64, Bool]:
         """Return the scores of texts, (texts, C), and whether each holds a word of the vocabulary, (texts,)."""
         self._check_served()
         B = self.task_weights(task)
@@ -292,18 +302,27 @@ class Release:
                 scores[row] = times @ B[words[start:stop]] / times.sum()
         return scores, np.diff(indptr) > 0
 
-    def _counted(self, texts: Sequence[str]) -> tuple[Int64, Int64, Int64]:
+    def _counted(self, texts: Sequence[AnyText]) -> tuple[Int64, Int64, Int64]:
         """Return the vocabulary's words in texts as CSR rows: indptr (texts + 1,), words (nnz,), counts (nnz,)."""
         position = {word: place for place, word in enumerate(self.words)}
         # Empty arrays first, since concatenate refuses an empty list of texts.
         words = [np.zeros(0, np.int64)]
         counts = [np.zeros(0, np.int64)]
         indptr = [0]
+        own = self.envelope.tokeniser
         for text in texts:
-            places = [position[word] for word in tokenize(text) if word in position]
-            distinct, repeats = np.unique(np.array(places, np.int64), return_counts=True)
-            words.append(distinct)
-            counts.append(repeats)
+            if isinstance(text, str) and own != TOKENISER:
+                raise UsageError(
+                    f"the words of release {self.version} come from the tokeniser {own}: give the words of each text, "
+                    "made by it, in place of the text"
+                )
+            found: Counter[str] = Counter()
+            for _, held in passages(text):
+                found.update(held)
+            times = {position[word]: number for word, number in found.items() if word in position}
+            distinct = sorted(times)
+            words.append(np.array(distinct, np.int64))
+            counts.append(np.array([times[place] for place in distinct], np.int64))
             indptr.append(indptr[-1] + len(distinct))
         return np.array(indptr, np.int64), np.concatenate(words), np.concatenate(counts)
 

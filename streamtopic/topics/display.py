@@ -8,6 +8,7 @@
     npmi, diversity   how good shown words are
     topic_correlations, topic_shares   R of the model, and the shares of topics
     correlations_and_words   R, shares and the shown words by one pass over Q
+    TopicTable, TopicRow     topics as a table; heap: whether one of them holds nearly everything
 
 Everything here is computed after noise, from the A that is shown and the retained counts. So it reveals nothing beyond
 that A and the counts, which a retraining would have had as well. Words use integers and IEEE operations alone: the same
@@ -17,7 +18,7 @@ A and the same counts give the same words on every machine.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -31,12 +32,15 @@ from streamtopic.topics.reproducible import cholesky, leading_pairs, product, so
 __all__ = [
     "COHERENT",
     "Correlations",
+    "TopicRow",
+    "TopicTable",
     "WordEvidence",
     "arranged",
     "coefficients",
     "coherent",
     "correlations_and_words",
     "diversity",
+    "heap",
     "named",
     "npmi",
     "ordered",
@@ -68,6 +72,10 @@ _FIXED = 2.0**40
 _SERIES = 12
 
 _LOG_2 = 0.6931471805599453
+
+# A topic with more than this share of the word occurrences is a heap, if there are so many topics.
+_HEAP = 0.5
+_MANY_TOPICS = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -383,3 +391,54 @@ def topic_shares(R: Float) -> Float:
     if total > 0:
         return np.asarray(shares / total)
     return np.full(len(shares), 1 / len(shares))
+
+
+class TopicRow(NamedTuple):
+    """One topic.
+
+    id: its row of `components_`, and its column of `transform`.
+    name: its anchor word, or the name of a guided topic.
+    share: its share of all word occurrences, from 0 to 1.
+    documents: how many documents of the model have it as their largest topic.
+    words: its words in the order in which they are shown.
+    """
+
+    id: int
+    name: str
+    share: float
+    documents: int
+    words: tuple[str, ...]
+
+
+class TopicTable(tuple[TopicRow, ...]):
+    """The topics of a model, the largest share first. It prints as a table, and `pandas.DataFrame(table)` takes it."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        cells = [TopicRow._fields]
+        cells += [(str(row.id), row.name, f"{row.share:.1%}", str(row.documents), " ".join(row.words)) for row in self]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = []
+        for number, name, share, documents, words in cells:
+            left = f"{number:>{widths[0]}}  {name:<{widths[1]}}  {share:>{widths[2]}}"
+            lines.append(f"{left}  {documents:>{widths[3]}}  {words}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def heap(shares: Float, names: Sequence[str]) -> str:
+    """Return in words that one topic holds most of what is written, with the remedy; "" if none does.
+
+    shares: (r,) of the topics, sum 1.
+    names: (r,)
+    """
+    largest = int(shares.argmax())
+    share = float(shares[largest])
+    if share <= _HEAP or len(shares) < _MANY_TOPICS:
+        return ""
+    return (
+        f"topic {names[largest]} holds {share:.0%} of all words, so the others say little: ask more topics, lower "
+        "max_df so that words of many documents are left out, or give more or longer documents"
+    )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import product
-from math import inf
+from math import inf, isnan
 from numbers import Real
 from pathlib import Path
 from typing import Any, Self
@@ -17,18 +17,18 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamtopic.compiled import compiling_is_said
+from streamtopic.compiled import compiling_is_said, duration_is_said
 from streamtopic.counts import Counts, DocumentBatch, KeptCounts, SignedPassages, TextMatrix, count, narrowed
-from streamtopic.counts.arrays import Float, Positions
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions
 from streamtopic.counts.matrices import TextColumns, as_documents, canonical
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
 from streamtopic.topics.arrange import MapData, TopicHit, TopicTree, pyldavis_data, search_topics
-from streamtopic.topics.display import WordEvidence, top_words
+from streamtopic.topics.display import TopicRow, TopicTable, WordEvidence, heap, top_words
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.fitted import Fitted, Inside, steady
-from streamtopic.topics.inference import fold_in
+from streamtopic.topics.inference import fold_in, held_out_likelihood, unknown_documents, warn_of_unknown
 from streamtopic.topics.learner import learn, why_left_out
-from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
+from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.topics.over_time import FLOOR, ShareEstimator, SliceKeys, TopicSlices, Unit, periods, read_days
 from streamtopic.topics.saved import read_model, write_model
 from streamtopic.topics.update import NeedsRetrain, update
@@ -37,9 +37,6 @@ __all__ = ["AnchorTopics", "warn_of"]
 
 # Without a number of their own: topics, and the share of the documents that may hold a word.
 _TOPICS = LearnerOptions().n_topics
-# A topic with more than this share of the word occurrences is a heap, if there are so many topics.
-_HEAP = 0.5
-_MANY_TOPICS = 5
 _MAX_DF = 0.1
 
 
@@ -55,7 +52,16 @@ def _of_model(name: str) -> Any:
     return property(read)
 
 
-class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class _WithoutChance:
+    """Refuses `random_state` with the reason. A base class, so that the signature stays that of `__init__`."""
+
+    def __new__(cls, *_: Any, **params: Any) -> Self:
+        if "random_state" in params:
+            raise TypeError("random_state is not needed: the result is deterministic")
+        return super().__new__(cls)
+
+
+class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, _WithoutChance):  # type: ignore[misc]
     """Topic model by anchor words that can exactly forget documents.
 
     Documents are rows of word counts, X (documents, words), sparse or dense. `fit(X)` learns; `partial_fit(X_more)`
@@ -81,10 +87,14 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     min_df, min_share, max_df, anchor_min_df, max_words : the working vocabulary; see LearnerOptions. With min_df=1,
         min_share=0, max_df=1.0 all words stay that a vectoriser has chosen. None for max_df is 0.1, or 1.0 if no model
         can be made without the words of more documents.
+    exclude_words : words that are not kept: a list, or the path of a file with a word on each line, which is read at
+        each change of the model. Words as topics show them, of texts in small letters; those that no document holds do
+        no harm. Columns need names. The words still count in the length of a document, as in a service.
     alpha : prior of `transform`.
     tolerance : bound on the relative error of each proportion of `transform`.
     guided : topics of seed words, by name: {"cars": ["car", "engine"]}. They count among the n_topics, and all others
         are found in addition. Seeds are names of columns, or numbers of columns without names.
+    verbose : whether `fit` says how long its steps took, on standard error.
 
     Attributes
     ----------
@@ -113,9 +123,11 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         max_df: float | None = None,
         anchor_min_df: float = 0.01,
         max_words: int = 20_000,
+        exclude_words: Iterable[str] | Path | str | None = None,
         alpha: float = 0.1,
         tolerance: float = 1e-3,
         guided: Mapping[str, Sequence[str | int]] | None = None,
+        verbose: bool = False,
     ) -> None:
         self.n_topics = n_topics
         self.learner = learner
@@ -124,9 +136,11 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.max_df = max_df
         self.anchor_min_df = anchor_min_df
         self.max_words = max_words
+        self.exclude_words = exclude_words
         self.alpha = alpha
         self.tolerance = tolerance
         self.guided = guided
+        self.verbose = verbose
 
     # Read from one value, which a change replaces at once: see `Fitted`.
     components_ = _of_model("components")
@@ -150,7 +164,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Learn from documents X (documents, words) and forget those of an earlier fit.
 
         Warns of a guided topic that has ended already, and, if there are five topics or more, of one that holds more
-        than half of all words. Each warning has a remedy.
+        than half of all words. Each warning has a remedy. A notice says once if code is compiled on the first run.
         Raises ValueError if these documents make no model. An earlier model then stays as it was.
         """
         del y
@@ -183,32 +197,61 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def transform(self, X: Any) -> Float:
         """Return topic proportions of documents, (documents, n_topics). Rows sum to 1.
 
+        Warns of documents without a word of the model, by their rows: their proportions are all equal.
         Raises ValueError for another number of columns, amounts that are negative or not finite, and an `alpha` or
         `tolerance` that is not a number above 0.
         """
-        return self._proportions(self._now(), X)
+        model = self._now()
+        theta, unknown = self._proportions(model, *_arrays(self._rows_of(model, X)))
+        # One more than usual, since scikit-learn's wrapper comes between.
+        warn_of_unknown(unknown, len(theta), stacklevel=4)
+        return theta
 
-    def _proportions(self, model: Fitted, X: Any) -> Float:
-        """Return topic proportions of documents by a model."""
+    def score(self, X: Any, y: object = None) -> float:
+        """Return the mean log-likelihood of tokens that were held out, in nats: higher is better.
+
+        Every second word of a document is predicted from the topics of the others. Words that the model does not have
+        are left out, so compare models of the same vocabulary, such as of several `n_topics` by GridSearchCV.
+        Raises ValueError as `transform`, and if no document has two words of the model.
+        """
+        del y
+        model = self._now()
         self._check_inference()
-        rows = self._rows_of(model, X)
-        A = model.components.T
-        indptr = rows.indptr.astype(np.int64)
-        return fold_in(
-            np.ascontiguousarray(A),
-            indptr,
-            rows.indices,
-            rows.data,
-            alpha=self.alpha,
-            tolerance=self.tolerance,
-        )
+        arrays = _arrays(self._rows_of(model, X))
+        A = np.ascontiguousarray(model.components.T)
+        found = held_out_likelihood(A, *arrays, alpha=self.alpha, tolerance=self.tolerance)
+        if isnan(found):
+            raise ValueError("no document has two words of the model, so none can be held out: give other documents")
+        return found
+
+    def representative_documents(self, X: Any, top: int = 3) -> Positions:
+        """Return the rows of X with the largest proportion of each topic, (n_topics, top), the largest first.
+
+        X: documents, those of the model or others; a model holds no texts. Equal rows are in their order.
+        top: how many of each topic; with fewer documents there are fewer columns.
+        Raises ValueError as `transform`.
+        """
+        model = self._now()
+        theta, unknown = self._proportions(model, *_arrays(self._rows_of(model, X)))
+        # No topic has a document whose proportions are equal because it holds no word.
+        theta[unknown] = -1
+        return np.argsort(-theta, axis=0, kind="stable")[:top].T
+
+    def _proportions(
+        self, model: Fitted, indptr: Int64, words: npt.NDArray[np.integer], counts: Any
+    ) -> tuple[Float, Positions]:
+        """Return topic proportions of documents by a model, and the documents without a word of it."""
+        self._check_inference()
+        A = np.ascontiguousarray(model.components.T)
+        theta = fold_in(A, indptr, words, counts, alpha=self.alpha, tolerance=self.tolerance)
+        return theta, unknown_documents(A, theta, indptr, words)
 
     def word_places(self) -> tuple[Positions, Positions]:
         """Return where the model's words are, in the order of words: their columns, and their places in `counts_`."""
         return self._now().word_places()
 
     def topics(self, feature_names: Sequence[str] | None = None, top: int = 10) -> list[list[str]]:
-        """Return the top words of each topic as they are shown: see `streamtopic.topics.top_words`.
+        """Return the top words of each topic, topics with the largest share first. `topic_info` says which they are.
 
         The words and their order are those that a service publishes of this model.
 
@@ -217,24 +260,31 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises ValueError if there is not one name for each column, and for a negative number of words.
         """
         model = self._now()
-        if top < 0:
-            raise ValueError(f"top is {top}: ask for 0 words of a topic or more")
-        names = feature_names
-        if names is None:
-            names = [model.name(column) for column in range(model.n_features)]
-        if len(names) != model.n_features:
-            raise ValueError(f"there are {len(names)} names for {model.n_features} columns: give one for each")
-        columns, positions = model.word_places()
-        A = steady(model.components.T[columns])
-        evidence = WordEvidence.of(model.fit, model.counts.frequency[positions])
-        own = [str(names[k]) for k in columns.tolist()]
-        labels = np.array(own, object)
-        shown = []
-        for order, share in zip(top_words(A, evidence, top), A.T, strict=True):
-            # A topic may have fewer words than are asked for.
-            possible = order[share[order] > 0]
-            shown.append(labels[possible].tolist())
-        return shown
+        shown = _shown_words(model, feature_names, top)
+        return [shown[k] for k in _by_share(model)]
+
+    def topic_info(self, feature_names: Sequence[str] | None = None, top: int = 10) -> TopicTable:
+        """Return the topics as a table: id, name, share, documents and words of each, the largest share first.
+
+        feature_names, top: as of `topics`.
+        It infers the topics of all documents of the model, so it takes as long as `transform` of them. A document
+        without a word of the model counts for no topic.
+        Raises ValueError as `topics`.
+        """
+        model = self._now()
+        shown = _shown_words(model, feature_names, top)
+        largest = np.zeros(len(shown), np.int64)
+        for block in model.counts.blocks:
+            ends = np.searchsorted(block.owners, np.arange(block.documents + 1))
+            columns = model.columns.order[block.words]
+            theta, unknown = self._proportions(model, block.indptr[ends], columns, block.counts)
+            known = np.delete(theta, unknown, axis=0)
+            largest += np.bincount(known.argmax(axis=1), minlength=len(shown))
+        rows = []
+        for k in _by_share(model):
+            share = float(model.shares[k])
+            rows.append(TopicRow(k, model.topic_names[k], share, int(largest[k]), tuple(shown[k])))
+        return TopicTable(rows)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file, its documents as word counts included. See `load`.
@@ -346,6 +396,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         columns, names: as of `Fitted`.
         """
         guided = self._guided(columns, names)
+        excluded = self._excluded(columns, names)
         # Python's own ranges: a number that was given may be of any type, and LearnerOptions refuses other values.
         fewest = max(1, len(guided))
         topics = [*range(max(_TOPICS, fewest), fewest - 1, -1)] if self.n_topics is None else [self.n_topics]
@@ -360,6 +411,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 anchor_min_df=self.anchor_min_df,
                 max_words=self.max_words,
                 guided=guided,
+                exclude_words=excluded,
             )
 
     def _guided(self, columns: TextColumns, names: Iterable[object] | None) -> tuple[GuidedTopic, ...]:
@@ -381,6 +433,18 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             topics.append(GuidedTopic(str(name), own))
         return tuple(topics)
 
+    def _excluded(self, columns: TextColumns, names: Iterable[object] | None) -> tuple[str, ...]:
+        """Return the excluded words by the words of the counts."""
+        excluded = words_given(self.exclude_words)
+        if not excluded or columns.named:
+            return excluded
+        if names is None:
+            raise UsageError(
+                "exclude_words needs columns with names: give a frame, or texts to TextCounts or TextTopics"
+            )
+        places = {str(name): k for k, name in enumerate(names)}
+        return tuple(columns.words[places[word]] for word in excluded if word in places)
+
     def _rows_of(self, model: Fitted, X: Any) -> csr_array:
         """Return documents over the columns of a model, (documents, words)."""
         if not isinstance(X, TextMatrix):
@@ -397,9 +461,11 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self._check_inference()
         with _as_value_error(), compiling_is_said():
             all_options = [*self._options(columns, names)]
-            counts = KeptCounts.counted(columns.words, batch, all_options[0].weighting)
+            with duration_is_said(f"counted {batch.documents} documents", self.verbose):
+                counts = KeptCounts.counted(columns.words, batch, all_options[0].weighting)
             del batch
-            fit = _first_learned(counts, all_options)
+            with duration_is_said("learned topics", self.verbose):
+                fit = _first_learned(counts, all_options)
             return Fitted.of(counts, columns, names, len(columns.order), fit)
 
     def _first_documents(self, X: Any) -> tuple[TextColumns, npt.NDArray[np.object_] | None, DocumentBatch]:
@@ -519,19 +585,40 @@ def _first_learned(counts: KeptCounts, all_options: Sequence[LearnerOptions]) ->
 
 def warn_of(model: Fitted) -> None:
     """Warn, at the line that called `fit`, of what a user should know about a fresh model."""
-    for warning in (*_ended(model), *_heap(model)):
+    for warning in filter(None, (*_ended(model), heap(model.shares, model.topic_names))):
         warnings.warn(warning, UserWarning, stacklevel=3)
 
 
-def _heap(model: Fitted) -> Iterator[str]:
-    """Yield in words that one topic holds most of the documents, with the remedy."""
-    largest = int(model.shares.argmax())
-    share = float(model.shares[largest])
-    if share > _HEAP and len(model.shares) >= _MANY_TOPICS:
-        yield (
-            f"topic {model.topic_names[largest]} holds {share:.0%} of all words, so the others say little: ask more "
-            "topics, lower max_df so that words of many documents are left out, or give more or longer documents"
-        )
+def _shown_words(model: Fitted, names: Sequence[str] | None, top: int) -> list[list[str]]:
+    """Return the words of each topic of a model as they are shown: see `AnchorTopics.topics`."""
+    if top < 0:
+        raise ValueError(f"top is {top}: ask for 0 words of a topic or more")
+    if names is None:
+        names = [model.name(column) for column in range(model.n_features)]
+    if len(names) != model.n_features:
+        raise ValueError(f"there are {len(names)} names for {model.n_features} columns: give one for each")
+    columns, positions = model.word_places()
+    A = steady(model.components.T[columns])
+    evidence = WordEvidence.of(model.fit, model.counts.frequency[positions])
+    own = [str(names[k]) for k in columns.tolist()]
+    labels = np.array(own, object)
+    shown = []
+    for order, share in zip(top_words(A, evidence, top), A.T, strict=True):
+        # A topic may have fewer words than are asked for.
+        possible = order[share[order] > 0]
+        shown.append(labels[possible].tolist())
+    return shown
+
+
+def _arrays(rows: csr_array) -> tuple[Int64, Int32, Any]:
+    """Return rows as `fold_in` takes them."""
+    return rows.indptr.astype(np.int64), rows.indices, rows.data
+
+
+def _by_share(model: Fitted) -> list[int]:
+    """Return the topics of a model, those with the largest share first."""
+    order: list[int] = np.argsort(-steady(model.shares), kind="stable").tolist()
+    return order
 
 
 def _ended(model: Fitted) -> Iterator[str]:

@@ -18,13 +18,14 @@ Source: Nesterov, "Lectures on Convex Optimization" (2018), section 5.2.
 """
 
 import math
+import warnings
 from dataclasses import dataclass, fields, replace
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["fold_in"]
+__all__ = ["fold_in", "held_out_likelihood", "unknown_documents", "warn_of_unknown"]
 
 # Named here, since subscribers load this module with numpy alone: importing the counts' types would load a compiler.
 Float = npt.NDArray[np.float64]
@@ -107,6 +108,70 @@ def fold_in(
         theta[chosen] = _solved(F, x, alpha, tolerance)
         at = stop
     return theta
+
+
+def unknown_documents(A: Float, theta: Float, indptr: Int64, words: npt.NDArray[np.integer]) -> Positions:
+    """Return the documents without a word that the model knows, (k,) ascending.
+
+    theta: (documents, r) the answer of `fold_in`. The other parameters are those of `fold_in`.
+    """
+    # Few have equal proportions, so few are looked at.
+    equal = np.flatnonzero((theta == 1.0 / theta.shape[1]).all(axis=1))
+    spans = [slice(indptr[k], indptr[k + 1]) for k in equal]
+    known = [bool(A[words[span]].any()) for span in spans]
+    return equal[~np.array(known, np.bool_)]
+
+
+def warn_of_unknown(unknown: Positions, documents: int, stacklevel: int = 3) -> None:
+    """Warn, at the line that asked for proportions, of documents without a word that the model knows.
+
+    unknown: (k,) their rows.
+    documents: how many documents there are.
+    stacklevel: of the line, counted from here.
+    """
+    if len(unknown):
+        first = ", ".join(map(str, unknown[:5].tolist()))
+        more = " and more" if len(unknown) > 5 else ""
+        warnings.warn(
+            f"{len(unknown)} of {documents} documents hold no word of the model (rows {first}{more}), so their "
+            "proportions are all equal: leave these rows out",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def held_out_likelihood(
+    A: npt.ArrayLike,
+    indptr: Int64,
+    words: npt.NDArray[np.integer],
+    counts: npt.ArrayLike,
+    *,
+    alpha: float = 0.1,
+    tolerance: float = 1e-3,
+) -> float:
+    """Return the mean of log p over tokens that are held out, in nats: 0 at most, and higher for a better model.
+
+    Every second word of a document is held out with all of its tokens, and predicted from the topics of the others.
+    Words that the model does not know are left out. The parameters are those of `fold_in`.
+    Returns NaN if no document has two words that the model knows.
+    """
+    table = np.asarray(A, np.float64)
+    documents = len(indptr) - 1
+    known = table.max(axis=1)[words] > 0
+    owners = np.repeat(np.arange(documents), np.diff(indptr))[known]
+    words = words[known]
+    amounts = np.asarray(counts, np.float64)[known]
+    starts = np.searchsorted(owners, np.arange(documents + 1))
+    held = (np.arange(len(owners)) - starts[owners]) % 2 == 1
+    rest = ~held
+    ends = np.searchsorted(owners[rest], np.arange(documents + 1))
+    theta = fold_in(table, ends, words[rest], amounts[rest], alpha=alpha, tolerance=tolerance)
+    p = np.zeros(np.count_nonzero(held))
+    # Topic by topic, since all at once would take r times the memory.
+    for k in range(table.shape[1]):
+        p += theta[owners[held], k] * table[words[held], k]
+    weights = amounts[held]
+    return float(weights @ np.log(p) / weights.sum()) if len(p) else math.nan
 
 
 def _bounded(amounts: Float, owners: Positions, documents: int) -> Float:

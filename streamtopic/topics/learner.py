@@ -327,12 +327,16 @@ def choose_words(source: CountSource, options: LearnerOptions) -> tuple[Position
     """Return the ascending positions of the kept words, (k,), and whether each of them may be an anchor, (k,).
 
     source: the counts; its pairs are not read.
-    If more than `max_words` words pass, the least frequency rises by factors of sqrt 2 until that many or fewer do.
-    Then words that repeat themselves are left out.
+    The options' `exclude_words` are left out. If more than `max_words` words pass, the least frequency rises by factors
+    of sqrt 2 until that many or fewer do. Then words that repeat themselves are left out.
     """
     limits = thresholds(source.documents, options)
     least = limits.least
     below = source.frequency <= limits.most
+    for word in options.exclude_words:
+        at = _place(source, word)
+        if at is not None:
+            below[at] = False
     keep = np.flatnonzero((source.frequency >= max(least, 1)) & below)
     while len(keep) > options.max_words:
         least *= math.sqrt(2)
@@ -344,10 +348,12 @@ def choose_words(source: CountSource, options: LearnerOptions) -> tuple[Position
 
 def why_left_out(source: CountSource, word: str, options: LearnerOptions) -> str:
     """Return in words why a word is not kept, with its documents; "" if nothing is against it alone."""
-    at = bisect_left(source.words, word)
-    held = int(source.frequency[at]) if at < len(source.words) and source.words[at] == word else 0
+    at = _place(source, word)
+    held = 0 if at is None else int(source.frequency[at])
     if not held:
         return "is in no document"
+    if word in options.exclude_words:
+        return "is one of exclude_words"
     limits = thresholds(source.documents, options)
     share = f"is in {held} documents, {held / source.documents:.1%} of them"
     if held > limits.most:
@@ -355,6 +361,12 @@ def why_left_out(source: CountSource, word: str, options: LearnerOptions) -> str
     if held < limits.least:
         return f"{share}, fewer than min_df ({options.min_df}) and min_share ({options.min_share:.2%}) ask for"
     return ""
+
+
+def _place(source: CountSource, word: str) -> int | None:
+    """Return the position of a word in the counts, None if it is not there."""
+    at = bisect_left(source.words, word)
+    return at if at < len(source.words) and source.words[at] == word else None
 
 
 def _no_words(source: CountSource, options: LearnerOptions) -> str:

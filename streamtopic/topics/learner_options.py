@@ -1,13 +1,16 @@
 """The options of a learner, in one value."""
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Literal
 
 from streamtopic.counts import Weighting
 from streamtopic.errors import CannotLearn, UsageError
 
-__all__ = ["LEAST_TOLERANCE", "GuidedTopic", "LearnerOptions", "too_few_words", "too_much_alike"]
+__all__ = ["LEAST_TOLERANCE", "GuidedTopic", "LearnerOptions", "too_few_words", "too_much_alike", "words_given"]
 
 LEAST_TOLERANCE = 1e-9
 """A lower tolerance would ask the certificate to be sharper than the rounding of its own inputs."""
@@ -48,6 +51,7 @@ class LearnerOptions:
     max_candidates: the most words that may become anchors (default learner).
     tolerance: bound on ||A - A*||_F that the certificate must reach.
     guided: topics of seed words, among the n_topics (learner "default"); all others are found.
+    exclude_words: words that are not kept, however many documents hold them. They count in the length of a document.
     Raises UsageError for a value that is not possible.
     """
 
@@ -62,8 +66,11 @@ class LearnerOptions:
     tolerance: float = 1e-7
     # Without a part in the representation, which enters the digests of models that were published before.
     guided: tuple[GuidedTopic, ...] = field(default=(), repr=False)
+    exclude_words: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
+        # In one order, so that options of the same words are equal.
+        object.__setattr__(self, "exclude_words", tuple(sorted(set(self.exclude_words))))
         # Limits may be fractions: 1e4 words. A number of topics is a shape.
         _require(isinstance(self.n_topics, Integral), "n_topics", repr(self.n_topics), "use a whole number")
         for name in _NUMBERS:
@@ -102,13 +109,42 @@ class LearnerOptions:
             "max_df": self.max_df,
             "anchor_min_df": self.anchor_min_df,
             "max_words": self.max_words,
+            "exclude_words": self.excluded_digest,
             "guided": [[topic.name, *topic.seeds] for topic in self.guided],
         }
+
+    @property
+    def excluded_digest(self) -> str:
+        """SHA-256 of the excluded words, ascending and a line each, hexadecimal; "" if no word is excluded."""
+        lines = "".join(f"{word}\n" for word in self.exclude_words)
+        return hashlib.sha256(lines.encode("utf-8", "surrogatepass")).hexdigest() if lines else ""
 
     @property
     def weighting(self) -> Weighting:
         """The document mass that this learner's counts must have been made with."""
         return Weighting(256 if self.learner == "default" else 1)
+
+
+def words_given(words: Iterable[str] | Path | str | None) -> tuple[str, ...]:
+    """Return the words of a list, or of a UTF-8 file that has a word on each line.
+
+    words: the words, or the path of the file; None for no word.
+    Raises UsageError for a file that cannot be read, and for a list that holds anything else than words.
+    """
+    if isinstance(words, str | Path):
+        try:
+            lines = Path(words).read_text("utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"exclude_words names the file {words}, which cannot be read ({error}): give a list of words, or a "
+                "file in UTF-8 with a word on each line"
+            ) from error
+        stripped = [line.strip() for line in lines]
+        return tuple(filter(None, stripped))
+    found = tuple(words or ())
+    if not all(isinstance(word, str) for word in found):
+        raise UsageError("exclude_words holds something that is not a text: give a list of words")
+    return found
 
 
 def too_much_alike(topics: int) -> CannotLearn:

@@ -11,6 +11,7 @@ documents that were unlearned are not.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,13 @@ def _fields(holder: Any, names: Iterable[str], prefix: str = "") -> dict[str, An
 
 
 def _plain(value: Any) -> Any:
-    """Return a number of numpy as one of Python, or a mapping as a dict."""
+    """Return a number of numpy as one of Python, a mapping as a dict, a path as text, and words in a set as a list."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, AbstractSet):
+        return sorted(value)
     if isinstance(value, Mapping):
         return dict(value)
     raise UsageError(f"a parameter of the model is {value!r}: use numbers, texts and lists to save it")

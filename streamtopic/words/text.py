@@ -18,9 +18,10 @@ number of pairs (docs/decisions/0006).
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import islice, pairwise
+from numbers import Integral
 from operator import itemgetter
 
 __all__ = [
@@ -30,10 +31,18 @@ __all__ = [
     "MAX_TEXT_WORDS",
     "MAX_WORD",
     "MAX_WORDS",
+    "TOKENISER",
+    "AnyText",
     "pairs",
     "passages",
     "tokenize",
 ]
+
+TOKENISER = "streamtopic"
+"""Name of this module's way to make words of texts, as versions name it."""
+
+AnyText = str | Sequence[str] | Mapping[str, int]
+"""A text, the words of one in their order, or how often it has each word."""
 
 MAX_WORD = 64
 MAX_PASSAGE = 8_192
@@ -70,15 +79,34 @@ def tokenize(text: str) -> list[str]:
     return [word for word in _words(text) if len(word) <= MAX_WORD]
 
 
-def passages(text: str) -> list[tuple[int, Counter[str]]]:
+def passages(text: AnyText) -> list[tuple[int, Counter[str]]]:
     """Return the passages of a text, each as (tokens, counts of words); [] without a token.
 
     A text is cut into the fewest consecutive passages of at most 8,192 tokens. If these would make more than
     8,386,560 pairs of different words together, passages have at most 4,096 tokens, or 2,048, and so on down to 32.
     Lengths of passages differ by one at most. Words longer than 64 characters, and words beyond the first 65,536
     different ones, are tokens without a count.
+
+    Words in a list are taken as they are, and cut as those of a text. Counts make one passage, as in a record.
+    Raises ValueError for counts that a record could not have.
     """
-    words = _words(text)
+    if isinstance(text, str):
+        return _passages(_words(text))
+    if not isinstance(text, Mapping):
+        return _passages(list(text))
+    numbers: list[object] = list(text.values())
+    whole = all(isinstance(number, Integral) and int(number) > 0 for number in numbers)
+    sound = whole and all(0 < len(word) <= MAX_WORD for word in text)
+    if not sound or len(text) > MAX_WORDS or sum(text.values()) > MAX_PASSAGE:
+        raise ValueError(
+            f"counts of words must be whole numbers from 1 on, of words of 1 to {MAX_WORD} characters, with at most "
+            f"{MAX_WORDS} words and {MAX_PASSAGE} tokens: split the document, or give its words in a list"
+        )
+    return [(int(sum(text.values())), Counter(text))] if text else []
+
+
+def _passages(words: list[str]) -> list[tuple[int, Counter[str]]]:
+    """Return the passages of the words of a text; see `passages`."""
     if len(words) > MAX_TEXT_WORDS:
         words = _first_words(words)
     most = MAX_PASSAGE

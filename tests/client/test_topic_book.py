@@ -13,10 +13,11 @@ from streamtopic.signed import Envelope, Payload, Release
 WORDS = tuple(f"w{k:03d}" for k in range(120))
 
 
-def release(version, A, anchors, **changes):
-    """A version with these topics (n, r) and anchor words."""
+def release(version, A, anchors, top=0, **changes):
+    """A version with these topics (n, r) and anchor words, which shows so many words of each."""
     r = A.shape[1]
-    payload = Payload(WORDS, A, np.eye(r) / r, np.full(r, 1 / r), anchors=tuple(anchors))
+    shown = [tuple(WORDS[k] for k in np.argsort(-column)[:top]) for column in A.T]
+    payload = Payload(WORDS, A, np.eye(r) / r, np.full(r, 1 / r), tuple(shown), anchors=tuple(anchors))
     envelope = Envelope(
         model="news", version=version, kind="retrain", parent=version - 1, base=1, cut={0: 10}, m=20, n=len(WORDS),
         r=r, guarantee="certified", epsilon=1.0, delta=1e-6, sigma=0.0, tolerance=1e-7, certificate=0.0,
@@ -141,16 +142,16 @@ def test_what_cannot_be_followed_is_refused(table, tmp_path):
         "[]",
         "[" * 100_000,
         "{}",
-        '{"format": 1}',
+        '{"format": 2}',
         "\xff",
-        '{"format": 1, "model": "m", "version": 1, "next": 2, "topics": 3}',
+        '{"format": 2, "model": "m", "version": 1, "next": 2, "topics": 3}',
     ):
         path = tmp_path / "file"
         path.write_text(content, encoding="latin-1")
         with pytest.raises(UsageError, match="not a book"):
             TopicBook(path)
-    path.write_text('{"format": 2}', encoding="utf-8")
-    with pytest.raises(UsageError, match="newer program"):
+    path.write_text('{"format": 1}', encoding="utf-8")
+    with pytest.raises(UsageError, match="format 1, not 2"):
         TopicBook(path)
 
 
@@ -175,3 +176,32 @@ def test_numbers_stay_while_documents_come_and_go():
         kept += len(now & before)
         before = now
     assert kept >= 0.97 * 12 * topics
+
+
+def test_topics_are_merged_and_dropped_for_display(table, tmp_path):
+    """The book keeps which topics are shown together or not at all, while they last, and the model keeps each."""
+    path = tmp_path / "names.json"
+    book = TopicBook(path)
+    first = release(1, table, "abcdef", top=4)
+    book.follow(first)
+    book.merge(2, [4])
+    book.merge(1, [2, 5])
+    book.drop([3])
+    book.name(1, "whole")
+    whole, last = TopicBook(path).shown(first, top=5)
+    assert (whole.id, whole.title, whole.topics, last.id, last.title) == (1, "whole", (0, 1, 3, 4), 6, "f")
+    assert (whole.share, last.share) == (pytest.approx(4 / 6), pytest.approx(1 / 6))
+    together = dict(zip(WORDS, table[:, [0, 1, 3, 4]].sum(axis=1), strict=True))
+    offered = {word for k in whole.topics for word in first.top_words[k]}
+    assert list(whole.words) == sorted(offered, key=together.get, reverse=True)[:5]
+    assert last.words == first.top_words[5][:5]
+    # The whole ends, so its parts are shown by themselves.
+    second = release(2, table[:, 1:], "bcdef", top=4)
+    book.follow(second)
+    assert {topic.id for topic in book.shown(second)} == {2, 4, 5, 6}
+    book.restore([3])
+    assert {topic.id for topic in book.shown(second)} == {2, 3, 4, 5, 6}
+    with pytest.raises(UsageError, match="follow it first"):
+        book.shown(first)
+    with pytest.raises(UsageError, match="no topic 1 in version 2"):
+        book.merge(2, [1])

@@ -73,12 +73,13 @@ def test_the_quickstart_s_python_runs(number):
     exec(compile(blocks[number], "quickstart.md", "exec"), {})  # noqa: S102  executing it is the point
 
 
-def test_the_page_on_topics_runs():
-    """All Python of the page on topics, from top to bottom, does what it says."""
-    blocks = _blocks(ROOT / "docs" / "topics.md", "python")
+@pytest.mark.parametrize("page", ["topics.md", "better-topics.md"])
+def test_the_pages_on_topics_run(page):
+    """All Python of these pages, from top to bottom, does what it says."""
+    blocks = _blocks(ROOT / "docs" / page, "python")
     names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, "topics.md", "exec"), names)  # noqa: S102  executing it is the point
+        exec(compile(block, page, "exec"), names)  # noqa: S102  executing it is the point
     assert len(blocks) >= 1
 
 

@@ -32,6 +32,7 @@ GOOD = b'{"id": "a", "text": "some words"}'
         (b'{"id": "{5}", "text": "x"}', "begins with '{', as no id may"),
         (b'{"id": "a"}', "`text` is missing"),
         (b'{"id": "a", "text": 3}', "`text` is not a string"),
+        (b'{"id": "a", "counts": {"x": 0}}', "counts of words must be whole numbers"),
         (b'{"id": "a", "text": "\\ud800"}', "surrogate"),
         (b'{"id": "a", "text": "\xff"}', "not UTF-8"),
         (b"[" * 100_000, "not JSON"),
@@ -40,7 +41,7 @@ GOOD = b'{"id": "a", "text": "some words"}'
         (b'{"id": "a", "text": "%s"}' % (b"x" * 1_000_001), "longer than 1000000 bytes"),
         (b" " * MAX_LINE + b"{}", f"longer than {MAX_LINE} bytes"),
     ],
-    ids=range(19),
+    ids=range(20),
 )
 def test_a_bad_line_is_reported_with_its_number_and_skipped(tmp_path, line, reason):
     """One bad line costs that line only."""
@@ -61,6 +62,7 @@ def test_integer_ids_are_strings_and_labels_are_kept(tmp_path):
         b'{"id": 11, "text": "x", "label": []}',
         b'{"id": 12, "text": "x", "label": 3.0, "labels": {"a": 2.0}}',
         b'{"id": 13, "text": "x", "label": 3.5, "labels": {"a": NaN}}',
+        b'{"id": 14, "counts": {"x": 2}}',
     ]
     found = load_jsonl(_write(tmp_path / "d.jsonl", *lines))
     assert [(d.id, dict(d.labels)) for d in found.documents] == [
@@ -71,7 +73,9 @@ def test_integer_ids_are_strings_and_labels_are_kept(tmp_path):
         ("11", {}),
         ("12", {"label": "3", "a": "2"}),
         ("13", {}),
+        ("14", {}),
     ]
+    assert (found.documents[0].text, found.documents[-1].text) == ("x", {"x": 2})
 
 
 def test_the_last_document_of_an_id_counts(tmp_path):

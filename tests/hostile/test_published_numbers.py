@@ -72,7 +72,7 @@ OUTSIDE = {
 ABOUT_THE_LOG = {"ledger", "receipts", "missing receipts", "release", "composition", "withdrawal", "deletions"}
 """Checks that say how many entries, deletions and versions there were, and the digest of the release."""
 
-BY_SETTINGS = {"guarantee", "capacity_rule", "covered"}
+BY_SETTINGS = {"guarantee", "capacity_rule", "covered", "tokeniser", "excluded"}
 """Fields of an envelope that are copied from settings, or are constants of this mode."""
 
 

@@ -59,7 +59,9 @@ def test_another_number_of_topics_is_a_retrain_that_says_so(on):
         assert service.settle().versions == []
 
 
-@pytest.mark.parametrize("rule", [{"min_df": 2}, {"max_words": 19_000}, {"max_df": 0.9}, {"anchor_min_df": 0.02}])
+@pytest.mark.parametrize(
+    "rule", [{"min_df": 2}, {"max_words": 19_000}, {"max_df": 0.9}, {"anchor_min_df": 0.02}, {"exclude_words": ["oak"]}]
+)
 def test_another_rule_of_the_vocabulary_is_a_retrain(on, rule):
     """A version by other rules is never called an update of the base model."""
     with on(**rule) as service:

@@ -99,7 +99,7 @@ def test_what_is_published_is_what_the_estimator_shows():
     sample = WordSets(held.indptr.astype(np.int64), held.indices.astype(np.int64))
     published = make_payload(fit, source, GUARDED, lambda: sample, KEY, "news", 1).payload
     estimator = AnchorTopics(3, min_df=2, max_df=0.5).fit(X)
-    assert [list(words) for words in published.top_words] == estimator.topics(names, top=20)
+    assert published.top_words == tuple(row.words for row in sorted(estimator.topic_info(names, top=20)))
     first = [words[:10] for words in published.top_words]
     assert published.quality["diversity"] == len({word for words in first for word in words}) / 30
     place = {word: k for k, word in enumerate(fit.words)}
@@ -183,9 +183,12 @@ def test_ratio_of_a_head_is_that_of_noise_to_model(size):
 
 
 def test_what_an_operator_should_hear(made):
-    """A task without a head and noise that drowns the model are told, with the remedy; a good version is not."""
+    """A task without a head, a heap and noise that drowns the model are told, with the remedy; a good one is not."""
     plan = payload(made)
     assert remarks(plan) == []
+    heaped = dataclasses.replace(plan.payload, shares=np.array([0.1, 0.6, 0.1, 0.1, 0.1]), anchors=tuple("abcde"))
+    (heap,) = remarks(dataclasses.replace(plan, payload=heaped))
+    assert "topic b holds 60% of all words" in heap
     drowned = dataclasses.replace(
         plan, noise=dataclasses.replace(plan.noise, ratio=3.0), unfitted={"mood": "one class"}
     )

@@ -60,6 +60,7 @@ def test_a_fit_depends_on_its_texts_alone(kind):
     assert np.array_equal(first, fitted.toarray() if hasattr(fitted, "toarray") else fitted)
 
 
+@pytest.mark.filterwarnings("ignore:.* hold no word of the model:UserWarning")
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_a_transform_changes_nothing(kind):
     """Texts are transformed one by one as together, by a pickle as by the estimator, and nothing is kept of them."""

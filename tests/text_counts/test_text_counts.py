@@ -1,6 +1,7 @@
 """TextCounts by scikit-learn's contract, and the service's model through it."""
 
 import pickle
+from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -16,7 +17,7 @@ from streamtopic import AnchorTopics, TextCounts
 from streamtopic.counts import Counts, DocumentBatch, Passage, count
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.words.text import passages
+from streamtopic.words.text import passages, tokenize
 
 GROUPS = (
     ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge", "2004"],
@@ -116,11 +117,28 @@ def test_columns_that_are_there_keep_their_places(first, second):
     assert clone(vectoriser).get_params() == {}
 
 
-@pytest.mark.parametrize("wrong", ["one text", [b"bytes"], ["text", None], [["nested"]]])
+@pytest.mark.parametrize("wrong", ["one text", [b"bytes"], ["text", None], [["words", 3]], [{"word": 0}], [{"words"}]])
 def test_what_is_no_list_of_texts_is_refused(wrong):
-    """A single string, bytes, None and nested lists name what is wrong."""
-    with pytest.raises(ValueError, match=r"expected an iterable of texts|is a .*, not a string"):
+    """A single string, bytes, None, words that are not texts and counts that are not numbers name what is wrong."""
+    says = r"expected an iterable of texts|is a .*, not a string|has a int among its words|must be whole numbers"
+    with pytest.raises(ValueError, match=says):
         TextCounts().fit(wrong)
+
+
+def test_words_and_counts_are_taken_in_place_of_texts():
+    """A list of a text's words is the same document as the text, and so are its counts if it is one passage."""
+    lists = [tokenize(text) for text in (*corpus(30), "aa " * 9_000)]
+    some = [" ".join(words) for words in lists]
+    vectoriser = TextCounts().fit(some)
+    expected = vectoriser.transform(some).texts.batch
+    mixed = [text if k % 2 else words for k, (text, words) in enumerate(zip(some, lists, strict=True))]
+    for given_words in (lists, mixed):
+        own = TextCounts()
+        assert same_batch(own.fit_transform(given_words).texts.batch, expected)
+        assert own.words_ == vectoriser.words_
+    counts = [Counter(words) if len(words) < 8_000 else words for words in lists]
+    assert same_batch(vectoriser.transform(counts).texts.batch, expected)
+    assert TextCounts().fit([["New York", "a", "", "x" * 65]]).words_ == ("New York", "a")
 
 
 @pytest.mark.parametrize("learner", ["default", "paper"])
@@ -189,6 +207,7 @@ def test_a_change_that_fails_leaves_the_model_as_it_was():
     assert np.abs(fitted.components_[:, places] - never.components_[:, others]).max() <= 1e-12
 
 
+@pytest.mark.filterwarnings("ignore:.* hold no word of the model:UserWarning")
 def test_new_texts_are_inferred_whatever_columns_they_have():
     """Proportions are those of the known words: older, newer and pickled vectorisers give the same."""
     counts = TextCounts()

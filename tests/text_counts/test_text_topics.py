@@ -55,7 +55,7 @@ def test_a_change_that_is_refused_leaves_model_and_words_as_they_were():
         fitted.unlearn(["words of nobody"])
     with pytest.raises(ValueError, match="not all in the model"):
         fitted.unlearn(["car car car"])
-    with pytest.raises(ValueError, match="text 1 is a int, not a string: give one text for each row"):
+    with pytest.raises(ValueError, match="text 1 is a int, not a string: give one text, or the list of its words"):
         fitted.partial_fit(["words of nobody", 7])
     with pytest.raises(ValueError, match="put it into a list"):
         fitted.partial_fit("a single text")
@@ -153,3 +153,17 @@ def test_topics_over_time_take_texts():
     found = fitted.topics_over(TEXTS, times=days)
     assert found.times == ("2026-01", "2026-02")
     assert found.shares.max() > 0.9
+
+
+def test_a_saved_model_of_words_keeps_those_that_are_excluded(tmp_path):
+    """Read again, it leaves out the same words, without a cold start, and takes lists of words as before."""
+    lists = [text.split() for text in TEXTS]
+    fitted = model(exclude_words=frozenset(["wheel", "elsewhere"])).fit(lists)
+    fitted.save(tmp_path / "model")
+    again = TextTopics.load(tmp_path / "model")
+    for one in (fitted, again):
+        one.unlearn(lists[:1])
+    assert again.retrain_reason_ == fitted.retrain_reason_
+    assert again.components_.tobytes() == fitted.components_.tobytes()
+    assert not any("wheel" in words for words in again.topics())
+    assert again.vectoriser_.words_ == fitted.vectoriser_.words_

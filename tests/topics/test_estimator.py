@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, csr_matrix
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
 
 from streamtopic import AnchorTopics
@@ -232,6 +233,23 @@ def test_a_parameter_that_is_not_possible_is_named(matrix, parameter, values):
             AnchorTopics(**{**SMALL, parameter: value}).fit(matrix)
 
 
+def test_excluded_words_are_none_of_the_model_s(matrix, tmp_path):
+    """Named in a list or a file, they are left out before and after others come and go, and count in lengths."""
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(matrix, columns=[f"w{k:03d}" for k in range(matrix.shape[1])])
+    excluded = model().fit(X).feature_names_in_[model().fit(X).anchors_[:2]].tolist()
+    file = tmp_path / "words.txt"
+    file.write_text("\n".join([*excluded, "", "elsewhere"]), "utf-8")
+    fitted = model(exclude_words=file).fit(X)
+    assert not fitted.components_[:, X.columns.isin(excluded)].any()
+    listed = model(exclude_words=[*excluded[::-1], "elsewhere"]).fit(X[5:]).partial_fit(X[:5])
+    assert np.abs(listed.components_ - fitted.components_).max() <= 1e-12
+    assert not np.allclose(fitted.components_, model().fit(X.assign(**dict.fromkeys(excluded, 0))).components_)
+    for wrong, says in ((["a"], "names"), ([1], "not a text"), ("nowhere.txt", "cannot be read")):
+        with pytest.raises(ValueError, match=says):
+            model(exclude_words=wrong).fit(matrix)
+
+
 def test_a_heap_is_said():
     """Where one of five topics holds most of the words `fit` warns, with its share; with equal topics it does not."""
     rng = np.random.default_rng(3)
@@ -247,6 +265,69 @@ def test_a_heap_is_said():
         said = [str(warning.message) for warning in caught]
         assert bool(said) == heap
         assert all(f"holds {model.topic_shares_.max():.0%} of all words" in text for text in said)
+
+
+def test_a_table_has_each_topic_with_its_documents(matrix, planted):
+    """Largest share first as in `topics`; documents are counted by their largest topic; it prints and makes a frame."""
+    pandas = pytest.importorskip("pandas")
+    fitted = model(max_df=0.5, min_df=40).fit(matrix).unlearn(matrix[5:9])
+    names = list(planted.words)
+    table = fitted.topic_info(names, top=3)
+    shares = fitted.topic_shares_
+    assert [row.id for row in table] == np.argsort(-shares).tolist()
+    assert [row.share for row in table] == sorted(shares, reverse=True)
+    assert [list(row.words) for row in table] == fitted.topics(names, top=3)
+    left = np.delete(matrix, range(5, 9), axis=0)
+    theta = fitted.transform(left)
+    largest = np.bincount(theta.argmax(axis=1), minlength=4)
+    assert [row.documents for row in table] == largest[[row.id for row in table]].tolist()
+    first = str(table).splitlines()[1].split()
+    assert first[:2] == [str(table[0].id), fitted.topic_names_[table[0].id]]
+    frame = pandas.DataFrame(table)
+    assert list(frame) == ["id", "name", "share", "documents", "words"]
+    best = fitted.representative_documents(left, top=2)
+    assert best.shape == (4, 2)
+    assert np.array_equal(theta[best[:, 0], range(4)], theta.max(axis=0))
+
+
+def test_documents_without_a_word_of_the_model_are_said(matrix):
+    """Their proportions are equal, which means nothing, so a warning names their rows; they represent no topic."""
+    fitted = model().fit(matrix)
+    X = matrix[:8].copy()
+    X[[2, 5]] = 0
+    with pytest.warns(UserWarning, match=r"2 of 8 documents hold no word of the model \(rows 2, 5\)") as said:
+        theta = fitted.transform(X)
+    assert said[0].filename == __file__
+    assert np.allclose(theta[[2, 5]], 0.25)
+    assert set(fitted.representative_documents(X, top=1).ravel()).isdisjoint({2, 5})
+
+
+def test_a_search_over_topics_needs_no_scorer(matrix):
+    """`score` is the held-out log-likelihood of a token: right topics predict better than few, and than chance."""
+    rng = np.random.default_rng(0)
+    shuffled = matrix[rng.permutation(len(matrix))]
+    search = GridSearchCV(model(), {"n_topics": [2, 4]}, cv=2).fit(shuffled)
+    assert search.best_params_ == {"n_topics": 4}
+    fitted = search.best_estimator_
+    words = fitted.components_.any(axis=0).sum()
+    assert -np.log(words) < fitted.score(shuffled) < 0
+    with pytest.raises(ValueError, match="no document has two words"):
+        fitted.score(np.zeros_like(matrix))
+
+
+def test_what_is_not_needed_is_refused_and_steps_are_said(matrix, caplog):
+    """There is no chance in a fit, so `random_state` is refused with the reason; `verbose` says how long steps took."""
+    with pytest.raises(TypeError, match="random_state is not needed: the result is deterministic"):
+        AnchorTopics(random_state=0)
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        AnchorTopics(topics=3)
+    model().fit(matrix)
+    assert not caplog.messages
+    model(verbose=True).fit(matrix)
+    assert [text.rsplit(":", 1)[0] for text in caplog.messages] == [
+        f"counted {len(matrix)} documents",
+        "learned topics",
+    ]
 
 
 def test_names_and_numbers_of_shown_words_are_checked(matrix):

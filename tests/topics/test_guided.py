@@ -122,7 +122,7 @@ def test_seeds_may_be_words():
     counts = TextCounts()
     X = counts.fit_transform(texts)
     model = guided(2, {"cars": ["car", "engine"]}).fit(X)
-    shown = dict(zip(model.topic_names_, model.topics(counts.words_, top=5), strict=True))
+    shown = {row.name: row.words for row in model.topic_info(counts.words_, top=5)}
     assert {"car", "engine"} <= {*shown["cars"]}
     assert not {"cat", "dog"} & {*shown["cars"]}
 

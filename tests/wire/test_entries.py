@@ -144,6 +144,7 @@ def test_lines_that_are_no_entries_are_refused(line):
         ("version", {"withdrawn": [0]}),
         ("version", {"release": "D" * 64}),
         ("version", {"commitment": "d" * 63}),
+        ("version", {"excluded": "the"}),
         ("version", {"created": -1}),
         ("version", {"created": 253_402_300_800_000}),
         ("version", {"made_by": "magic"}),
@@ -255,6 +256,7 @@ def test_the_fields_on_the_wire_are_the_contract():
         "kind", "model", "version", "made_by", "parent", "base", "cut", "m", "n", "r", "guarantee", "epsilon", "delta",
         "sigma", "tolerance", "certificate", "forgotten", "capacity", "capacity_rule", "cumulative_epsilon",
         "withdrawn", "created", "release", "scale", "slack", "counted", "ratio", "covered", "commitment",
+        "tokeniser", "excluded",
     }  # fmt: skip
     assert {field.name for field in dataclasses.fields(Receipt)} == {
         "model", "partition", "offset", "request", "document", "link", "month", "received", "applied", "found",

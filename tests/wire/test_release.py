@@ -170,7 +170,8 @@ def test_release_answers():
     (first, second) = release.topics(top=2)
     assert (first.topic, first.share, first.words) == (0, 0.5, release.top_words[0][:2])
     assert second.topic == 1
-    theta = release.transform([" ".join(first.words), "", "unknown words only"])
+    with pytest.warns(UserWarning, match=r"2 of 3 documents hold no word of the model \(rows 1, 2\)"):
+        theta = release.transform([" ".join(first.words), "", "unknown words only"])
     assert theta.shape == (3, 2)
     assert theta.sum(axis=1) == pytest.approx(np.ones(3))
     assert theta[1:] == pytest.approx(np.full((2, 2), 0.5))

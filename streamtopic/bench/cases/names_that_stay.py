@@ -33,7 +33,7 @@ def as_release(model: AnchorTopics, words: Sequence[str], version: int) -> Relea
     A = model.components_.T[columns]
     r = A.shape[1]
     names = tuple(words[column] for column in columns.tolist())
-    top = tuple(tuple(topic) for topic in model.topics(words, top=_TOP))
+    top = tuple(row.words for row in sorted(model.topic_info(words, top=_TOP)))
     R = np.eye(r, dtype=np.float32) / r
     payload = Payload(names, A.astype(np.float32), R, model.topic_shares_, top, anchors=model.topic_names_)
     envelope = Envelope(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -149,12 +150,13 @@ def made_up(posts: int, topics: int) -> Material:
 
 
 def _counted(documents: list[Document]) -> tuple[tuple[str, ...], csr_array]:
-    from streamtopic.words.text import tokenize
+    from streamtopic.words.text import passages
 
     number: dict[str, int] = {}
     rows, columns = [], []
     for row, document in enumerate(documents):
-        found = [number.setdefault(word, len(number)) for word in tokenize(document.text)]
+        words_of_each = (held.elements() for _, held in passages(document.text))
+        found = [number.setdefault(word, len(number)) for word in chain.from_iterable(words_of_each)]
         rows.append(np.full(len(found), row))
         columns.append(np.array(found, np.int64))
     place, column = np.concatenate(rows), np.concatenate(columns)

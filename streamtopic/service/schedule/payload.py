@@ -35,7 +35,7 @@ from streamtopic.privacy.noise import NoisedMatrix, release_matrix
 from streamtopic.signed import Head, Payload
 from streamtopic.state import DocumentCounts
 from streamtopic.state.documents import read_documents
-from streamtopic.topics.display import COHERENT, WordEvidence, correlations_and_words, diversity, named, npmi
+from streamtopic.topics.display import COHERENT, WordEvidence, correlations_and_words, diversity, heap, named, npmi
 from streamtopic.topics.fit import TopicFit, fingerprint
 from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicHead, TopicMatrix, fit_head, unlearn_head
 from streamtopic.topics.learner import learn
@@ -471,6 +471,8 @@ def make_payload(
 def remarks(plan: PayloadPlan) -> list[str]:
     """Return warnings for the operator about a version."""
     warnings = [f"task {task!r} has no head: {reason}" for task, reason in plan.unfitted.items()]
+    if plan.payload.shares is not None:
+        warnings += filter(None, [heap(plan.payload.shares, plan.payload.anchors)])
     if plan.noise.ratio >= 1:
         remedy = ""
         if plan.covered is not None:

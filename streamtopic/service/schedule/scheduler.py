@@ -73,6 +73,7 @@ from streamtopic.state import (
 from streamtopic.state.documents import sample_words
 from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import EventLog
+from streamtopic.words.text import TOKENISER
 
 __all__ = ["LeaseKeeper", "Scheduler", "SchedulerOptions", "Step"]
 
@@ -138,6 +139,8 @@ class SchedulerOptions:
     keep_versions: number of versions that stay in the log, besides those that are withdrawn.
     self_check_ms: milliseconds since the last check of an update after which the next update is checked before it is
         staged; 0: each is checked; None: none.
+    tokeniser: name of what made words of texts, as envelopes have it.
+    excluded: digest of the excluded words, as envelopes have it; "" if no word is excluded.
     """
 
     model: str
@@ -147,6 +150,8 @@ class SchedulerOptions:
     delta: float = 1e-6
     keep_versions: int = 100
     self_check_ms: int | None = 43_200_000
+    tokeniser: str = TOKENISER
+    excluded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -564,6 +569,8 @@ class Scheduler:
             capacity_rule=options.capacity_rule,
             withdrawn=withdrawn,
             commitment=commitment,
+            tokeniser=options.tokeniser,
+            excluded=options.excluded,
         )
 
     def _withdrawn_by(self, counts: DocumentCounts) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import ipaddress
-import ssl
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -53,13 +52,6 @@ class Authority:
         file = self.folder / f"{name}.pem"
         _write(file, _key_bytes(key) + certificate.public_bytes(Encoding.PEM))
         return file
-
-    def client_context(self, certificate=None):
-        """Return a context for a client that trusts this authority alone. certificate: file of the client's own."""
-        context = ssl.create_default_context(cafile=str(self.file))
-        if certificate is not None:
-            context.load_cert_chain(certificate)
-        return context
 
 
 def _begun(subject, issuer, public, days):

@@ -1,6 +1,6 @@
 """What a broker does to topics some time after it was asked: tests wait until it is done."""
 
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewPartitions
 
 from streamtopic.documents.events import encode_heartbeat
@@ -38,3 +38,13 @@ def add_partitions(servers, topic, count):
     admin.close()
     with KafkaLog(KafkaOptions(servers)) as other:
         until(lambda: other.describe(topic).partitions == count, f"{count} partitions of {topic}")
+
+
+def delete_records(servers, topic, offsets):
+    """Remove the records before these offsets, given by partition, as retention does."""
+    # A broker refuses that for a topic that is only compacted, as `init` makes it; an operator may have changed it.
+    with KafkaLog(KafkaOptions(servers)) as log:
+        log.configure(topic, {"cleanup.policy": "compact,delete", "retention.ms": "-1"})
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.delete_records({TopicPartition(topic, partition): offset for partition, offset in offsets.items()})
+    admin.close()

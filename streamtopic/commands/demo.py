@@ -7,6 +7,7 @@ import hashlib
 import tempfile
 import textwrap
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -224,14 +225,17 @@ def _private_flow(settings: Settings, corpus: Corpus, stages: _Stages, *, kept: 
 def _rank(before: Release, after: Release, candidates: list[Document]) -> int:
     """Return the place of the first candidate among all, by what two versions tell of a deletion between them."""
     from streamtopic.audit.subtraction import fall, probabilities, score
-    from streamtopic.words.text import tokenize
+    from streamtopic.words.text import passages
 
     held = probabilities(before.words, before.A, before.shares)
     fell = fall(held, probabilities(after.words, after.A, after.shares))
     scores = []
     for document in candidates:
-        words = tokenize(document.text)
-        scores.append(score({word: words.count(word) / len(words) for word in set(words)}, fell, held))
+        counts = Counter[str]()
+        for _, counted in passages(document.text):
+            counts += counted
+        total = max(counts.total(), 1)
+        scores.append(score({word: count / total for word, count in counts.items()}, fell, held))
     return 1 + sum(other > scores[0] for other in scores)
 
 

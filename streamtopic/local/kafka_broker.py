@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import socket
-import ssl
 import struct
 import subprocess
 import tempfile
@@ -213,15 +212,9 @@ def prepare_storage(folder: Path, command: list[str], cluster: str) -> None:
         raise ComponentUnreachable(f"Kafka could not prepare {folder / 'data'}: {lines[-1]}")
 
 
-def brokers_seen(port: int, tls: ssl.SSLContext | None = None) -> int:
-    """Return how many brokers of its cluster the broker at a port knows; 0 if it does not answer.
-
-    tls: for a port that speaks TLS.
-    """
-    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-        connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
-        if tls is not None:
-            connection = stack.enter_context(tls.wrap_socket(connection, server_hostname="127.0.0.1"))
+def brokers_seen(port: int) -> int:
+    """Return how many brokers of its cluster the broker at a port knows; 0 if it does not answer."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         connection.sendall(_METADATA)
         answer = b""
         while len(answer) < 12 and (piece := connection.recv(12 - len(answer))):

@@ -11,10 +11,3 @@ def test_coverage_is_measured_for_each_size():
     errors = [found[f"mean error, {size} documents a slice"] for size in over_time.SIZES]
     assert errors == sorted(errors, reverse=True)
     assert all(80 < found[f"covered, {size} documents a slice"] <= 100 for size in over_time.SIZES)
-
-
-def test_the_documents_of_a_service_are_sliced():
-    """Every document that was stored is in a slice of the large case."""
-    found = {figure.name: figure.value for figure in over_time.CASES["stored"](1, 3, 200, 2000, 1)}
-    assert found["documents"] == 2000
-    assert 100 < found["slices"] <= 125

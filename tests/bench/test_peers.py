@@ -7,10 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from streamtopic import bench
-from streamtopic.bench import runner
 from streamtopic.bench.cases import peers
-from streamtopic.bench.figures import Figure
 from streamtopic.bench.peers.material import halvings, load_material
 from streamtopic.bench.peers.models import MODELS, Change
 from streamtopic.bench.peers.score import Lists, accuracy, mean_score
@@ -94,53 +91,3 @@ def test_unseen_halves_are_scored_on_what_was_not_learned(documents):
     assert found["NPMI, unseen half, by probability"] == pytest.approx(np.mean([s.likely_npmi for s in scores]))
     assert found["diversity, unseen half"] == pytest.approx(np.mean([s.diversity for s in scores]))
     assert list(peers._unseen(entrant, material, 0)) == []
-
-
-def test_a_case_reports_cost_and_quality(documents):
-    """Figures of our own case: all are there and none is hidden."""
-    found = {
-        f.name: f for f in peers.CASES["streamtopic"](documents=documents, topics=2, rule="all", halves=1, samples=2)
-    }
-    assert found["documents"].value == 120
-    assert found["accuracy"].value > 0.9
-    assert {"NPMI, unseen half", "NPMI, unseen half, by probability", "NPMI, mean", "NPMI, spread"} <= set(found)
-    assert found["NPMI, spread"].value >= 0
-    assert {"learn", "memory", "NPMI", "diversity", "infer", "add", "forget", "forget one document"} <= set(found)
-    assert found["forget one document"].unit == "CPU s"
-
-
-def result_of(**cases):
-    """Return the result of a run with cases of (learn, NPMI, forget one)."""
-    names = ("learn", "NPMI", "forget one document")
-    made = [
-        runner.CaseResult(
-            name.replace("_", "-"), [Figure(n, v, "CPU s") for n, v in zip(names, values, strict=False)], 0
-        )
-        for name, values in cases.items()
-    ]
-    return runner.Result("peers", "machine", made, [], {"documents": "a/b.jsonl", "topics": 7, "rule": "own"})
-
-
-def test_a_deletion_is_held_against_the_cheapest_peer_of_equal_quality():
-    """Of peers within .02 of our NPMI the cheapest counts; where none is, the best one does, by name."""
-    found = result_of(streamtopic=(2.0, 0.4, 0.1), a=(9.0, 0.385, 9.0), b=(7.0, 0.5, 7.0), c=(1.0, 0.3, 1.0))
-    figure = peers.ratios(found.values)[-1]
-    assert figure.value == pytest.approx(70)
-    assert figure.name.startswith("refit of b, the cheapest")
-    found = result_of(streamtopic=(2.0, 0.6, 0.1), a=(9.0, 0.385, 9.0), b=(7.0, 0.5, 7.0))
-    assert "refit of b, the best peer (none is level" in peers.ratios(found.values)[-1].name
-
-
-def test_the_table_marks_the_best_and_what_is_left_out():
-    """One row a model, the best of a column as printed marked, missing libraries below; the picture draws the rest."""
-    found = result_of(streamtopic=(2.0, 0.4004, 0.1), other=(1.0, 0.3996, 0.2))
-    lacking = Figure("not measured", 1, "x is not installed: pip install it")
-    found.cases.append(runner.CaseResult("third", [lacking], 0))
-    lines = bench.text(found).splitlines()
-    ours, other = (next(line for line in lines if line.startswith(name)) for name in ("streamtopic", "other"))
-    assert ours.split() == ["streamtopic", "2.00", "0.400", "*", "0.100", "*"]
-    assert other.split() == ["other", "1.00", "*", "0.400", "*", "0.200"]
-    assert "third: not measured, x is not installed: pip install it" in lines
-    drawn = bench.picture(found)
-    assert "other" in drawn
-    assert "third" not in drawn

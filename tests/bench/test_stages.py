@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from streamtopic.bench import stages
-from streamtopic.bench.cases import stages as case
 from streamtopic.bench.profile import clocked_stages, found
-from streamtopic.bench.runner import CaseResult, Result
 from streamtopic.bench.synthetic import counted, planted
 from streamtopic.topics import learner
 from streamtopic.topics.learner_options import LearnerOptions
@@ -43,21 +41,3 @@ def test_stages_add_up_and_leave_no_trace(kind):
     more = {"scaled matrix", "directions", "super-anchors"}
     assert both <= {*profile.seconds}
     assert more <= {*profile.seconds} if kind == "default" else not more & {*profile.seconds}
-
-
-@pytest.mark.parametrize("kind", ["default", "paper"])
-def test_a_case_profiles_retrains_updates_and_the_pass_of_r(kind, monkeypatch):
-    """Shares of each part sum to about all of it; the table names the stages."""
-    monkeypatch.setattr(case, "SIZES", {"5000": (1_500, 200, 4, 40)})
-    monkeypatch.setattr(case, "FORGOTTEN", 1)
-    monkeypatch.setattr(case, "REPEATS", 2)
-    figures = case.CASES[f"{kind}-5000"]()
-    values = {figure.name: figure.value for figure in figures}
-    for part in case.PARTS:
-        shares = [value for name, value in values.items() if name.startswith(f"{part}, ") and name.endswith(", share")]
-        # Medians of stages do not sum to the median of the whole.
-        assert 50 < sum(shares) < 200
-    assert values["update, product shift, bound"] > 0
-    shown = case.text(Result("stages", "this machine", [CaseResult(f"{kind}-5000", figures, 10**6)], [], {}))
-    assert "retrain, product 1" in shown
-    assert "thin flops" in shown

@@ -14,12 +14,6 @@ sharded     a Redis Cluster to which all of that happens
 proxy       a TCP proxy that loses replies and holds commands back
 processes   programs that are killed, stopped and started again
 cluster     one service: Kafka, Redis, two ingests, two schedulers, of which one leads and publishes
-monitor     asks every process for its health, all along
-leaks       looks through all logs for ids, words and secrets
-intruder    makes records that nobody should send
-stranger    another producer than ours: compressed, with wrong timestamps, in transactions
-skewed      runs a program with a wrong clock
-erosion     takes records from the log by compaction and retention, and makes the state anew from the rest
 plan        draws kinds and times of faults
 inject      does each fault, and undoes it
 rounds      runs rounds of events and faults, each followed by all checks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
@@ -57,12 +56,6 @@ keep_versions = 1000
 """
 
 
-# Transactions that are left open must end soon after their time, so that a round can come to rest.
-_BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
-# Enough for `rebuild`, the slowest command that a campaign runs.
-_ANSWER_SECONDS = 300.0
-
-
 class Cluster:
     """The target of a campaign, as a context manager that leaves nothing running.
 
@@ -95,7 +88,7 @@ class Cluster:
     def _start(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         guard = self._stack.enter_context(Guard())
-        self.kafka = self._stack.enter_context(LocalKafka(self.folder / "kafka", properties=_BROKER))
+        self.kafka = self._stack.enter_context(LocalKafka(self.folder / "kafka"))
         self.proxy = self._stack.enter_context(Proxy())
         self._configure(self._start_cluster() if self.sharded else self._start_server(guard))
         self._create_topics()
@@ -103,7 +96,6 @@ class Cluster:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMTOPIC_")}
         # Several programs share this machine: none may take all of its cores for a product of small matrices.
         environment |= {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self._environment = environment
         self.ingests = [self._worker("ingest", number, guard, environment) for number in range(2)]
         self.schedulers = [self._worker("schedule", number, guard, environment) for number in range(2)]
         self.guests = [self._worker("ingest", number, guard, environment) for number in range(2, 5)]
@@ -126,26 +118,6 @@ class Cluster:
         """The key that verifies the ledger."""
         return PublicKey.load(self.folder / "keys" / "signing.pub")
 
-    def ask(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of the program to its end, and return its status and output."""
-        return subprocess.run(
-            [*_PROGRAM, *command, "--config", str(self.config)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=self._environment,
-            timeout=_ANSWER_SECONDS,
-        )
-
-    def forget_copies(self) -> None:
-        """Drop all copies of Redis's data and keep a new one."""
-        # The file is written anew as well: its end, too, would be a state from before.
-        self.redis.write_anew()
-        while self.copies:
-            shutil.rmtree(self.copies.pop())
-        self.copy()
-
     def copy(self) -> None:
         """Keep a copy of Redis's data, to which a fault may set it back. The oldest of several is dropped."""
         self._copied += 1
@@ -166,10 +138,8 @@ class Cluster:
 
     def _worker(self, part: str, number: int, guard: Guard, environment: Mapping[str, str]) -> Worker:
         name = f"{part}-{number}"
-        port = quiet_port()
-        told = {**environment, "STREAMTOPIC_METRICS_ADDRESS": str(port)}
         command = [*_PROGRAM, part, "--config", str(self.config)]
-        return Worker(name, command, self.folder / f"{name}.log", guard, told, port)
+        return Worker(name, command, self.folder / f"{name}.log", guard, environment)
 
     def _start_server(self, guard: Guard) -> str:
         """Start one server, and return its address behind the proxy."""

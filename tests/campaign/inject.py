@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 from contextlib import ExitStack
-from random import Random
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import redis
-from kafka.errors import KafkaError
 
-from campaign.cluster import LEASE, PARTITIONS, SESSION
-from campaign.intruder import bombs, forged, poison, strange
+from campaign.cluster import LEASE, SESSION
 from campaign.sharded import NODE_TIMEOUT, ShardedRedis
-from campaign.stranger import Stranger, Transaction
 from streamtopic.errors import ComponentUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from campaign.cluster import Cluster
     from campaign.plan import Fault
     from campaign.processes import Worker
     from campaign.proxy import Held
     from campaign.server import RedisServer
-    from streamtopic.streams import Message
 
-__all__ = ["STAGE", "Injector", "newest_leader", "staged_late"]
+__all__ = ["Injector"]
 
 _STORM = 4
 _COMES_SECONDS = 5.0
@@ -38,12 +32,6 @@ _COMMIT = (b"EVALSHA", b":meta", b":forgets")
 STAGE = (b"EVALSHA", b":releases", b":outbox")
 _COMMANDS = (_COMMIT, _COMMIT, STAGE, (b"EVALSHA", b":ledger:head"), (b"EVALSHA",), ())
 _END_SECONDS = 40.0
-_HOUR, _DAY = 3_600.0, 86_400.0
-_SKEWS = (-400 * _DAY, -_DAY, -_HOUR, -5.0, 5.0, _HOUR, _DAY, 400 * _DAY)
-# Seconds after which the broker ends a transaction: of a producer that is gone, and of one that will end it itself.
-_ABANDONED, _OPEN = 3.0, 30.0
-_ENDS: tuple[Literal["commit", "abort"] | None, ...] = ("commit", "abort", None)
-_ASKED = 0.7
 _COMES_BACK = 60.0
 # Seconds from the look at who leads to the moment when a held command is let go.
 _EARLY = 0.3
@@ -71,19 +59,14 @@ def staged_late(held: Held, before: int, after: int) -> list[str]:
 class Injector:
     """Does faults to a cluster, several at a time, but only one to each part of it.
 
-    known: returns ids of documents that may be live.
     findings: problems while a fault was done, such as a process that did not end when it was asked to.
-    asked: how often the service was asked whether a transaction hides records.
     """
 
-    def __init__(self, cluster: Cluster, known: Callable[[], Sequence[str]] = lambda: ()) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._known = known
         self._redis, self._kafka, self._storm = threading.Lock(), threading.Lock(), threading.Lock()
-        self._bombs = threading.Lock()
         # How often a server that knows less may have taken the place of another.
         self._replaced = 0
-        self.asked = 0
         self.findings: list[str] = []
 
     def do(self, fault: Fault) -> None:
@@ -247,76 +230,6 @@ class Injector:
                     other.kill()
             for guest in self._cluster.guests:
                 guest.kill()
-
-    def _forged_headers(self, fault: Fault) -> None:
-        rng = Random(fault.which)
-        self._send(lambda: forged(rng, self._known(), PARTITIONS))
-
-    def _poison_records(self, fault: Fault) -> None:
-        rng = Random(fault.which)
-        self._send(lambda: poison(rng, self._known(), PARTITIONS))
-
-    def _gzip_bomb(self, fault: Fault) -> None:
-        """Send records that unfold; the broker undoes their compression."""
-        rng = Random(fault.which)
-        with self._bombs:
-            self._send(lambda: bombs(rng, self._known(), PARTITIONS), compression="gzip")
-            time.sleep(fault.seconds)
-
-    def _open_transaction(self, fault: Fault) -> None:
-        """Hide records behind an open transaction, and ask the service meanwhile whether it says so."""
-        rng, how = Random(fault.which), _ENDS[fault.which % len(_ENDS)]
-        timeout = _ABANDONED if how is None else _OPEN
-        name, begun = f"stranger-{fault.which}-{time.monotonic_ns()}", time.monotonic()
-        servers, topic = self._cluster.kafka.servers, self._cluster.names.documents
-        with contextlib.suppress(KafkaError, AssertionError), ExitStack() as one:
-            stranger = one.enter_context(Stranger(servers, topic, transaction=name, timeout_ms=int(timeout * 1000)))
-            made = forged(rng, self._known(), PARTITIONS, 6) + strange(rng, self._known(), 10)
-            transaction = Transaction(stranger, made)
-            if how is None:
-                time.sleep(timeout * (1.5 + fault.seconds))
-                return
-            if transaction.sent and fault.amount < _ASKED:
-                self._look_for_hidden(begun + timeout)
-            time.sleep(2 * fault.seconds)
-            transaction.end(how)
-
-    def _look_for_hidden(self, until: float) -> None:
-        """Ask the service for hidden records.
-
-        until: time until which the transaction is surely open.
-        """
-        answer = self._cluster.ask("status", "--json")
-        # An answer that came later may be about a transaction that the broker has ended.
-        if answer.returncode == 0 and time.monotonic() < until:
-            self.asked += 1
-            if not json.loads(answer.stdout)["hidden"]:
-                self.findings.append("a transaction was open, and `streamtopic status` said that nothing is hidden")
-
-    def _wrong_clocks(self, fault: Fault) -> None:
-        """Run a process with a wrong clock, send records with wrong timestamps, then run it with the right clock."""
-        staff, rng = self._cluster.staff, Random(fault.which)
-        worker, skew = staff[fault.which % len(staff)], rng.choice(_SKEWS)
-        with worker.lock:
-            worker.kill()
-            worker.start(skew)
-            self._send(lambda: strange(rng, self._known(), 10), skew=lambda: rng.choice(_SKEWS))
-            time.sleep(SESSION * (0.5 + fault.seconds))
-            worker.check()
-            worker.kill()
-            worker.start()
-
-    def _send(
-        self,
-        make: Callable[[], Sequence[Message]],
-        *,
-        compression: str | None = None,
-        skew: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        """Send records as another producer. They are lost if the broker is away."""
-        servers, topic = self._cluster.kafka.servers, self._cluster.names.documents
-        with contextlib.suppress(KafkaError), Stranger(servers, topic, compression=compression) as one:
-            one.send(make(), skew)
 
     def copy(self) -> None:
         """Keep a copy of Redis's data in the middle of the faults."""

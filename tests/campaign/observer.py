@@ -60,7 +60,6 @@ class Observer:
         self._requests = TopicTail(cluster.kafka.servers, cluster.names.requests, 1)
         self._connection = Connection(cluster.redis.url)
         self._partitions = partitions
-        self._hidden: dict[int, int] = {}
         self._follower = self.reader
 
     def __enter__(self) -> Self:
@@ -90,7 +89,6 @@ class Observer:
                 self.oracle.reach(partition, offset)
             for record in self._requests.read():
                 self.oracle.take_request(record.key, record.value, record.time_ms)
-            self._hidden = self._tail.hidden()
             self.witness.read()
         except ComponentUnreachable:
             # The broker may be one of the faults; the next look continues where this one stopped.
@@ -115,7 +113,6 @@ class Observer:
         ]
         deletions = {(p, offset) for p, book in enumerate(books) for offset in book.deletions}
         missing = sorted(deletions - self.witness.receipts.keys())
-        unread += [f"partition {p}: {n} offsets behind an open transaction" for p, n in sorted(self._hidden.items())]
         if waiting:
             unread.append(f"{waiting} records wait in the outbox")
         if away := len(self.oracle.missing()):

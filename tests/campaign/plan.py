@@ -28,11 +28,6 @@ EVERY_KIND: Mapping[str, float] = {
     "kill kafka": 1,
     "restart kafka": 1,
     "rebalance storm": 2,
-    "forged headers": 3,
-    "poison records": 3,
-    "gzip bomb": 1,
-    "open transaction": 3,
-    "wrong clocks": 2,
 }
 """Kinds of faults with their shares, where Redis is one server.
 
@@ -42,9 +37,6 @@ lose replies: commands are done, and their senders do not hear of it.
 fill redis: there is no memory left for writes.
 set redis back: it starts again from an older copy of its data.
 redis loses its end: it starts again without the last bytes that it wrote.
-forged headers, poison records, gzip bomb: records of a producer that means harm.
-open transaction: it is committed, aborted or left to the broker.
-wrong clocks: of a process, and of a producer meanwhile.
 """
 
 

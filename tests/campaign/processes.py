@@ -6,16 +6,14 @@ import contextlib
 import signal
 import subprocess
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
     from types import TracebackType
 
 __all__ = ["Guard", "Worker"]
-
-_SKEWED = Path(__file__).with_name("skewed.py")
 
 # Reads "+PID" and "-PID". At the end of its input it kills the programs that are left. The input ends when this program
 # ends, even by SIGKILL, which no handler in this program could see.
@@ -74,7 +72,6 @@ class Worker:
     name: of the program, for findings.
     deaths: exit statuses of ends that no fault asked for.
     lock: held by a fault while it does something to the program.
-    metrics_port: where it answers how it is; None if it does not.
     """
 
     def __init__(
@@ -84,10 +81,8 @@ class Worker:
         output: Path,
         guard: Guard,
         environment: Mapping[str, str],
-        metrics_port: int | None = None,
     ) -> None:
         self.name = name
-        self.metrics_port = metrics_port
         self.deaths: list[int] = []
         self._command = list(command)
         self.output = output
@@ -102,18 +97,15 @@ class Worker:
         """Whether it was started, and not ended by this object."""
         return self._process is not None
 
-    def start(self, skew: float = 0.0) -> None:
-        """Start it unless it runs. An end of its own is noted first.
-
-        skew: seconds by which its clock is ahead.
-        """
+    def start(self) -> None:
+        """Start it unless it runs. An end of its own is noted first."""
         with self.lock:
             self.check()
             if self._process is not None:
                 return
             with self.output.open("ab") as output:
                 self._process = subprocess.Popen(
-                    _skewed(self._command, skew) if skew else self._command,
+                    self._command,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -177,10 +169,3 @@ class Worker:
         if self._process is not None:
             self._guard.forget(self._process.pid)
         self._process, self._stopped = None, False
-
-
-def _skewed(command: Sequence[str], seconds: float) -> list[str]:
-    """Return the command of the same Python program with a wrong clock."""
-    # Options of Python come before its program.
-    begin = command.index("-m") if "-m" in command else 1
-    return [*command[:begin], str(_SKEWED), str(seconds), *command[begin:]]

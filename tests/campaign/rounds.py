@@ -11,10 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from campaign.cluster import PARTITIONS
-from campaign.erosion import Eroder
 from campaign.inject import Injector
-from campaign.leaks import leaks
-from campaign.monitor import Monitor
 from campaign.observer import Observer
 from campaign.people_checks import check_people, open_demands
 from campaign.plan import EVERY_KIND, SHARDED_KINDS, Fault, draw
@@ -51,8 +48,6 @@ class Options:
     window: seconds within which these happen.
     live: about how many documents live at a time.
     rest_seconds: the longest that the service may take to come to rest.
-    compact_every: rounds after which the log is compacted; 0 for never.
-    erode: whether the log loses records at the end, and the state is made anew from the records left.
     """
 
     seed: int
@@ -65,8 +60,6 @@ class Options:
     window: float = 6.0
     live: int = 400
     rest_seconds: float = 240.0
-    compact_every: int = 10
-    erode: bool = True
 
 
 @dataclass(slots=True)
@@ -79,9 +72,6 @@ class Report:
     deletions, versions, documents: receipts and versions published, documents that live.
     lost_replies: number of replies that the proxy has lost.
     strays: records of the ledger that somebody wrote late, when others had their place.
-    compactions: of the log.
-    hidden_asked: how often the service was asked whether a transaction hides records.
-    health_asked: how often processes answered how they are.
     requests: those that have their receipt.
     seconds: that it took.
     findings: [] if the service kept all its promises.
@@ -96,9 +86,6 @@ class Report:
     documents: int = 0
     lost_replies: int = 0
     strays: int = 0
-    compactions: int = 0
-    hidden_asked: int = 0
-    health_asked: int = 0
     requests: int = 0
     seconds: float = 0.0
     findings: list[str] = field(default_factory=list)
@@ -114,24 +101,20 @@ def run(cluster: Cluster, options: Options, say: Callable[[str], None] = lambda 
 
     say: called with a line about each round and each fault.
     """
-    with Observer(cluster, PARTITIONS) as observer, Monitor(cluster.workers) as monitor:
-        return _Campaign(cluster, options, observer, monitor, say).run()
+    with Observer(cluster, PARTITIONS) as observer:
+        return _Campaign(cluster, options, observer, say).run()
 
 
 class _Campaign:
-    def __init__(
-        self, cluster: Cluster, options: Options, observer: Observer, monitor: Monitor, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, cluster: Cluster, options: Options, observer: Observer, say: Callable[[str], None]) -> None:
         self._cluster = cluster
         self._options = options
         self._observer = observer
-        self._monitor = monitor
         self._say = say
         self._rng = Random(options.seed)
         self._stream = EventStream(Random(options.seed), PARTITIONS, options.live)
-        self._injector = Injector(cluster, lambda: self._stream.known)
+        self._injector = Injector(cluster)
         self._unconfirmed: list[Message] = []
-        self._eroder = Eroder(cluster, observer, self._feed, self._rested, say)
         self._report = Report(options.seed)
         self._kinds = options.kinds or (SHARDED_KINDS if cluster.sharded else EVERY_KIND)
 
@@ -144,11 +127,6 @@ class _Campaign:
             left = options.faults - report.faults.total()
             number = options.round_faults if left <= 0 else min(options.round_faults, left)
             self._round(draw(self._rng, number, options.window, self._kinds))
-            if not report.findings and options.compact_every and not (report.rounds - 1) % options.compact_every:
-                self._compact()
-        for act in (self._erode, self._look_back):
-            if not report.findings:
-                act()
         report.seconds = time.monotonic() - start
         return report
 
@@ -158,34 +136,6 @@ class _Campaign:
         early = time.monotonic() - first < options.seconds
         return early or (report.faults.total() < options.faults and report.events < options.events)
 
-    def _compact(self) -> None:
-        self._report.findings += self._eroder.compact()
-        self._report.compactions += 1
-
-    def _rested(self) -> list[str]:
-        """Wait for rest, and return the findings then."""
-        before = len(self._report.findings)
-        self._conclude(self._options.rest_seconds)
-        found = self._report.findings[before:]
-        del self._report.findings[before:]
-        return found
-
-    def _look_back(self) -> None:
-        """Look through everything that was logged."""
-        logs = [worker.output for worker in self._cluster.workers]
-        self._report.findings += leaks(logs, self._cluster.folder / "keys")
-
-    def _erode(self) -> None:
-        """Take records from the log: first such as it may lose, then such as it must not lose."""
-        if not self._options.erode:
-            return
-        # Nearly the last in a campaign, since it cannot be undone.
-        self._compact()
-        events, steps = self._options.round_events, self._eroder
-        for step in (steps.rebuild, lambda: steps.go_on(events), lambda: steps.refuse(events)):
-            if not self._report.findings:
-                self._report.findings += step()
-
     def _begin(self) -> None:
         """Reach a first model without any fault."""
         # A finding after it is then the work of a fault.
@@ -193,7 +143,6 @@ class _Campaign:
             worker.start()
         self._feed(self._options.live, 0)
         self._conclude(_WARMING * self._options.rest_seconds)
-        self._monitor.warmed()
         self._cluster.copy()
 
     def _round(self, faults: Sequence[Fault]) -> None:
@@ -287,8 +236,6 @@ class _Campaign:
         self._report.findings += self._injector.findings
         self._report.findings += self._observer.check()
         self._report.findings += check_people(self._observer.oracle, self._observer.witness)
-        # Not before the first model, since that is the way to it.
-        self._report.findings += self._monitor.false_alarms() if self._report.rounds > 1 else []
         self._summarise()
 
     def _summarise(self) -> None:
@@ -298,8 +245,6 @@ class _Campaign:
         report.requests = len(witness.covering)
         report.documents = sum(len(book.live) for book in self._observer.oracle.books)
         report.lost_replies, report.strays = self._cluster.proxy.lost, witness.ledger.strays
-        report.hidden_asked = self._injector.asked
-        report.health_asked = self._monitor.asked.total()
         self._say(
             f"round {report.rounds}: {report.faults.total()} faults, {report.events} events, {report.documents} "
             f"documents, {report.versions} versions, {report.deletions} receipts, "

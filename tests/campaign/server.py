@@ -79,10 +79,6 @@ class RedisServer:
         found: bytes | None = self.client.get(key)  # type: ignore[assignment]
         return found
 
-    def write_anew(self) -> None:
-        """Write the append-only file anew: the end of the old one would be a state from before."""
-        write_anew(self.client)
-
     def start(self) -> None:
         """Start it and wait until it has loaded its data. Raises ComponentUnreachable."""
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -166,11 +166,6 @@ class ShardedRedis:
         shutil.copytree(copy, self._folder)
         self.settle()
 
-    def write_anew(self) -> None:
-        """Write the append-only file of every node anew: the end of the old one would be a state from before."""
-        for node in self._cluster.nodes:
-            write_anew(node.client)
-
     def _master(self, which: int) -> RedisNode:
         return self._cluster.master_of(self._keys[which % len(self._keys)])
 

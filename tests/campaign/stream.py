@@ -72,12 +72,6 @@ class EventStream:
         self._sent: list[Message] = []
         self._waiting: list[Message] = []
 
-    @property
-    def known(self) -> list[str]:
-        """Ids of documents that the stream takes for live."""
-        # A copy in one step, since faults ask from other threads while the stream makes records.
-        return list(self._live)
-
     def batch(self, size: int) -> list[Message]:
         """Return the next `size` records of the documents topic."""
         return [self._next() for _ in range(size)]

@@ -38,38 +38,18 @@ class TailRecord:
 
 
 class TopicTail:
-    """Reads a topic from its beginning, each record once, across any failure of the broker.
+    """Reads a topic from its beginning, each record once, across any failure of the broker."""
 
-    Records of a transaction come when it is committed, and never if it is aborted.
-
-    anew: begin at the first record that the log still holds; else a log that has lost records is an error.
-    """
-
-    def __init__(self, servers: str, topic: str, partitions: int, *, anew: bool = False) -> None:
+    def __init__(self, servers: str, topic: str, partitions: int) -> None:
         self._servers = servers
         self._places = [TopicPartition(topic, partition) for partition in range(partitions)]
         self._next = dict.fromkeys(range(partitions), 0)
-        self._anew = anew
         self._consumer: Any = None
-        self._whole: Any = None
 
     @property
     def positions(self) -> dict[int, int]:
         """Partition to the offset at which reading continues; there may be gaps before it."""
         return dict(self._next)
-
-    def hidden(self) -> dict[int, int]:
-        """Return by partition how many offsets lie behind transactions that are still open. Raises as `read`."""
-        try:
-            if self._whole is None:
-                self._whole = self._open("read_uncommitted")
-            # In this order, so that records which come between the two do not count as hidden.
-            written = self._whole.end_offsets(self._places, timeout_ms=_ANSWER_MS)
-            readable = self._connected().end_offsets(self._places, timeout_ms=_ANSWER_MS)
-        except KafkaError as error:
-            self.close()
-            raise ComponentUnreachable(f"Kafka at {self._servers} does not answer: {error!r}") from error
-        return {p.partition: written[p] - readable[p] for p in self._places if written[p] > readable[p]}
 
     def read(self) -> Iterator[TailRecord]:
         """Yield the records that are there now and were not read before, in order within each partition.
@@ -84,10 +64,9 @@ class TopicTail:
 
     def close(self) -> None:
         """Close the connections."""
-        for consumer in (self._consumer, self._whole):
-            if consumer is not None:
-                give_up(consumer, autocommit=False)
-        self._consumer = self._whole = None
+        if self._consumer is not None:
+            give_up(self._consumer, autocommit=False)
+        self._consumer = None
 
     def _read(self) -> Iterator[TailRecord]:
         consumer = self._connected()
@@ -111,22 +90,19 @@ class TopicTail:
 
     def _connected(self) -> Any:
         if self._consumer is None:
-            self._consumer = self._open("read_committed")
+            self._consumer = self._open()
             self._consumer.assign(self._places)
-            if self._anew:
-                begins = self._consumer.beginning_offsets(self._places, timeout_ms=_ANSWER_MS)
-                self._next = {p.partition: max(self._next[p.partition], begins[p]) for p in self._places}
             for place in self._places:
                 self._consumer.seek(place, self._next[place.partition])
         return self._consumer
 
-    def _open(self, isolation: str) -> Any:
+    def _open(self) -> Any:
         return KafkaConsumer(
             bootstrap_servers=self._servers,
             # Positions are kept in `_next`, which outlives a consumer.
             enable_auto_commit=False,
             auto_offset_reset="none",
-            isolation_level=isolation,
+            isolation_level="read_committed",
             max_partition_fetch_bytes=8 << 20,
             fetch_max_wait_ms=50,
         )

@@ -29,15 +29,6 @@ def test_an_audit_of_a_file_passes(program, sample_file):
     assert all(control["epsilon_lower"] > control["claim"] for control in printed["controls"])
 
 
-def test_an_audit_is_shown_to_a_person(program, sample_file, quick):
-    """The text names documents, games and faults, and ends with a verdict that is that of the status."""
-    status, out, _ = program("audit", "--documents", sample_file, *quick)
-    assert out.rstrip().splitlines()[-1].startswith("FAILED: " if status else "passed: ")
-    for part in ("two anchors side by side", "edge, two versions", "two heads", "theorem mode", "the same noise twice"):
-        assert part in out
-    assert "same bits" in out
-
-
 def test_an_instance_is_audited_as_it_stands(program, sample_file, tmp_path, quick):
     """The counts of an instance are those audited, with its settings, and nothing in it changes."""
     folder = tmp_path / "instance"
@@ -68,12 +59,3 @@ def test_broken_noise_fails_the_audit(program, sample_file, quick, monkeypatch):
     assert last.startswith("FAILED: ")
     assert "edge, two versions: " in last
     assert "claimed" in last
-
-
-def test_documents_without_a_model_are_an_error_of_one_line(program, tmp_path, quick):
-    """A corpus too small for the topics asked for says what to change."""
-    path = tmp_path / "tiny.jsonl"
-    path.write_text('{"id": "a", "text": "one two three"}\n', encoding="utf-8")
-    status, _, err = program("audit", "--documents", path, *quick)
-    assert status == 1
-    assert len(err.splitlines()) == 1

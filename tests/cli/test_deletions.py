@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-from streamtopic.client import DocumentProducer
-
 HELD = ["--set", "hold_seconds=600"]
 BRAKED = ["--set", "brake_share=0.01"]
 
@@ -36,29 +34,6 @@ def test_a_held_delete_can_be_cancelled(on):
     assert "cannot be cancelled" in on("deletions", "cancel", name, status=2)
 
 
-def test_what_was_done_before_an_error_is_told(program, on, instance):
-    """Requests are cancelled one after the other, a name that is given twice is one, and people are not documents."""
-    names = [one["id"] for one in on("delete", "doc-1", "--subject", "ann", *HELD)["requests"]]
-    said = on("deletions", "cancel", names[0], names[0], "no-such", status=2)
-    assert "there is no request no-such" in said
-    assert f"cancelled before the error: {names[0]}" in said
-    status, out, _ = program("deletions", "cancel", names[1], names[1], "--dir", instance)
-    assert status == 0
-    people, documents = "cancelled 1 request, for all documents of 1 subject", "cancelled 1 request, for 1 document"
-    assert out.strip() in {people, documents}
-
-
-def test_a_wrong_name_leaves_nothing_behind(on):
-    """Neither a deletion nor a request is made for some of the names: nobody would be told its id and its salt."""
-    for settings in ([], HELD):
-        said = on("delete", "doc-1", "--subject", "ann", "--subject", "", *settings, status=2)
-        assert "cannot forget ''" in said
-        assert "cannot delete ''" in on("delete", "doc-1", "", "--subject", "ann", *settings, status=2)
-    assert listed(on, "--all") == {}
-    assert on("run", "--once")["ingested"] == {}
-    assert on("status")["documents"] == 600
-
-
 @pytest.mark.parametrize("settings", [[], HELD], ids=["sent", "held"])
 def test_each_request_says_whose_it_is(program, on, instance, settings):
     """To people and to programs, for documents and for people, sent at once or held."""
@@ -79,16 +54,6 @@ def test_people_are_named_without_the_command_line(on, tmp_path):
     told = on("delete", "doc-1", "--subject", "cal", "--subject", "--from", path)
     assert [one["subject"] or one["documents"] for one in told["requests"]] == [["doc-1"], "cal", "ann", "bob"]
     assert "--from FILE" in on("delete", "--subject", status=2)
-
-
-def test_a_list_of_ids_is_read_as_other_programs_write_it(on, instance, tmp_path):
-    """A byte order mark, ends of lines of Windows, and separators within an id: each id is a document's."""
-    with DocumentProducer(instance / "log", model="default") as producer:
-        producer.add("a\u2028b\x0cc", text="some words")
-    path = tmp_path / "ids.txt"
-    path.write_bytes(b"\xef\xbb\xbfdoc-1\r\na\xe2\x80\xa8b\x0cc\r\n\r\ndoc-2")
-    found = on("delete", "--from", path)
-    assert (found["sent"], found["ingested"]) == (1, {"added": 1, "deleted": 3})
 
 
 def test_a_wave_waits_for_approval(on):
@@ -140,17 +105,3 @@ def test_documents_of_a_label_go_once_their_number_is_confirmed(labelled):
     found = labelled("receipt", done["requests"][0]["id"], "--salt", done["requests"][0]["salt"])
     assert len(found["receipts"]) == 5
     assert "no live document" in labelled("delete", "--label", "section=sport", "--yes", status=2)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--label", "section"], "TASK=CLASS"),
-        (["--label", "section=art", "--yes"], "'sport'"),
-        (["--label", "desk=art", "--yes"], "'section'"),
-        (["doc-1", "--label", "section=sport"], "another command"),
-    ],
-)
-def test_a_wrong_label_is_refused_with_what_exists(labelled, arguments, said):
-    """Nothing is guessed, and nothing is deleted."""
-    assert said in labelled("delete", *arguments, status=2)

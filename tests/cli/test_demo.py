@@ -60,14 +60,6 @@ def test_a_person_can_read_it(program, sample_file):
     assert max(map(len, out.splitlines())) < 250
 
 
-def test_an_instance_that_stays_loses_only_what_was_asked_for(program, sample_file, tmp_path):
-    """With --keep no further documents are deleted to show a retrain."""
-    status, out, err = program(*DEMO, sample_file, "--delete", 2, "--keep", tmp_path / "kept", "--json")
-    assert status == 0, err
-    found = json.loads(out)
-    assert (found["deleted"], len(found["versions"])) == (2, 2)
-
-
 @pytest.mark.parametrize(
     ("content", "arguments", "named"),
     [
@@ -91,15 +83,6 @@ def test_input_that_cannot_work_ends_with_status_2(program, tmp_path, content, a
     assert status == 2
     assert named in err.splitlines()[-1]
     assert "Traceback" not in err
-
-
-def test_a_folder_that_is_in_use_is_not_overwritten(program, tmp_path):
-    """--keep never touches what is there."""
-    (tmp_path / "mine").write_text("x")
-    status, _, err = program("demo", "--keep", tmp_path, "--documents", tmp_path / "mine")
-    assert status == 2
-    assert "is not empty" in err
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 @pytest.mark.slow

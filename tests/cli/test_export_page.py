@@ -38,9 +38,3 @@ def test_pages_show_how_topics_moved_until_a_deletion_forbids_it(program, grown,
     assert "counterparts since" not in said
     status, _, err = program("export", 2, "--to", page, "--dir", grown)
     assert (status, "withdrawn" in err) == (2, True)
-
-
-def test_a_name_of_another_kind_is_refused(program, grown, tmp_path):
-    """The ends of names that can be written are listed."""
-    status, _, err = program("export", 1, "--to", tmp_path / "model.pdf", "--dir", grown)
-    assert (status, ".npz, .json, .html or .release" in err) == (2, True)

@@ -6,13 +6,6 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-_COMPILE = """
-from streamtopic.words.lexicon import Lexicon
-from streamtopic.service.ingest.decode import decode_all
-from streamtopic.streams import Record
-decode_all([Record("documents", 0, 0, b"key", b"x", (), 0)], Lexicon("secret"), 4)
-"""
-
 
 @contextmanager
 def _started(cache, documents, output):
@@ -53,11 +46,3 @@ def test_the_first_output_at_a_terminal_names_the_compiler(sample_file, tmp_path
     # Nothing but this one line that is replaced comes before it.
     assert "\n" not in before
     assert str(tmp_path) in after.splitlines()[1]
-
-
-def test_a_later_run_does_not_claim_to_compile(sample_file, tmp_path):
-    """Where machine code is found, nothing is said about compiling."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", _COMPILE], env=environment, check=True)
-    shown = _at_a_terminal(tmp_path, sample_file, b"read documents")
-    assert "compil" not in shown

@@ -38,7 +38,7 @@ def newcomer(sample, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("page", "headings"),
-    [("README.md", ["Keep an instance", "Check it"]), ("docs/quickstart.md", ["Your own documents"])],
+    [("README.md", ["Keep an instance"]), ("docs/quickstart.md", ["Your own documents"])],
     ids=["README", "quickstart"],
 )
 @pytest.mark.usefixtures("newcomer")
@@ -53,5 +53,5 @@ def test_each_command_of_a_first_page_works_after_the_one_before(program, page, 
         printed = re.search("request ([0-9a-f]{24})", out)
         request = printed[1] if printed else request
     written = [words[words.index("--to") + 1] for words in commands if "--to" in words]
-    assert len(written) >= 2
+    assert written
     assert all(Path(name).stat().st_size for name in written)

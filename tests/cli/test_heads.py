@@ -37,30 +37,12 @@ def on(program, kept):
     return run
 
 
-def test_settings_of_the_demo_are_kept(kept, on):
-    """The instance goes on with its tasks: another version has its head as well."""
-    assert 'tasks."mood of the day" = {}' in (kept[0] / "streamtopic.toml").read_text()
-    assert json.loads(on("unlearn", "--retrain", "--json"))["versions"][0]["heads"].keys() == {"label"}
-
-
 def test_versions_show_heads_and_tasks_without_one(on):
     """A table for people, and all of it as JSON."""
     newest = json.loads(on("versions", "--json"))["versions"][-1]
     assert newest["heads"]["label"]["classes"] == ["0", "1", "2", "3"]
     assert "no labelled document is left" in newest["unfitted"]["mood of the day"]
     assert "label, no mood of the day" in on("versions")
-
-
-def test_topics_show_the_words_that_speak_for_a_class(kept, on, sample):
-    """Words of a class are words of its documents; withheld topics are not shown, their heads are."""
-    shown = json.loads(on("topics", "--json", "--top", 3))
-    assert bool(shown["topics"]) == (kept[1] == "topics")
-    assert ("its topics are withheld" in on("topics")) == (kept[1] == "tasks")
-    for name, words in shown["heads"]["label"]["classes"].items():
-        assert len(words) == 3
-        own = " ".join(json.loads(line)["text"] for line in sample if json.loads(line)["label"] == name).split()
-        rest = " ".join(json.loads(line)["text"] for line in sample if json.loads(line)["label"] != name).split()
-        assert all(own.count(word) / len(own) > rest.count(word) / len(rest) for word in words)
 
 
 def test_exports_hold_heads(kept, on, tmp_path):
@@ -81,11 +63,3 @@ def test_exports_hold_heads(kept, on, tmp_path):
     else:
         assert arrays["A"][:, :4] @ arrays["head_0_w"] == pytest.approx(arrays["head_0_B"])
         assert np.array_equal(arrays["head_0_w"], plain["heads"]["label"]["w"])
-
-
-def test_the_demo_says_why_a_task_has_no_head(program, sample_file):
-    """Classes are shown with their words, and a task without labelled documents with the reason."""
-    given = ["--topics", "4", "--set", "max_df=1", "--set", f"tasks={TASKS}"]
-    status, out, err = program("demo", "--documents", sample_file, *given)
-    assert status == 0, err
-    assert "mood of the day: no head, because no labelled document is left" in out

@@ -3,18 +3,14 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.local import LocalRedis
-from streamtopic.signed import COSIGNATURE, PublicKey, SigningKey
-from streamtopic.state import Connection, Reader
+from streamtopic.state import Connection
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import FileLog, Message
-
-KEY = str(SigningKey.from_seed(bytes(32), "test/default").public)
 
 
 def receipts(instance):
@@ -40,11 +36,6 @@ def test_init_makes_an_instance_and_changes_nothing_the_second_time(program, tmp
     status, out, _ = program("init", "--dir", tmp_path / "new")
     assert status == 0
     assert "found    default.documents, 1 partition\n" in out
-
-
-def test_init_refuses_another_number_of_partitions(on):
-    """A delete would miss its add; the line says what to do."""
-    assert "partitions" in on("init", "--set", "partitions=2", status=1)
 
 
 def test_a_healthy_instance_passes_the_doctor(on, program, instance):
@@ -118,24 +109,6 @@ def test_the_doctor_finds_what_is_wrong(on, instance, spoil, name, remedy):
     assert remedy in failed["detail"] + failed["remedy"]
 
 
-@pytest.mark.parametrize(("required", "level"), [("false", "warn"), ("true", "fail")])
-def test_the_doctor_says_which_witnesses_have_signed(on, tmp_path, required, level):
-    """No witness has: that is worth a look, and a fault if pages wait for them."""
-    policy = tmp_path / "policy"
-    policy.write_text(f"witness w {PublicKey('w', bytes(32), COSIGNATURE)} http://127.0.0.1:9\nquorum w\n")
-    settings = ["--set", f"witnesses={policy}", "--set", f"require_witnesses={required}"]
-    found = {one["name"]: one for one in on("doctor", *settings, status=int(level == "fail"))["findings"]}
-    assert (found["witnesses"]["level"], "no witness signed" in found["witnesses"]["detail"]) == (level, True)
-    assert on("status", *settings)["ledger"]["witnesses"] == 0
-
-
-def test_the_doctor_goes_on_where_a_component_is_away(on, tmp_path):
-    """Redis that does not answer is a finding, and everything else is looked at."""
-    away = f"redis_url=unix://{tmp_path / 'nobody.sock'}"
-    levels = {finding["name"]: finding["level"] for finding in on("doctor", "--set", away, status=1)["findings"]}
-    assert (levels["redis"], levels["default.documents"], levels["state"]) == ("fail", "ok", "warn")
-
-
 def test_a_receipt_is_found_by_request_and_by_id(on, program, instance):
     """What `delete` printed leads to the receipt, and so does the receipt's own id."""
     request = on("delete", "doc-9")["requests"][0]["id"]
@@ -148,17 +121,6 @@ def test_a_receipt_is_found_by_request_and_by_id(on, program, instance):
     said = on("receipt", "doc-9", status=1)
     assert "no receipt for request doc-9" in said
     assert "not the id of a document" in said
-
-
-def test_a_deletion_that_waits_is_told_from_an_unknown_one(on, instance):
-    """Without a version yet, the receipt does not exist; the line says that it will."""
-    on("delete", "doc-9", "--set", "max_forget_lag=86400")
-    with LocalRedis(instance / "redis", persistent=True) as redis, Connection(redis.url) as connection:
-        ((_, fields),) = connection.call("XRANGE", ModelKeys("default").partition(0).forgets, "-", "+")
-    assert fields
-    waiting = on("receipt", "default/0/603", status=1)
-    assert "counted out" in waiting
-    assert "no receipt" in on("receipt", "default/0/999", status=1)
 
 
 def test_a_receipt_can_be_checked_elsewhere(on, program, instance, tmp_path):
@@ -193,19 +155,6 @@ def test_a_receipt_can_be_checked_elsewhere(on, program, instance, tmp_path):
     assert program("verify", file, "--key", other / "signing.pub")[0] == 1
 
 
-def test_a_file_proves_one_receipt(on, program, instance, tmp_path):
-    """That of a request, or of one of its documents, named by its id or by the document."""
-    request = on("delete", "doc-9", "doc-10", "--set", "brake_share=1")["requests"][0]
-    name, salt = request["id"], request["salt"]
-    file = tmp_path / "one.tlog-proof"
-    on("receipt", name, "--proof", file)
-    status, out, _ = program("verify", file, "--key", instance / "keys" / "signing.pub", "--json")
-    assert (status, json.loads(out)["documents"]) == (0, 2)
-    (found,) = on("receipt", name, "--salt", salt, "--document", "doc-10", "--proof", file)["receipts"]
-    assert found["id"].encode() not in file.read_bytes()
-    assert on("receipt", found["id"], "--proof", file)["proof"] == str(file)
-
-
 def test_refused_records_are_listed(on, program, instance):
     """The list shows place and reason, never the text, and names nothing that a record could do to a terminal."""
     with FileLog(instance / "log") as log:
@@ -231,30 +180,6 @@ def test_refused_records_are_listed(on, program, instance):
     assert on("verify")["passed"] is True
 
 
-def test_unlearn_and_retrain_act_at_once(on):
-    """Asked by hand, the scheduler of an instance that nobody runs makes a version of that kind."""
-    on("delete", "doc-10", "--set", "max_forget_lag=86400")
-    assert [version["kind"] for version in on("unlearn")["versions"]] == ["unlearn"]
-    assert [version["kind"] for version in on("unlearn", "--retrain")["versions"]] == ["retrain"]
-    assert on("verify")["passed"] is True
-
-
-def test_rebuild_makes_the_same_counts_from_the_log(on, instance):
-    """It refuses to take anything away unasked; then counts, receipts and versions go on as if nothing had been."""
-    on("delete", "doc-11", "--set", "max_forget_lag=86400")
-    before = on("status")
-    digest = _digest(instance)
-    assert "--yes" in on("rebuild", status=2)
-    made = on("rebuild", "--yes")
-    assert (made["partitions"], made["documents"], made["waiting"]) == (1, before["documents"], 1)
-    assert _digest(instance) == digest
-    settled = on("unlearn", "--retrain")
-    assert [version["kind"] for version in settled["versions"]] == ["retrain"]
-    assert settled["versions"][0]["version"] == before["version"] + 1
-    assert on("verify")["passed"] is True
-    assert receipts(instance) == 4
-
-
 def test_verify_says_what_a_compacted_log_cannot_tell(on, instance):
     """Versions without the deleted documents are compared; one that holds a document that is gone is not."""
     with FileLog(instance / "log") as log:
@@ -273,13 +198,3 @@ def test_verify_says_what_a_compacted_log_cannot_tell(on, instance):
     on("verify", "--strict", status=1)
     on("unlearn", "--retrain")
     assert all(check["passed"] for check in on("verify")["checks"])
-
-
-def _digest(instance):
-    """Digest of all counts in the instance's Redis."""
-
-    def digest(connection, _):
-        counts = Reader(connection, "default", 1).counts()
-        return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
-
-    return meta_of(instance, digest)

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-from kafka_topics import add_partitions
 from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service
@@ -122,17 +121,6 @@ def test_the_service_can_be_checked_from_the_log_up(site, tmp_path):
     assert site.on("capacity")["rule"] == "share"
     assert "schedule" in site.on("unlearn", "--wait", 0.3, status=1)
     assert site.work()[0].version == 3
-
-
-def test_other_partitions_are_refused_since_nothing_is_moved(site):
-    """Ids would belong elsewhere: `doctor` and `rebuild` say so, name the remedy, and leave the counts as they are."""
-    digest = site.digest()
-    add_partitions(site.servers, site.names.documents, 3)
-    site.configure(partitions=3)
-    assert "partitions" in site.on("doctor", status=1)["findings"][-1]["detail"]
-    assert "a model of another name" in site.on("rebuild", "--yes", status=2)
-    site.configure(partitions=2)
-    assert site.digest() == digest
 
 
 def test_a_whole_model_goes_and_leaves_its_evidence(site, tmp_path, kept_redis):

@@ -1,11 +1,7 @@
 """Settings: where they come from and what wrong ones say."""
 
-import json
-
 import pytest
 
-from streamtopic import settings as tasks
-from streamtopic.documents import events
 from streamtopic.errors import SettingsError
 from streamtopic.settings import Settings, load, write
 
@@ -82,22 +78,6 @@ def test_an_error_is_one_line_with_the_setting_and_its_source(tmp_path, text, pa
     assert all(part in message for part in parts), message
 
 
-def test_what_a_setting_looks_like_is_said_in_words():
-    """A pattern is for programs: each setting that has one says in words what it asks for."""
-    kept = [name for name, field in Settings.model_fields.items() if "pattern=" in repr(field.metadata)]
-    assert sorted(tasks._FORMS) == sorted(kept)
-    for field in ("time", "subject"):
-        with pytest.raises(SettingsError, match=rf"`input.{field}` .*: should be 1 to 256 characters without blanks"):
-            load({"input": json.dumps({"format": "json", field: "a b"})})
-
-
-def test_a_missing_file_is_an_error_and_a_missing_file_in_a_directory_is_not(tmp_path):
-    """--config names something that must be there; a directory may have no settings of its own."""
-    with pytest.raises(SettingsError, match="no settings file"):
-        load(config=tmp_path / "none.toml")
-    assert load({"dir": tmp_path}).topics == 20
-
-
 def test_secrets_are_neither_printed_nor_written(tmp_path):
     """A password in an address stays out of output, errors and files."""
     found = load({"redis_url": "redis://:hunter2@localhost/0", "topics": 5})
@@ -106,11 +86,6 @@ def test_secrets_are_neither_printed_nor_written(tmp_path):
     with pytest.raises(SettingsError) as caught:
         load({"redis_url": ["redis://:hunter2@localhost/0"]})
     assert "hunter2" not in str(caught.value)
-
-
-def test_the_paper_learner_counts_documents_alike():
-    """The document mass is fixed by the learner: cap 1 for `paper`, 256 otherwise."""
-    assert (load({"learner": "paper"}).cap, load().cap) == (1, 256)
 
 
 def test_secrets_come_from_files(tmp_path, monkeypatch):
@@ -126,14 +101,6 @@ def test_secrets_come_from_files(tmp_path, monkeypatch):
     monkeypatch.setenv("STREAMTOPIC_SECRETS_DIR", str(tmp_path / "none"))
     with pytest.raises(SettingsError, match="STREAMTOPIC_SECRETS_DIR"):
         load()
-
-
-def test_servers_are_checked():
-    """What is no `host:port` is refused with the setting's name."""
-    assert load({"kafka": "a:9092,b-2.example:9093"}).kafka == "a:9092,b-2.example:9093"
-    for wrong in ("a", "a:", "kafka://a:9092", "a:9092, b:9092"):
-        with pytest.raises(SettingsError, match="kafka"):
-            load({"kafka": wrong})
 
 
 TASKS = '[tasks.desk]\ntopics = ["goal", "court"]\ntau = 1e-9\n\n[tasks."mood of the day"]\n'
@@ -167,29 +134,6 @@ def test_a_field_of_a_table_is_set_alike_in_every_source(tmp_path, monkeypatch):
         load()
     with pytest.raises(SettingsError, match="the whole of `capacity` is given too"):
         load({"capacity": "{}", "capacity.share": "0.25"})
-
-
-def test_tasks_are_written_as_they_are_read(tmp_path):
-    """Names and words of any script, with quotes and dots, survive writing; scalars stay above the tables."""
-    wanted = {'a.b "c" ] #': {"topics": ["naïve", "𝔘nicode 🙂", "x\x7f"], "ridge": 1e-5}, "plain": {}}
-    found = load({"tasks": wanted, "epsilon": 0.5, "learner": "paper", "dir": tmp_path / "elsewhere"})
-    write(found, tmp_path / "streamtopic.toml")
-    again = load(config=tmp_path / "streamtopic.toml")
-    assert again == found.model_copy(update={"dir": None})
-
-
-def test_tasks_that_are_no_json_say_so(monkeypatch):
-    """A variable that is no JSON is an error like any other, and too many tasks are refused."""
-    monkeypatch.setenv("STREAMTOPIC_TASKS", "{desk: {}}")
-    with pytest.raises(SettingsError, match=r"variable STREAMTOPIC_TASKS.*not JSON"):
-        load()
-    with pytest.raises(SettingsError, match="65 tasks"):
-        load({"tasks": {f"t{k}": {} for k in range(65)}})
-
-
-def test_tasks_are_named_as_labels_are():
-    """A task can have any name that a document's label can, by the limits of events."""
-    assert (tasks.MAX_LABELS, tasks.MAX_LABEL) == (events.MAX_LABELS, events.MAX_LABEL)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ import json
 import pytest
 
 from streamtopic.cli import main
-from streamtopic.commands.topics_shown import UNITS
-from streamtopic.topics import over_time
 
 WORDS = (["rose", "tulip", "soil", "seed", "bloom"], ["oven", "flour", "butter", "knead", "roast"])
 
@@ -37,11 +35,6 @@ def instance(folder):
     return where
 
 
-def test_units_are_those_of_the_library():
-    """The command lists the library's periods, and does not load it for its help."""
-    assert UNITS == over_time.UNITS
-
-
 def test_topics_over_time_as_json_and_for_a_person(instance, capsys):
     """Both show each period with shares that sum to 1, within their intervals."""
     capsys.readouterr()
@@ -61,23 +54,6 @@ def test_topics_over_time_as_json_and_for_a_person(instance, capsys):
     assert "2026-01 to 2026-03" in shown
     assert "█" in shown
     assert "95 % intervals" in shown
-
-
-def test_a_page_shows_slices_only_where_they_are_asked_for(instance, capsys, tmp_path):
-    """The section has a band for each topic and the warning that its figures are exact; a table has none."""
-    page = tmp_path / "page.html"
-    assert main(["export", "1", "--to", str(page), *instance]) == 0
-    assert "#slices" not in page.read_text("utf-8")
-    assert main(["export", "1", "--to", str(page), "--over", "month", *instance]) == 0
-    text = page.read_text("utf-8")
-    assert "only to readers who may see the documents" in text
-    assert text.count("share of topic") == 2
-    assert "2026-02: " in text
-    assert main(["export", "1", "--to", str(page), "--by", "label", *instance]) == 0
-    assert "class 1" in page.read_text("utf-8")
-    capsys.readouterr()
-    assert main(["export", "1", "--to", str(tmp_path / "page.json"), "--by", "label", *instance]) == 2
-    assert "topics --over --json" in capsys.readouterr().err
 
 
 def test_an_instance_without_days_names_the_remedy(instance, capsys):

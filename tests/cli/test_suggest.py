@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from streamtopic.cli import main
-
 KEEP_ALL = ["--set", "max_df=1"]
 
 
@@ -46,35 +44,3 @@ def test_a_person_sees_a_table_and_the_reason(program, sample_file):
     assert "the 4 topics" in lines
     assert lines[-1].startswith("recommended: 4 topics")
     assert "line 301" in err  # the bad line of the file
-
-
-def test_an_instance_suggests_what_its_documents_do(suggest, program, sample_file, tmp_path):
-    """Counts and documents in Redis give the same answer as the file that they came from."""
-    folder = tmp_path / "instance"
-    demo = ["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "0", "--json", "--keep", str(folder)]
-    assert main([*demo, *KEEP_ALL]) == 0
-    status, out, err = program("topics", "suggest", "--dir", folder, "--topics", "3,4", "--trials", "0", "--json")
-    assert status == 0, err
-    found, of_file = json.loads(out), suggest("--topics", "3,4", "--trials", "0")
-    assert found.pop("source") == "model default"
-    assert of_file.pop("source") == "sample.jsonl"
-    assert found == of_file
-    status, _, err = program("topics", "suggest", "--dir", folder, "--documents", sample_file)
-    assert (status, "give one of them" in err) == (2, True)
-
-
-def test_an_empty_instance_says_so(program, tmp_path):
-    """Nothing to suggest for is an error that names where to look, and a missing folder one too."""
-    status, _, err = program("topics", "suggest", "--dir", tmp_path / "nowhere")
-    assert (status, "there is no instance" in err) == (2, True)
-    folder = tmp_path / "empty"
-    assert program("init", "--dir", folder)[0] == 0
-    status, _, err = program("topics", "suggest", "--dir", folder)
-    assert (status, "nothing is counted yet" in err) == (2, True)
-
-
-def test_where_no_number_makes_a_model_the_status_says_so(suggest):
-    """A check that finds nothing fails, with the reason in its output."""
-    found = suggest("--topics", "900", "--trials", "0", status=1)
-    assert found["recommended"] is None
-    assert "no model can be made" in found["reason"]

@@ -5,10 +5,9 @@ import threading
 
 import pytest
 
-from ledger_maker import SALT, LedgerMaker
-from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts, verify_receipt
+from ledger_maker import LedgerMaker
+from streamtopic.client import DocumentProducer, ModelSubscriber
 from streamtopic.documents.events import Add, Delete, decode_record
-from streamtopic.errors import InvalidEvent, UsageError
 from streamtopic.signed import tombstones
 from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames, partition_of
 
@@ -54,17 +53,6 @@ def test_what_is_sent_is_what_the_service_reads(log, model, kafka_server):
     assert sum(log.end(f"{model}.documents", number) for number in range(3)) == 2_503
 
 
-def test_refusals_name_the_remedy(model, kafka_server):
-    """A bad document is refused before it is sent, and topics that are missing are named."""
-    with DocumentProducer(kafka_server.servers, model=model) as producer, pytest.raises(InvalidEvent):
-        producer.add("", text="t")
-    with (
-        DocumentProducer(kafka_server.servers, model="missing") as producer,
-        pytest.raises(UsageError, match="streamtopic init"),
-    ):
-        producer.add("d", text="t")
-
-
 def test_a_release_wakes_the_subscriber(model, kafka_server, maker):
     """A release that is published while a subscriber waits is given out long before its next look at the topic."""
     maker.publish(1)
@@ -95,13 +83,3 @@ def test_a_restarted_subscriber_goes_on(model, kafka_server, maker, tmp_path, lo
         assert [found.version for found in subscriber] == [3]
         assert subscriber.refused == 0
         assert subscriber.freshness.stale is None
-
-
-def test_receipts_are_looked_up_and_proved(model, kafka_server, maker):
-    """Without a receipt there is none, and nothing waits for it; one that comes is found and proved."""
-    with Receipts(kafka_server.servers, model=model, public_key=maker.pinned) as receipts:
-        assert list(receipts) == []
-        assert receipts.find("r-1", salt=SALT) == []
-        maker.append(maker.receipt(0), maker.receipt(1))
-        (receipt,) = receipts.find("r-1", salt=SALT)
-        assert verify_receipt(receipts.proof(receipt), maker.pinned, document="d-1", salt=SALT) == receipt

@@ -2,7 +2,7 @@ import pytest
 
 from streamtopic.client import DocumentProducer
 from streamtopic.documents.events import Add, Delete, decode_record
-from streamtopic.errors import InvalidEvent, UsageError
+from streamtopic.errors import UsageError
 from streamtopic.streams import FileLog, partition_of
 
 
@@ -34,22 +34,6 @@ def test_what_is_sent_is_what_the_service_reads(log, tmp_path):
         Delete("doc-1", "r-9", SALT.encode()),
         Delete("doc-1", "mine", SALT.encode()),
     ]
-
-
-def test_many_documents_are_sent_in_batches(log):
-    """All pairs arrive once; at a bad one those before it have been sent."""
-    producer = DocumentProducer(log, model="news")
-    assert producer.add_many(((f"d{i}", "some text") for i in range(25)), batch=10) == 25
-    assert len(events(log)) == 25
-    with pytest.raises(InvalidEvent):
-        producer.add_many([("e1", "text"), ("", "text"), ("e2", "text")])
-    assert len(events(log)) == 26
-
-
-def test_request_ids_are_new_each_time(log):
-    """Two deletions without a request id get different ones."""
-    producer = DocumentProducer(log, model="news")
-    assert producer.delete("a") != producer.delete("a")
 
 
 def test_what_cannot_be_used_says_so(tmp_path):

@@ -1,9 +1,5 @@
 """Looking receipts up and proving them, in a ledger that grows meanwhile, and that others may write to."""
 
-import copy
-import json
-import pickle
-
 import pytest
 
 from ledger_maker import CREATED, SALT, LedgerMaker, key_of
@@ -11,14 +7,10 @@ from streamtopic.client import Deletion, Receipts, verify_receipt
 from streamtopic.errors import InvalidRelease, UnknownKey, UsageError
 from streamtopic.signed import (
     Erased,
-    KeyList,
-    KeyRing,
     LedgerProof,
     RequestReceipt,
     SigningKey,
-    link_digest,
     request_digest,
-    seal_keys,
 )
 from streamtopic.streams import FileLog
 
@@ -48,22 +40,6 @@ def test_receipts_are_found_as_they_come(maker, receipts):
     assert receipts.find("r-3") == []
     assert receipts.get("news/0/77") is None
     assert [receipt.offset for receipt in receipts] == [100, 0, 101, 1, 102, 2, 103, 3, 104, 4]
-
-
-def test_several_receipts_of_one_request_come_in_their_order(maker, receipts):
-    """A request id that was used again hides nothing."""
-    maker.append(*(maker.receipt(offset, "same") for offset in (5, 2, 9)))
-    assert [receipt.offset for receipt in receipts.find("same", salt=SALT)] == [5, 2, 9]
-
-
-def test_the_service_finds_receipts_without_their_salt(maker, receipts):
-    """By the keys of months that are not destroyed, and by no others."""
-    keys = {"2026-10": b"a" * 32, "2026-11": b"b" * 32}
-    for offset, month in enumerate(("2026-11", "2026-10", "2026-11")):
-        maker.append(maker.receipt(offset, link=link_digest(keys[month], "ticket"), month=month))
-    assert [receipt.offset for receipt in receipts.linked("ticket", keys)] == [0, 1, 2]
-    assert [receipt.offset for receipt in receipts.linked("ticket", {"2026-10": keys["2026-10"]})] == [1]
-    assert receipts.linked("ticket", {}) == receipts.linked("", keys) == []
 
 
 def test_the_receipt_of_a_person_is_found(maker, receipts):
@@ -132,23 +108,6 @@ def test_a_proof_proves_nothing_else(maker, receipts, log):
         verify_receipt(olds.proof(0), olds.pinned)
 
 
-def test_a_proof_is_verified_by_a_list_of_keys(log):
-    """A file that the service's present key has signed verifies by the root key with its list."""
-    root, later = SigningKey.from_seed(b"r" * 32, "test/root"), key_of(number=2)
-    maker = LedgerMaker(log, root=root)
-    first = KeyList("test/news", 1, 1, maker.key.public)
-    maker.list_keys(first)
-    maker.list_keys(first.rotated(later.public, 2), key=later)
-    maker.append(maker.receipt(1), key=later)
-    with Receipts(log, model="news", public_key=root.public) as receipts:
-        text = receipts.proof(maker.receipt(1))
-    ring = KeyRing.load(root.public, "news")
-    with pytest.raises(UnknownKey, match="root key"):
-        verify_receipt(text, ring)
-    ring.take(seal_keys(first.rotated(later.public, 2), root))
-    assert verify_receipt(text, ring) == maker.receipt(1)
-
-
 def test_what_is_not_the_ledger_is_passed_over_and_counted(maker, log, receipts):
     """Tombstones, garbage, pages of other keys and copies hide no receipt and stop no reader."""
     stranger = LedgerMaker(log, key=key_of(number=9))
@@ -185,19 +144,6 @@ def test_a_ledger_that_was_made_again_is_the_one_that_counts(maker, log, tmp_pat
     assert [receipt.offset for receipt in receipts] == ([5, 6, 7, 9] if longer else [9])
 
 
-def test_entries_that_get_lost_while_it_is_read_are_not_waited_for(maker, receipts):
-    """A reader begins again once, and goes on after the gap."""
-    maker.append(maker.receipt(0))
-    assert receipts.get("news/0/0")
-    maker.take(*maker.records([maker.receipt(1)]))
-    maker.append(maker.receipt(2))
-    assert receipts.get("news/0/2") == maker.receipt(2)
-    maker.append(maker.receipt(3))
-    reader = receipts._reader
-    assert receipts.get("news/0/3") == maker.receipt(3)
-    assert receipts._reader is reader
-
-
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_topic_that_lacks_entries_proves_nothing(maker, log, receipts, lost):
     """Receipts after a gap are found, and none is proved: also where the first pages are gone."""
@@ -212,24 +158,3 @@ def test_a_topic_that_lacks_entries_proves_nothing(maker, log, receipts, lost):
         receipts.proof(maker.receipt(2))
     with pytest.raises(InvalidRelease, match="is not in"):
         receipts.proof(maker.receipt(lost))
-
-
-def test_memory_is_bounded(maker, receipts):
-    """About 60 bytes for each receipt: its hash, its three names, and the places of pages."""
-    for page in range(20):
-        maker.append(*(maker.receipt(50 * page + n, link="f" * 64) for n in range(50)))
-    assert receipts.get("news/0/999")
-    places = receipts._places
-    held = [places._names, places._indexes, receipts._firsts, receipts._offsets]
-    held_bytes = sum(one.itemsize * len(one) for one in held)
-    assert held_bytes <= 1000 * 25
-    assert len(receipts._tree._leaves) + len(receipts._tree._tiles) <= 1000 * 33
-
-
-def test_a_deletion_is_its_request_id_wherever_it_goes():
-    """It compares, hashes and is written as JSON like the id, and a copy keeps its salt."""
-    deletion = Deletion("r-1", SALT)
-    assert (deletion, hash(deletion), json.dumps(deletion)) == ("r-1", hash("r-1"), '"r-1"')
-    assert isinstance(deletion, str)
-    for made in (copy.deepcopy(deletion), pickle.loads(pickle.dumps(deletion))):  # noqa: S301 -- our own bytes
-        assert (made, made.salt) == ("r-1", SALT)

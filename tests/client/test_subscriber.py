@@ -40,17 +40,6 @@ def test_releases_come_in_order_each_once(subscribe, maker, log):
     assert subscriber.refused == 0
 
 
-def test_older_versions_that_arrive_late_are_skipped(subscribe, maker, log):
-    """Order is that of versions: nothing older follows what was given out."""
-    first = maker.made(1)
-    (logged,) = maker.append(first[1])
-    maker.publish(2)
-    subscriber = subscribe()
-    assert versions(subscriber) == [2]
-    log.append_many(TOPIC, maker.made_of(1, first[0], logged.index).messages)
-    assert versions(subscriber) == []
-
-
 def test_forged_releases_are_refused(subscribe, maker, log):
     """Bytes with the proof of another key, model or version, damaged bytes and damaged proofs are never given out."""
     LedgerMaker(log, key=key_of(number=9)).publish(1)
@@ -77,21 +66,6 @@ def test_a_second_release_of_a_version_is_refused(subscribe, maker):
     assert versions(subscriber) == [1]
     # With the first proof, and with its own.
     assert subscriber.refused == 2
-
-
-@pytest.mark.parametrize("last", ["chunk", "proof"])
-def test_half_releases_wait_for_their_rest(subscribe, maker, log, last):
-    """A release of which a chunk or the proof is missing is not seen until it comes."""
-    data, facts = maker.made(1, n=20_000, r=20)
-    (logged,) = maker.append(facts)
-    made = maker.made_of(1, data, logged.index)
-    assert len(made.chunks) > 1
-    records = made.messages if last == "proof" else made.messages[::-1]
-    log.append_many(TOPIC, records[:-1])
-    subscriber = subscribe()
-    assert subscriber.poll() is None
-    log.append_many(TOPIC, records[-1:])
-    assert subscriber.poll().version == 1
 
 
 def test_a_release_is_taken_once_its_own_proof_comes(subscribe, maker, log):
@@ -148,18 +122,6 @@ def test_a_release_refuses_to_serve_once_withdrawn(subscribe, maker, by):
             serve()
 
 
-def test_retired_versions_still_serve(subscribe, maker, log):
-    """A version that was erased because of its age was not withdrawn: who holds it may go on using it."""
-    made = maker.publish(1)
-    subscriber = subscribe()
-    first = subscriber.poll()
-    maker.publish(2)
-    log.append_many(TOPIC, tombstones(1, len(made.chunks), retired=True))
-    assert versions(subscriber) == [2]
-    assert subscriber.withdrawn == frozenset()
-    assert first.topics(top=1)
-
-
 def test_a_restart_goes_on_where_it_stopped(subscribe, maker, tmp_path):
     """What was dealt with does not come again; what was only given out does. Of the ledger only the rest is read."""
     options = {"progress": tmp_path / "progress.json"}
@@ -195,20 +157,6 @@ def test_a_draft_that_waits_at_a_restart_is_read_again(subscribe, maker, tmp_pat
     restarted = subscribe(**options)
     assert versions(restarted) == []
     assert restarted.withdrawn == {1}
-
-
-def test_an_error_in_the_callers_block_brings_the_release_again(subscribe, maker, tmp_path):
-    """Leaving the block by an exception does not count the last release as dealt with."""
-    maker.publish(1)
-
-    def fail():
-        with subscribe(progress=tmp_path / "p") as subscriber:
-            assert subscriber.poll().version == 1
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert versions(subscribe(progress=tmp_path / "p")) == [1]
 
 
 def test_a_log_that_fails_in_the_middle_loses_nothing(maker, tmp_path, log):
@@ -262,13 +210,6 @@ def test_a_file_of_progress_that_cannot_be_used_is_named(subscribe, maker, tmp_p
         subscriber.poll()
 
 
-@pytest.mark.parametrize("max_age", [0, -1.0, float("nan")])
-def test_an_age_that_refuses_nothing_is_refused(subscribe, max_age):
-    """A limit of no seconds would switch the check off without a word."""
-    with pytest.raises(UsageError, match="max_age"):
-        subscribe(max_age=max_age)
-
-
 def test_iteration_waits_for_releases(tmp_path, maker):
     """A subscriber waits at the log, sees what comes meanwhile, and ends after idle_seconds without any."""
     now, naps = [0.0], []
@@ -286,22 +227,6 @@ def test_iteration_waits_for_releases(tmp_path, maker):
     assert versions(subscriber) == [1]
     assert now[0] == pytest.approx(sum(naps[:3]) + 2)
     assert max(naps) <= 0.5
-
-
-def test_a_topic_that_comes_later_is_waited_for(tmp_path):
-    """A subscriber that starts first looks now and then for the topic, by its own clock."""
-    now, naps = [0.0], []
-
-    def sleep(seconds):
-        now[0] += seconds
-        naps.append(seconds)
-
-    key = key_of().public
-    late = ModelSubscriber(
-        tmp_path / "none", model="news", public_key=key, idle_seconds=1.2, clock=lambda: now[0], sleep=sleep
-    )
-    assert versions(late) == []
-    assert naps == pytest.approx([0.5, 0.5, 0.2])
 
 
 @pytest.mark.parametrize("begin", ["tail", "progress"])
@@ -339,3 +264,19 @@ def test_entries_that_the_topic_has_lost_are_said(subscribe, maker, caplog):
     assert [record.getMessage() for record in caplog.records].count(
         "the ledger of news has lost entries, find out who may write to its topic: range(1, 2)"
     ) == 1
+
+
+def test_a_topic_that_comes_later_is_waited_for(tmp_path):
+    """A subscriber that starts first looks now and then for the topic, by its own clock."""
+    now, naps = [0.0], []
+
+    def sleep(seconds):
+        now[0] += seconds
+        naps.append(seconds)
+
+    key = key_of().public
+    late = ModelSubscriber(
+        tmp_path / "none", model="news", public_key=key, idle_seconds=1.2, clock=lambda: now[0], sleep=sleep
+    )
+    assert versions(late) == []
+    assert naps == pytest.approx([0.5, 0.5, 0.2])

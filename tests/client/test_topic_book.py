@@ -112,19 +112,6 @@ def test_a_function_names_topics_by_their_first_words_alone(table, tmp_path):
         other.name_by(lambda _: "two\nlines")
 
 
-def test_a_file_that_cannot_be_written_is_named(table, tmp_path):
-    """A folder that is not there is a matter for the user, with the name of the file."""
-    with pytest.raises(UsageError, match=r"cannot write .*names\.json: No such file"):
-        TopicBook(tmp_path / "missing" / "names.json").follow(release(1, table, "abcdef"))
-
-
-def test_the_same_version_again_changes_nothing(table):
-    """A reader that starts again may follow the version that it has followed."""
-    book = TopicBook()
-    first = book.follow(release(1, table, "abcdef"))
-    assert book.follow(release(1, table, "abcdef")) == first
-
-
 def test_what_cannot_be_followed_is_refused(table, tmp_path):
     """Another model, an older version, unknown topics, bad names and other files are named, with a remedy."""
     book = TopicBook()
@@ -153,29 +140,6 @@ def test_what_cannot_be_followed_is_refused(table, tmp_path):
     path.write_text('{"format": 1}', encoding="utf-8")
     with pytest.raises(UsageError, match="format 1, not 2"):
         TopicBook(path)
-
-
-def test_numbers_stay_while_documents_come_and_go():
-    """Over 12 versions with one document in 100 changed each, at least 97 of 100 topics keep their number."""
-    from streamtopic.bench.cases.names_that_stay import as_release
-    from streamtopic.topics.estimator import AnchorTopics
-
-    rng = np.random.default_rng(5)
-    topics = 6
-    A = np.vstack([np.eye(topics) * 0.06, rng.dirichlet(np.full(114, 0.15), topics).T * 0.94])
-    theta = rng.dirichlet(np.full(topics, 0.25), 900)
-    X = np.stack([rng.multinomial(80, A @ one / (A @ one).sum()) for one in theta])
-    model = AnchorTopics(topics, min_df=2, min_share=0.0, max_df=1.0).fit(X[:700])
-    book = TopicBook()
-    before = {*ids(book.follow(as_release(model, WORDS, 1)))}
-    kept = 0
-    for version in range(2, 14):
-        start = 7 * (version - 2)
-        model.unlearn(X[start : start + 7]).partial_fit(X[700 + start : 707 + start])
-        now = {*ids(book.follow(as_release(model, WORDS, version)))}
-        kept += len(now & before)
-        before = now
-    assert kept >= 0.97 * 12 * topics
 
 
 def test_topics_are_merged_and_dropped_for_display(table, tmp_path):

@@ -13,7 +13,6 @@ from scipy.sparse import csr_array
 from streamtopic.counts import (
     MAX_LENGTH,
     Cooccurrence,
-    Counts,
     DocumentBatch,
     Passage,
     SymmetricCounts,
@@ -21,7 +20,7 @@ from streamtopic.counts import (
     count,
     count_pairs,
 )
-from streamtopic.errors import CountsOverflow, UsageError
+from streamtopic.errors import CountsOverflow
 from streamtopic.words.text import passages as passages_of
 
 N = 9
@@ -73,14 +72,6 @@ def test_counting_in_pieces_changes_nothing(corpus, data):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(count_pairs, "pieces", lambda *_, pieces=pieces: pieces)
             assert same(count(batch, N, Weighting(256), signs), whole)
-
-
-def test_large_batches_are_counted_in_pieces():
-    """Pieces are made where documents leave the cache and few word pairs recur often, and nowhere else."""
-    often = DocumentBatch.build([[Passage(20, np.arange(20, dtype=np.int32), np.ones(20, np.int32))]] * 60_000)
-    assert count_pairs.pieces(often, 20) == 4
-    assert count_pairs.pieces(often, 100_000) == 1
-    assert count_pairs.pieces(often.span(0, 5_000), 20) == 1
 
 
 @settings(max_examples=150)
@@ -143,19 +134,6 @@ def test_kernel_equals_scipy_product_on_many_rows():
     assert np.array_equal(result.upper.toarray(), np.triu(full))
 
 
-def test_buffer_of_the_kernel_may_be_small(monkeypatch):
-    """Rows that do not fit into one buffer are continued in the next without loss."""
-    rng = np.random.default_rng(4)
-    corpus = [
-        [Passage(50, np.sort(rng.choice(60, 20, replace=False)).astype(np.int32), np.full(20, 2, np.int32))]
-        for _ in range(50)
-    ]
-    batch = DocumentBatch.build(corpus)
-    whole = count(batch, 60, Weighting(1))
-    monkeypatch.setattr("streamtopic.counts.count_pairs._BUFFER", 1)
-    assert same(count(batch, 60, Weighting(1)), whole)
-
-
 @settings(max_examples=100)
 @given(corpora, corpora, st.randoms(use_true_random=False))
 def test_any_order_of_adds_and_deletes_gives_the_remaining_documents(kept, gone, random):
@@ -194,50 +172,6 @@ def test_digest_sees_every_part():
         replace(counted(base), heavy=counted(base).frequency * 0).digest(names),
     }
     assert len(digests) == 5
-
-
-@settings(max_examples=60)
-@given(corpora, st.sets(st.integers(0, N - 1), min_size=1), st.sets(st.integers(0, N - 1)))
-def test_pairs_that_touch_a_word_are_those_of_the_restriction(corpus, keep, wanted):
-    """Asking for the pairs of some words gives the restriction with the other pairs left out."""
-    kept = np.array(sorted(keep), np.intp)
-    chosen = np.isin(kept, sorted(wanted))
-    counts = counted(corpus)
-    part, whole = counts.touching(kept, chosen), counts.restrict(kept)
-    assert np.array_equal(dense(part), np.where(chosen[:, None] | chosen, dense(whole), 0))
-    assert part.values.all()
-    for a, b in ((part.frequency, whole.frequency), (part.tokens, whole.tokens), (part.heavy, whole.heavy)):
-        assert np.array_equal(a, b)
-
-
-@settings(max_examples=60)
-@given(corpora, st.sets(st.integers(0, N - 1)))
-def test_restriction_is_the_submatrix(corpus, keep):
-    """Restricting keeps exactly the pairs of kept words; relabelling back and forth changes nothing."""
-    kept = np.array(sorted(keep), np.intp)
-    counts = counted(corpus)
-    part = counts.restrict(kept)
-    assert np.array_equal(dense(part), dense(counts)[np.ix_(kept, kept)])
-    assert part.documents == counts.documents
-    for restricted, all_words in (
-        (part.frequency, counts.frequency), (part.tokens, counts.tokens), (part.heavy, counts.heavy)
-    ):  # fmt: skip
-        assert np.array_equal(restricted, all_words[kept])
-    ids = np.random.default_rng(1).permutation(N)
-    assert same(counts.relabel(ids, N).relabel(np.argsort(ids), N), counts)
-
-
-@settings(max_examples=60)
-@given(corpora)
-def test_mirror_is_symmetric_with_exact_row_sums(corpus):
-    """Both triangles agree with the upper one, rows are ascending, row sums are exact."""
-    counts = counted(corpus)
-    q = SymmetricCounts.of(counts)
-    full = csr_array((q.values, q.columns, q.indptr), shape=(N, N)).toarray()
-    upper = dense(counts)
-    assert np.array_equal(full, upper + upper.T - np.diag(upper.diagonal()))
-    assert all(np.all(np.diff(q.columns[q.indptr[i] : q.indptr[i + 1]]) > 0) for i in range(N))
-    assert q.row_sums().tolist() == [sum(map(int, row)) for row in full]
 
 
 @settings(max_examples=60)
@@ -315,48 +249,3 @@ def test_the_mass_of_a_document_is_that_of_its_counted_tokens(cap, rounding):
         # Each of these passages has all words more than once.
         of_document = min(2 * N * pieces if cap > 1 else tokens, cap)
         assert mass / (of_document << weighting.shift) == pytest.approx(1, abs=rounding)
-
-
-def test_a_long_text_is_taken_away_to_the_last_bit():
-    """What 20 passages added together they take away together, and nothing of the text is left."""
-    long, short = one_long_text(N, 20 * MAX_LENGTH - 7), one_long_text(5, 300)
-    both = counted([short, long])
-    assert same(both - counted([long]), counted([short]))
-    batch = DocumentBatch.build([long, short, long])
-    assert same(count(batch, N, Weighting(), np.array([1, 1, -1])), counted([short]))
-
-
-def test_a_word_is_heavy_by_the_whole_document():
-    """A tenth of a text counts, however its passages share the word; a tenth of one passage alone does not."""
-
-    def part(length, times):
-        return Passage(length, np.array([3], np.int32), np.array([times], np.int32))
-
-    for document, heavy in (
-        ([part(10, 1)], 1),
-        ([part(11, 1)], 0),
-        ([part(50, 9), part(50, 1)], 1),
-        ([part(50, 8), part(50, 1)], 0),
-        ([part(10, 1), part(9, 1)], 1),
-        ([part(10, 5), part(50, 1)], 1),
-        ([part(10, 5), part(51, 1)], 0),
-    ):
-        assert counted([document]).heavy.tolist() == [0, 0, 0, heavy, 0, 0, 0, 0, 0]
-
-
-def test_lengths_and_caps_out_of_range_are_refused():
-    """Too long a passage and an unknown cap name the number and the remedy."""
-    with pytest.raises(UsageError, match="8193"):
-        Weighting().weights([MAX_LENGTH + 1], [MAX_LENGTH + 1])
-    with pytest.raises(UsageError, match="one of"):
-        Weighting(7)
-
-
-def test_words_of_any_order_are_sorted_with_their_counts():
-    """Counts.named brings words into code point order without changing what is counted."""
-    document = [Passage(3, np.array([0, 1], np.int32), np.array([1, 2], np.int32))]
-    raw = count(DocumentBatch.build([document]), 2, Weighting(256))
-    named = Counts.named(["zebra", "ant"], raw)
-    assert list(named.words) == ["ant", "zebra"]
-    assert named.tokens.tolist() == [2, 1]
-    assert named.cooccurrence.digest(named.words) == raw.digest(["zebra", "ant"])

@@ -11,7 +11,7 @@ from test_compact import N, counts, dense, full, triangles
 from test_cooccurrence import N as WORDS
 from test_cooccurrence import corpora, counted, documents, same
 
-from streamtopic.counts import Counts, DocumentBatch, KeptCounts, Passage, SymmetricCounts, Weighting
+from streamtopic.counts import DocumentBatch, KeptCounts, Passage, SymmetricCounts, Weighting
 from streamtopic.counts import count_sources as kept_module
 from streamtopic.counts.compact import MARK, UpperRows, mirrored, pack
 from streamtopic.errors import CountsOverflow, NegativeCounts
@@ -105,17 +105,6 @@ def test_documents_that_are_not_there_are_refused(pool, data, collide):
         assert agree(held, there)
 
 
-def test_half_a_document_is_not_that_document():
-    """A document's passages, each with its length, are what was counted: parts of it are in no model."""
-    first, second = TWO
-    whole = DocumentBatch.build([TWO])
-    held = KeptCounts.counted(NAMES, whole, Weighting())
-    for part in ([[first]], [[second]], [[second, first]], [[first], [second]]):
-        with pytest.raises(NegativeCounts):
-            held.minus(DocumentBatch.build(part))
-    assert held.minus(whole).documents == 0
-
-
 @settings(max_examples=40)
 @given(corpora, st.integers(2, 5))
 def test_counting_in_pieces_counts_the_same(corpus, number):
@@ -140,16 +129,6 @@ def test_more_words_change_no_count(first, second, places):
     assert same(both.minus(moved).restrict(at), counted(first))
 
 
-@settings(max_examples=60)
-@given(st.sets(st.integers(0, 40), min_size=1), st.data())
-def test_words_are_found_where_they_stand(numbers, data):
-    """Ascending words have the positions that they have among all."""
-    words = [f"w{k:02d}" for k in sorted(numbers)]
-    some = sorted(data.draw(st.sets(st.sampled_from(words))))
-    held = KeptCounts.counted(words, DocumentBatch.build([]), Weighting())
-    assert [words[k] for k in held.positions(some)] == some
-
-
 def test_more_passages_than_64_bits_may_hold_are_refused(monkeypatch):
     """Where pairs of so many passages might exceed 64 bits no more are taken, and what is there stays."""
     batch = DocumentBatch.build([TWO])
@@ -158,15 +137,6 @@ def test_more_passages_than_64_bits_may_hold_are_refused(monkeypatch):
     with pytest.raises(CountsOverflow, match="4 passages"):
         held.plus(batch)
     assert held.minus(batch).plus(batch).documents == 1
-
-
-def test_kept_counts_are_a_source_like_counts():
-    """A learner finds words, statistics and documents under the same names as of counts in memory."""
-    batch = DocumentBatch.build([TWO])
-    held, plain = KeptCounts.counted(NAMES, batch, Weighting()), Counts(NAMES, counted([TWO]))
-    assert list(held.words) == list(plain.words)
-    assert held.documents == plain.documents == 1
-    assert np.array_equal(held.frequency, plain.frequency)
 
 
 @settings(max_examples=100)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array, issparse, vstack
 from sklearn.utils import _safe_indexing
 from test_cooccurrence import N, corpora
 
@@ -55,17 +54,6 @@ def test_rows_keep_what_they_know(corpus, data):
             assert knows(taken, [corpus[k] for k in rows], rows)
     assert knows(X.copy(), corpus, numbers)
     assert knows(pickle.loads(pickle.dumps(X)), corpus, numbers)  # noqa: S301  made in this line
-
-
-def test_what_scipy_makes_of_it_is_scipy_s():
-    """Sums, products, other types and columns are plain arrays that claim to know no text."""
-    X = matrix([[], []])
-    for other in (X + X, X * 2, X.astype(float), X[:, :2], X.T, vstack([X, X]), X.tocsc(), X.multiply(X).tocsr()):
-        assert issparse(other)
-        assert not isinstance(other, TextMatrix)
-    assert X[0].shape == (N,)
-    assert X[1, 2] == 0
-    assert type(csr_array(X)) is csr_array
 
 
 def test_numbers_cannot_be_changed_behind_the_texts():

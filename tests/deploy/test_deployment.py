@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 OURS = {name: service for name, service in COMPOSE["services"].items() if service["image"].startswith("streamtopic")}
-SUPPRESSING = yaml.safe_load((DEPLOY / "compose.suppression.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +49,6 @@ def test_parts_are_watched_where_compose_asks_them(name):
     assert "ports" not in OURS[name]
 
 
-def test_the_server_is_for_this_machine_and_asked_where_it_answers():
-    """Its port is published on the loopback alone, and its health check asks a page that takes no token."""
-    service = OURS["serve"]
-    args = build_parser().parse_args(service["command"])
-    assert service["ports"] == [f"127.0.0.1:{args.port}:{args.port}"]
-    assert f"http://127.0.0.1:{args.port}/livez" in service["healthcheck"]["test"][-1]
-
-
 def test_kafka_lets_nobody_in_without_a_password():
     """Clients log in over TLS, rules decide, and the doors without a password open inside of the container only."""
     given = COMPOSE["services"]["kafka"]["environment"]
@@ -76,14 +67,6 @@ def test_kafka_lets_nobody_in_without_a_password():
     wanted = {secret.removeprefix("kafka_") for secret in COMPOSE["services"]["kafka-users"]["secrets"]}
     rules = (DEPLOY / "kafka-acls.sh").read_text(encoding="utf-8")
     assert all(f"User:{role}" in rules for role in wanted)
-
-
-def test_redis_keeps_what_it_is_told():
-    """It appends to its file, evicts nothing, and knows its users from a secret."""
-    words = COMPOSE["services"]["redis"]["command"]
-    options = dict(zip(words[1::2], words[2::2], strict=True))
-    assert (options["--appendonly"], options["--maxmemory-policy"]) == ("yes", "noeviction")
-    assert options["--aclfile"] == "/run/secrets/redis_users"
 
 
 @pytest.mark.parametrize("server", ["kafka", "redis"])
@@ -127,43 +110,6 @@ def test_each_part_gets_the_keys_that_it_needs_and_no_other(name, needed):
     assert sources - needed == {f"{name}_url", f"kafka_{name}"}
     assert OURS[name]["environment"]["STREAMTOPIC_KAFKA_SASL_USERNAME"] == name
     assert needed <= sources
-
-
-def test_the_key_of_suppressions_is_for_those_who_count_and_the_operator():
-    """By a file of its own: without it no service names the key, so nothing is suppressed and no file is missing."""
-    assert "suppression" not in str(COMPOSE).lower()
-    assert set(SUPPRESSING["services"]) == {"ingest", "operator"}
-    for service in SUPPRESSING["services"].values():
-        assert service.keys() == {"environment", "secrets"}
-        (secret,) = service["secrets"]
-        assert service["environment"] == {"STREAMTOPIC_SUPPRESSION_KEY": f"/run/secrets/{secret['target']}"}
-        assert secret["source"] in SUPPRESSING["secrets"]
-    assert "suppression_key" in program_settings.Settings.model_fields
-
-
-def test_the_key_of_suppressions_is_made_where_it_is_asked_for(made, tmp_path):
-    """SUPPRESSION=1 makes the file that Compose mounts, for its owner alone; without it there is none."""
-    (file,) = (Path(secret["file"]).name for secret in SUPPRESSING["secrets"].values())
-    assert not (made / file).exists()
-    run = {**os.environ, "STREAMTOPIC": shlex.join([sys.executable, "-m", "streamtopic"]), "SUPPRESSION": "1"}
-    command = ["sh", str(DEPLOY / "make-secrets.sh"), str(tmp_path / "secrets"), "redis:6379"]
-    done = subprocess.run(command, env=run, check=True, capture_output=True, text=True)
-    key = tmp_path / "secrets" / file
-    assert len(load_secret(key)) >= 32
-    assert not key.stat().st_mode & 0o077
-    assert "copy of suppression.key" in done.stdout
-
-
-def test_a_run_that_fails_leaves_no_half_of_the_secrets(tmp_path):
-    """The next run makes them all, and does not take the rest of the first one for secrets in use."""
-    # Makes a key and then fails, as on a full disk.
-    program = tmp_path / "program"
-    program.write_text('touch "$4/signing.key"; echo "$2" >>"$0.log"; test "$2" = new\n')
-    command = ["sh", str(DEPLOY / "make-secrets.sh"), str(tmp_path / "secrets")]
-    failing = {**os.environ, "STREAMTOPIC": f"sh {program}", "SUPPRESSION": "1"}
-    done = subprocess.run(command, env=failing, check=False, capture_output=True)
-    assert (done.returncode, (tmp_path / "program.log").read_text()) == (1, "new\nsuppression\n")
-    assert not (tmp_path / "secrets").exists()
 
 
 def test_secrets_are_made_where_compose_looks_for_them(made):

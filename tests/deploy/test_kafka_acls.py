@@ -130,19 +130,6 @@ def test_who_may_administer(broker, role):
                 log.configure("news.documents", {"max.compaction.lag.ms": "1000000"})
 
 
-@pytest.mark.parametrize("topic", TOPICS)
-@pytest.mark.parametrize("role", ROLES)
-def test_who_may_see_settings(broker, role, topic):
-    """Schedule looks whether releases and ledger keep every record; all other settings are for the operator alone."""
-    seen = {"schedule": {"news.releases", "news.ledger"}, "operator": set(TOPICS[:5])}
-    with KafkaLog(_options(broker, role)) as log:
-        if topic in seen.get(role, ()):
-            assert log.settings(topic)["cleanup.policy"] == "compact"
-        else:
-            with _refused(f"(Describe|DescribeConfigs) of topic {topic}"):
-                log.settings(topic)
-
-
 def test_nobody_comes_in_without_a_password(broker):
     """Nor with another role's."""
     refused = pytest.raises(SettingsError, match="refuses this user")

@@ -1,25 +1,15 @@
 """Redis users: each role can do its job with its own user, and nothing beyond it."""
 
-import os
-import re
-import shlex
-import subprocess
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import SettingsError, StateError
-from streamtopic.monitoring.health import Health
-from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.app import Service
 from streamtopic.service.inspection.capacity_facts import capacity_of
 from streamtopic.service.inspection.examination import Level
-from streamtopic.service.processes import Looks
-from streamtopic.service.watching import Watching
 from streamtopic.settings import load
 from streamtopic.state import Connection
 
@@ -89,25 +79,6 @@ def test_the_scheduler_sees_to_what_deletions_leave_behind(run, service):
         scheduler.connection.call("BGREWRITEAOF")
 
 
-@pytest.mark.parametrize("role", ["schedule", "ingest"])
-def test_each_role_can_look_for_its_metrics(run, service, role):
-    """A scheduler reads the model's gauges, sizes of keys included; ingest needs none of that for its own."""
-    watching = Watching(role, Metrics(role, "0"), Health(60.0, (role,)))
-    with service(role) as made:
-        Looks(made, watching).look()
-    shown = watching.text().decode()
-    assert ("streamtopic_documents 58.0" in shown) == (role == "schedule")
-    assert ("streamtopic_redis_bytes" in shown) == (role == "schedule")
-
-
-def test_the_server_sees_where_the_service_stands(run, service):
-    """Status and versions need no right to write."""
-    with service("serve") as serve:
-        status = serve.status()
-        assert (status["documents"], status["version"], status["outbox"]) == (58, 2, 0)
-        assert [version["version"] for version in serve.versions()] == [1, 2]
-
-
 def test_what_the_server_reads_of_the_base_model_is_what_it_shows(run, service):
     """No share of a topic, no documents of an anchor, no constant: those are in bytes that it may not read."""
     with service("serve") as serve:
@@ -121,21 +92,6 @@ def test_what_the_server_reads_of_the_base_model_is_what_it_shows(run, service):
         )
 
 
-def test_pages_need_no_right_to_write(run, service):
-    """Every page can be read, metrics too, and a receipt is found by its request id alone."""
-    from streamtopic.pages.service_facts import read_refused, read_service
-    from streamtopic.pages.service_view import ModelGauges
-    from streamtopic.service.requests.deletion_lookup import receipts_of_request
-
-    with service("serve") as serve:
-        facts = read_service(serve)
-        assert (facts.status["documents"], facts.queued.number) == (58, 0)
-        assert read_refused(serve).reasons == {}
-        assert b"streamtopic_documents 58.0" in ModelGauges().text(serve)
-        (found,) = receipts_of_request(serve.ledger, serve.links, run["requests"][0], None)
-        assert found.entry.version == 2
-
-
 def test_the_server_adds_requests_and_moves_none(run, service, users):
     """A request is taken in, the same one again is answered as before, and no lease, document or model is reached."""
     with service("serve") as serve:
@@ -147,17 +103,6 @@ def test_the_server_adds_requests_and_moves_none(run, service, users):
     for command in (("SET", f"{MODEL}:lease", "x"), ("HDEL", f"{MODEL}:deletions:open", "over-http")):
         with Connection(users["serve"]) as connection, pytest.raises((SettingsError, StateError), match=REFUSED):
             connection.call(*command)
-
-
-def test_a_report_needs_no_right_to_write(run, service):
-    """All that an auditor gets without counting again comes with the rights of `serve`."""
-    from streamtopic.pages.version_page import version_facts, version_page
-
-    with service("serve") as serve:
-        evidence = version_facts(serve, 2)
-    assert "What was checked" in version_page(evidence)
-    assert (evidence["passed"], evidence["complete"]) == (True, True)
-    assert evidence["forgotten"]["receipts"] == 2
 
 
 def test_the_operator_can_examine_and_rebuild(run, service):
@@ -233,25 +178,6 @@ def test_nobody_comes_in_without_a_password(users):
         connection.ping()
 
 
-@pytest.mark.parametrize("version", ["6", "7"])
-def test_the_file_is_for_the_redis_that_reads_it(tmp_path, version):
-    """Redis 7 gets keys that may only be read, 6.2 none of them; the model's name is in every pattern of keys."""
-    made = tmp_path / "secrets"
-    run = {**os.environ, "STREAMTOPIC": shlex.join([sys.executable, "-m", "streamtopic"]), "REDIS_VERSION": version}
-    script = ["/bin/sh", str(Path(__file__).parents[2] / "deploy" / "make-secrets.sh"), str(made), "redis:6379"]
-    subprocess.run(script, env=run | {"MODEL": "mine"}, check=True, capture_output=True)
-    users = (made / "redis-users.acl").read_text().splitlines()
-    patterns = [word for line in users for word in line.split() if "~" in word]
-    assert all(word.lstrip("(").removeprefix("%R").startswith(("~{st:mine}:", "~{st:mine:*}:")) for word in patterns)
-    assert any(word.startswith("%R~") for word in patterns) == (version == "7")
-    (serve,) = (line for line in users if line.startswith("user serve "))
-    assert " ~" not in serve or version == "6"
-    assert "eval" not in serve
-    assert "+h" not in re.sub(r"\+h(get|mget|getall)\b", "", serve)
-    refused = subprocess.run(script, env=run | {"MODEL": "*"}, check=False, capture_output=True, text=True)
-    assert refused.returncode == 2
-
-
 def counted(service):
     """Count what is in the log."""
     with service("ingest") as ingest:
@@ -283,18 +209,3 @@ def test_a_person_is_forgotten_with_these_rights(run, service):
     with service("serve") as serve:
         assert serve.status()["documents"] == 58
         assert serve.door.find("of-a-portal").state.value == "completed"
-
-
-def test_the_scheduler_sends_requests(run, service):
-    """It moves on what an operator has asked for, with the rights that it has."""
-    # The last of this file, since it deletes a document that the others count.
-    with service("operator") as operator:
-        name = operator.door.receive(["d7"]).request.id
-        cancelled = operator.door.receive(["d8"]).request.id
-        operator.door.cancel(cancelled)
-    with service("schedule") as scheduler:
-        scheduler.settings = scheduler.settings.model_copy(update={"brake_share": 1.0})
-        assert scheduler.move_requests().sent == 1
-        scheduler.request_mover.step(scheduler.scheduler.state.acquire(scheduler.holder, 60_000))
-    with service("operator") as operator:
-        assert operator.door.requests.get(name).state.value == "sent"

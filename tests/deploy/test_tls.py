@@ -1,14 +1,12 @@
 """TLS that fails: each fault is told with its remedy, soon, and without a password."""
 
-import dataclasses
 import logging
-import socket
 
 import pytest
 
 from certificates import Authority
 from servers.redis_cluster import RedisNode
-from streamtopic.errors import ComponentUnreachable, SettingsError
+from streamtopic.errors import SettingsError
 from streamtopic.state import Connection
 from streamtopic.streams import KafkaLog
 from streamtopic.streams.opening import open_membership
@@ -89,16 +87,6 @@ def test_a_fault_between_client_and_kafka_is_told(deployed_kafka, stranger, refu
         refused(act, match, secret=secret)
 
 
-def test_a_kafka_without_tls_and_a_silent_one_do_not_hold_a_client_up(deployed_kafka, refused):
-    """A broker that hangs up on TLS, and a server that never answers, are given up after the options' patience."""
-    options = deployed_kafka.options("ingest", servers=deployed_kafka.doors["ADMIN"], patience=3)
-    secret = options.sasl_password
-    refused(_acts(options)[0], "does not answer.*protocol", ComponentUnreachable, secret)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        options = dataclasses.replace(options, servers=f"127.0.0.1:{silent.getsockname()[1]}")
-        refused(_acts(options)[0], "does not answer", ComponentUnreachable, secret)
-
-
 @pytest.fixture
 def redis_with(tls_server, tmp_path):
     """Return a function that starts a Redis with a certificate for hosts, valid for days."""
@@ -146,14 +134,3 @@ def test_a_certificate_of_redis_that_is_wrong_is_told(redis_with, refused, hosts
     """Expired, or for another host: the password is not sent to such a server."""
     place, authority = redis_with(hosts, days)
     refused(_pings(f"rediss://me:{PASSWORD}@{place}/0?ssl_ca_certs={authority.file}"), match)
-
-
-def test_a_fault_between_client_and_redis_is_told(redis_with, stranger, refused):
-    """The right address works. An unknown authority, a wrong password and a client without TLS are named."""
-    place, authority = redis_with()
-    login, trusted = f"me:{PASSWORD}@{place}/0", f"ssl_ca_certs={authority.file}"
-    _pings(f"rediss://{login}?{trusted}")()
-    refused(_pings(f"rediss://{login}?ssl_ca_certs={stranger.file}"), UNKNOWN)
-    refused(_pings(f"rediss://{login}"), UNKNOWN)
-    refused(_pings(f"rediss://me:x{PASSWORD}@{place}/0?{trusted}"), "refuses this user.*password")
-    refused(_pings(f"redis://{login}"), "use rediss://", ComponentUnreachable)

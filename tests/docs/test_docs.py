@@ -97,43 +97,6 @@ def test_readme_s_python_runs():
     assert np.allclose(names["theta"].sum(axis=1), 1)
 
 
-class _Received(Exception):
-    """A release came out of the endless loop of the example."""
-
-
-def test_readme_s_client_runs(kafka_server, tmp_path):
-    """The client example, its addresses replaced, sends a document and a deletion and receives a version."""
-    from streamtopic.documents.corpus import Document
-    from streamtopic.service.app import Service
-    from streamtopic.settings import Settings
-
-    def received(*shown):
-        raise _Received(shown)
-
-    groups = [["rose", "tulip", "soil", "seed"], ["oven", "flour", "butter", "knead"], ["mast", "tide", "crew", "rope"]]
-    (block,) = [block for block in _blocks(ROOT / "README.md", "python") if "DocumentProducer" in block]
-    model = f"readme-{tmp_path.name.replace('_', '-')}"
-    for written, real in (
-        ("localhost:9092", kafka_server.servers),
-        ('"keys/signing.pub"', repr(str(tmp_path / "keys" / "signing.pub"))),
-        ('"news"', repr(model)),
-    ):
-        assert written in block
-        block = block.replace(written, real)
-    sending, receiving = block.split("for release in")
-    names = {"print": received}
-    with Service(Settings(dir=tmp_path, kafka=kafka_server.servers, model=model, topics=3, max_df=1.0)) as service:
-        service.add(
-            [Document(f"d{k}", " ".join(groups[k % 3] * 3 + [groups[(k + 1) % 3][k % 4]]), {}) for k in range(90)]
-        )
-        exec(compile(sending, "README.md", "exec"), names)  # noqa: S102  executing it is the point
-        service.settle()
-        with pytest.raises(_Received) as release:
-            exec(compile("for release in" + receiving, "README.md", "exec"), names)  # noqa: S102  as above
-    assert "certified" in str(release.value.args[0][0])
-    assert names["request"]
-
-
 def test_settings_on_the_pages_are_settings(tmp_path):
     """Each block of TOML on a page is a settings file that the program accepts."""
     from streamtopic.settings import load

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from streamtopic.cli import main
-from streamtopic.settings import Settings, TaskSettings, load
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
 SUBJECTS = {
@@ -43,15 +42,3 @@ def test_the_example_of_a_subscriber_runs(tmp_path, monkeypatch, capsys):
     assert classes == "['sport']"
     assert shape == "(1, 3)"
     assert weights.startswith("(30, 3) {'film': (")
-
-
-def test_defaults_on_the_page_are_those_of_the_program(tmp_path):
-    """The table of fields, and the table in TOML that is all one needs."""
-    table = PAGE[PAGE.index("| field | default |") : PAGE.index("tasks are JSON")]
-    for name, field in TaskSettings.model_fields.items():
-        (said,) = re.findall(rf"^\| `{name}` \| (\S+) \|", table, re.MULTILINE)
-        assert said == "all" if name == "topics" else float(said) == field.default
-    (toml,) = blocks("toml")
-    (tmp_path / "s.toml").write_text(toml)
-    assert load(config=tmp_path / "s.toml").tasks == {"label": TaskSettings()}
-    assert Settings().publish == "topics"

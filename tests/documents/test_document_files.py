@@ -5,7 +5,6 @@ import gzip
 import json
 import lzma
 import os
-import random
 import tempfile
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from streamtopic.cli import main
 from streamtopic.documents.corpus import Document
-from streamtopic.documents.document_files import load_file, read_csv
+from streamtopic.documents.document_files import load_file
 from streamtopic.errors import UsageError
 
 TABLE = 'id,text,label,label.lang\n1,"two lines\nof text",sport,en\nb,other words,,\n'
@@ -89,14 +88,6 @@ def test_people_and_times_of_a_table_are_kept(tmp_path):
     assert [problem.reason for problem in written.problems] == ["`subjects` is not a list of strings"]
 
 
-def test_whole_numbers_with_a_point_are_times(tmp_path):
-    """Frames write a column of numbers with gaps so."""
-    (tmp_path / "a.csv").write_text("id,text,ts\na,one,1769860800000.0\nb,two,\nc,three,1.5\n", "utf-8")
-    found = load_file(tmp_path / "a.csv")
-    assert [document.timestamp_ms for document in found.documents] == [1_769_860_800_000, None]
-    assert [problem.where for problem in found.problems] == ["line 4"]
-
-
 @pytest.mark.parametrize(
     "end",
     [
@@ -135,18 +126,6 @@ def test_what_may_not_be_read_is_told_and_the_others_are_read():
     assert sorted(problem.where for problem in found.problems) == ["file open/b.txt", "folder closed"]
 
 
-def test_rows_before_damage_in_a_packed_table_are_read(tmp_path):
-    """Damage within the packed bytes is a problem with a place, as in JSON lines."""
-    lines = "".join(f"{number},{random.Random(number).random()}\n" for number in range(20_000))
-    data = bytearray(gzip.compress(f"id,text\n{lines}".encode()))
-    middle = len(data) // 2
-    data[middle : middle + 40] = b"\xff" * 40
-    (tmp_path / "a.csv.gz").write_bytes(data)
-    found = load_file(tmp_path / "a.csv.gz")
-    assert len(found.documents) > 1_000
-    assert "the rest of the file cannot be read" in found.problems[-1].reason
-
-
 BAD = {
     "columns.csv": (b"name,body\na,b\n", r"no column id and no column text \(it has: name, body\): rename"),
     "empty.csv": (b"", r"it has: none"),
@@ -176,17 +155,6 @@ def test_a_file_without_documents_says_what_was_expected(tmp_path, name):
         load_file(path)
 
 
-def test_the_limit_of_cells_is_the_callers_again(tmp_path):
-    """The csv module has one limit for the whole process, which others rely on."""
-    import csv
-
-    path = tmp_path / "a.csv"
-    path.write_text(TABLE, "utf-8")
-    before = csv.field_size_limit()
-    assert len(list(read_csv(path))) == 2
-    assert csv.field_size_limit() == before
-
-
 def test_add_takes_all_kinds_at_once(tmp_path, capsys, redis_server):
     """A table, JSON lines and a folder become documents of one instance; a bad row is skipped, and said so."""
     (tmp_path / "a.csv").write_text("id,text\n1,some words here\n2\n", "utf-8")
@@ -204,10 +172,21 @@ def test_add_takes_all_kinds_at_once(tmp_path, capsys, redis_server):
     assert "line 3: 1 cells, where the header has 2; skipped" in printed.err
 
 
-@pytest.mark.parametrize("end", ["", "\n"])
-def test_a_text_may_end_as_the_mark_behind_a_table_does(tmp_path, end):
-    """What tells an open quote from the end of a table is no part of a text, and no rows are lost behind one."""
-    file = tmp_path / "rows.csv"
-    file.write_text(f"id,text\n1,a test:end\n2,st:end\nst:end,b{end}")
-    found = list(read_csv(file))
-    assert [(one.id, one.text) for one in found] == [("1", "a test:end"), ("2", "st:end"), ("st:end", "b")]
+TIMES = {
+    "microseconds": pa.array([2**63 - 1, 1_769_860_800_000_001], pa.timestamp("us")),
+    "milliseconds": pa.array([2**62, 1_769_860_800_000], pa.timestamp("ms")),
+    "a zone that nobody knows": pa.array([2**62, 1_769_860_800_000], pa.timestamp("ms", "Nowhere/City")),
+    "milliseconds of dates": pa.array([10**18, 1_769_860_800_000], pa.date64()),
+    "codes": pa.array([2**62, 1_769_860_800_000], pa.timestamp("ms")).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_a_time_out_of_the_calendar_costs_its_own_row(tmp_path, name):
+    """The infinite times of databases are neither the end of the file nor another time."""
+    columns = {"id": ["a", "b"], "text": ["one", "two"], "ts": TIMES[name], "label": TIMES[name]}
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    found = load_file(tmp_path / "a.parquet")
+    day = 86_400_000
+    assert [(document.id, document.timestamp_ms // day) for document in found.documents] == [("b", 20_484)]
+    assert [(problem.where, "too far" in problem.reason) for problem in found.problems] == [("row 1", True)]

@@ -1,11 +1,10 @@
 """Reading JSON lines: every line is a document or a problem with its number."""
 
 import gzip
-import json
 
 import pytest
 
-from streamtopic.documents.corpus import MAX_LINE, Document, Problem, load_jsonl, read_jsonl
+from streamtopic.documents.corpus import MAX_LINE, Document, load_jsonl, read_jsonl
 from streamtopic.errors import UsageError
 
 
@@ -93,17 +92,6 @@ def test_packed_files_are_told_by_their_bytes(tmp_path):
     assert load_jsonl(path).documents == [Document("a", "some words")]
 
 
-def test_a_truncated_packed_file_gives_what_it_holds(tmp_path):
-    """The lines before the end are used; the end is a problem."""
-    lines = b"".join(json.dumps({"id": k, "text": f"word{k} " * 9}).encode() + b"\n" for k in range(5000))
-    packed = gzip.compress(lines)
-    path = tmp_path / "d.jsonl.gz"
-    path.write_bytes(packed[: len(packed) // 2])
-    found = load_jsonl(path)
-    assert found.documents
-    assert "cannot be read" in found.problems[-1].reason
-
-
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"{}\n", b"\x1f\x8b", b"\x00\x01\x02"])
 def test_a_file_with_nothing_usable_is_a_usage_error(tmp_path, content):
     """Exit 2 and one line, which says what is expected."""
@@ -126,21 +114,3 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path):
     path = tmp_path / "d.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + GOOD + b"\r\n" + b'{"id": "b", "text": "x"}')
     assert [item.id for item in read_jsonl(path)] == ["a", "b"]
-
-
-def test_reading_is_lazy(tmp_path):
-    """A file is never held in memory by the reader."""
-    path = _write(tmp_path / "d.jsonl", GOOD, b"{")
-    reader = read_jsonl(path)
-    assert next(reader) == Document("a", "some words")
-    assert isinstance(next(reader), Problem)
-
-
-def test_limits_are_those_of_the_documents_topic():
-    """What the reader lets through is what the service takes."""
-    from streamtopic.documents import corpus, events
-
-    limits = (corpus.MAX_ID, corpus.MAX_TEXT, corpus.RESERVED_ID.encode())
-    assert limits == (events.MAX_KEY, events.MAX_TEXT, events.HEARTBEAT_KEY)
-    refused = tuple(first.encode() for first in corpus.STRUCTURED_ID)
-    assert refused == events.STRUCTURED

@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 
 from campaign.checks import check_forwards
-from campaign.intruder import bombs, forged, poison
 from campaign.oracle import Live, Oracle, count
 from campaign.reading import demanded, home, understand
 from campaign.stream import EventStream
@@ -33,16 +32,10 @@ def _stream(seed, size=3000):
     return EventStream(random.Random(seed), PARTITIONS, live=200).batch(size)
 
 
-def _hostile(seed):
-    rng, ids = random.Random(seed), [f"doc-{number}" for number in range(50)]
-    return [*forged(rng, ids, PARTITIONS, 100), *poison(rng, ids, PARTITIONS, 60), *bombs(rng, ids, PARTITIONS)]
-
-
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("made", [_stream, _hostile])
-def test_oracle_and_service_understand_the_same_records(made, seed):
+def test_oracle_and_service_understand_the_same_records(seed):
     """Two readings of one specification agree on what every record asks for, of the stream and of who means harm."""
-    for message in made(seed):
+    for message in _stream(seed):
         asked = understand(message.key, message.value, message.headers)
         try:
             event = decode(message.key, message.value, message.headers)
@@ -88,14 +81,6 @@ def test_weights_are_those_of_the_service(length, others):
     counted = length - max(0, repeated - 2)
     weight = int(Weighting(256).weights([counted], [counted + others])[0])
     assert pairs.get(("one", "two"), 0) == min(repeated, 2) * weight
-
-
-def test_partitions_are_those_of_the_service():
-    """The hash written down twice is the same hash."""
-    rng = random.Random(3)
-    for _ in range(500):
-        key = rng.randbytes(rng.randrange(1, 40))
-        assert home(key, 7) == partition_of(key, 7)
 
 
 def test_oracle_and_service_understand_the_same_requests():

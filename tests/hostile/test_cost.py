@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamtopic.counts import Weighting
-from streamtopic.documents.corpus import load_docstrings
 from streamtopic.documents.events import MAX_TEXT, MAX_VALUE, MAX_VALUES, Add, Delete, decode, encode_add, encode_delete
 from streamtopic.errors import InvalidEvent
 from streamtopic.service.ingest.decode import decode_all
@@ -29,7 +28,6 @@ from streamtopic.words.text import (
     MAX_MARKS,
     MAX_PAIRS,
     MAX_TEXT_WORDS,
-    MAX_WORDS,
     pairs,
     passages,
     tokenize,
@@ -37,19 +35,6 @@ from streamtopic.words.text import (
 
 MOST_BYTES = 64_000_000
 MARKS = "\u0316\u0300\u0327\u0345\u05b0\u093c\u3099"
-# Each is a way of being long: what it repeats, and what it is told apart by.
-REPEATED = {
-    "marks out of order": "\u0316\u0300",
-    "letters that lower case makes longer": "İ",
-    "letters with a mark": "ب\u0651",
-    "letters that NFC makes longer": "\ufb2c",
-    "symbols that NFC makes longer": "\U0001d160",
-    "letters with a joiner": "a\u200d",
-    "signs that do not tell whether a word ends": "Σ'",
-    "vowel signs": "का",
-    "pairs of letters with marks": "กำ",
-    "two letters and a space": "é1 ",
-}
 
 
 def _texts():
@@ -78,15 +63,6 @@ def _filled(words):
 TEXTS = dict(_texts())
 
 
-def test_whatever_stands_out_of_order_is_a_mark():
-    """Bringing a text into NFC sorts non-starters; all of them, alone or in what they decompose to, are marks."""
-    for point in range(0x110000):
-        character = chr(point)
-        first = unicodedata.normalize("NFD", character)[0]
-        if unicodedata.combining(character) or unicodedata.combining(first):
-            assert unicodedata.category(character).startswith("M"), hex(point)
-
-
 @settings(max_examples=80)
 @given(
     st.lists(st.tuples(st.sampled_from(["a", "é", "İ", "क", "か", "\u200d", " ", ""]), st.integers(0, 80)), max_size=6)
@@ -111,21 +87,6 @@ def test_no_run_of_marks_reaches_normalisation(runs):
         assert words == tokenize(cut)
 
 
-@pytest.mark.parametrize("what", REPEATED)
-def test_a_long_text_takes_memory_like_a_short_one(what):
-    """Words of a megabyte of anything take a few times its size while they are found."""
-    unit = REPEATED[what]
-    text = "aa" + unit * ((MAX_TEXT - 2) // len(unit.encode()))
-    tokenize("é\U0001d160 か")
-    tracemalloc.start()
-    try:
-        passages(text)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 36_000_000
-
-
 @pytest.mark.parametrize("what", TEXTS)
 def test_no_text_makes_more_words_and_pairs_than_it_may(what):
     """Whatever a megabyte holds, its different words and the pairs of its passages are within what is promised."""
@@ -136,46 +97,6 @@ def test_no_text_makes_more_words_and_pairs_than_it_may(what):
     lengths = [length for length, _ in found]
     assert max(lengths) - min(lengths) <= 1
     assert sum(lengths) == len(words_of_text._words(TEXTS[what]))
-
-
-@settings(max_examples=60)
-@given(
-    st.lists(st.tuples(st.integers(2, 9), st.integers(1, 300), st.integers(0, 400)), min_size=1, max_size=8),
-    st.sampled_from([10, 100, 1_000, 8_386_560]),
-    st.sampled_from([20, 200, 65_536]),
-)
-def test_passages_are_those_that_the_page_describes(parts, most_pairs, most_words):
-    """A second reading of the same sentences cuts any text in the same places, with whatever budgets."""
-    text = " ".join(f"{'x' * size}{k % words}y" for size, words, number in parts for k in range(number))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words_of_text, "MAX_PAIRS", most_pairs)
-        patch.setattr(words_of_text, "MAX_TEXT_WORDS", most_words)
-        found = passages(text)
-    words = text.split()
-    held = set([*dict.fromkeys(words)][:most_words])
-    for longest in (8_192 >> k for k in range(9)):
-        number = -(-len(words) // longest)
-        cuts = [len(words) * k // number for k in range(number + 1)] if number else []
-        expected = [Counter(word for word in words[a:b] if word in held) for a, b in itertools.pairwise(cuts)]
-        if longest == 32 or sum(len(counts) * (len(counts) - 1) // 2 for counts in expected) <= most_pairs:
-            break
-    assert [counts for _, counts in found] == expected
-    assert sum(length for length, _ in found) == len(words)
-
-
-@pytest.fixture(scope="module")
-def docstrings():
-    """Texts of Python's own docstrings and of numpy's."""
-    return [document.text for document in load_docstrings(("numpy",)).documents]
-
-
-def test_a_megabyte_of_prose_is_accepted(docstrings):
-    """It loses no token and no word, and stays within the budget of any document."""
-    text = "\n".join(docstrings).encode()[:MAX_TEXT].decode(errors="ignore")
-    event = decode(b"d", encode_add("d", text=text).value)
-    words = [word for word in words_of_text._words(text) if len(word) <= 64]
-    assert sum((counts for _, counts in event.passages), Counter()) == Counter(words)
-    assert sum(pairs(len(counts)) for _, counts in event.passages) <= MAX_PAIRS
 
 
 def _nested(*, head, lists):
@@ -249,14 +170,6 @@ def test_too_many_headers_are_refused_by_name():
     records = [Record("t", 0, k, b"d%d" % k, add, some, 0) for k, some in enumerate((headers, headers[:-1]))]
     first, second = decode_all(records, Lexicon("one"), 1).events
     assert (first.reason, second.document) == ("headers", b"d1")
-
-
-def test_counts_over_the_budget_name_it():
-    """A counts map with a word too many says how many pairs a document may make."""
-    allowed = {f"w{k}": 1 for k in range(MAX_WORDS)}
-    assert pairs(len(decode(b"d", encode_add("d", counts=allowed).value).passages[0][1])) == MAX_PAIRS
-    with pytest.raises(InvalidEvent, match="8,386,560 pairs"):
-        encode_add("d", counts=allowed | {"more": 1})
 
 
 @pytest.mark.parametrize("what", ["new words", "words in another order each time"])

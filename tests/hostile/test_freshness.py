@@ -6,17 +6,14 @@ import pytest
 
 from ledger_maker import CREATED, LedgerMaker, key_of
 from streamtopic.client import ModelSubscriber
-from streamtopic.documents.corpus import Document
-from streamtopic.errors import InvalidRelease, StaleRelease
-from streamtopic.service.app import Service
+from streamtopic.errors import StaleRelease
 from streamtopic.settings import Settings
-from streamtopic.signed import Alive, proof_message, to_messages, tombstones
+from streamtopic.signed import proof_message, to_messages, tombstones
 from streamtopic.streams import FileLog
 
 TOPIC = "news.releases"
 START = CREATED / 1000
 HOUR = 3600.0
-TEXTS = ("rose tulip soil seed bloom", "oven flour butter knead dough")
 
 
 @pytest.fixture
@@ -88,18 +85,6 @@ def test_a_log_that_ends_at_a_withdrawn_version_serves_nothing(subscribe, maker,
     maker.publish(3)
     with pytest.raises(StaleRelease, match="version 2"):
         versions(strict)
-
-
-def test_a_withdrawal_holds_where_its_page_is_hidden(subscribe, maker, log, tmp_path):
-    """Releases of today with a ledger of yesterday: what a proved version withdraws is withdrawn."""
-    maker.publish(1)
-    records = log.read("news.ledger", 0, 0)
-    maker.publish(2, withdrawn=(1,), kind="unlearn")
-    made_again(log, "news.ledger")
-    maker.send(*(record.value for record in records))
-    subscriber = subscribe()
-    assert versions(subscriber) == [2]
-    assert subscriber.withdrawn == {1}
 
 
 @pytest.mark.parametrize("how", ["chunk", "proof"])
@@ -259,22 +244,6 @@ def test_a_word_from_the_future_is_no_proof_of_freshness(subscribe, maker, alive
     assert strict.freshness.stale is None
 
 
-def test_a_draft_without_its_checkpoint_says_nothing(subscribe, maker, alive):
-    """What a service has drafted and not signed does not count, however well it is signed itself."""
-    maker.publish(1)
-    alive()
-    subscriber = subscribe()
-    release = subscriber.poll()
-    draft, checkpoint = maker.records([Alive(CREATED, 0, 1, (1, 1))])
-    maker.send(draft)
-    assert subscriber.poll() is None
-    assert release.topics(top=1)
-    maker.send(checkpoint)
-    assert subscriber.poll() is None
-    with pytest.raises(InvalidRelease, match="withdrawn"):
-        release.topics(top=1)
-
-
 def test_unsigned_chunks_take_bounded_memory(subscribe, maker, log, caplog):
     """Chunks of releases that never become whole are dropped, and those that no release can have are not kept."""
     piece = b"x" * (900 << 10)
@@ -306,22 +275,3 @@ def test_unsigned_chunks_take_bounded_memory(subscribe, maker, log, caplog):
 def settings(tmp_path):
     """An instance in a folder, each of whose deletions gets a version at once."""
     return Settings(dir=tmp_path / "instance", topics=2, min_df=1, max_df=1.0, min_share=0.0, max_forget_lag=0.0)
-
-
-def test_status_shows_what_the_ledger_says_last(settings):
-    """Age, newest version and number of withdrawn ones; what somebody else has written does not count."""
-    now = [START]
-    with Service(settings, clock=lambda: now[0]) as service:
-        assert service.status()["ledger"]["alive"] is None
-        service.add(Document(f"d{n}", TEXTS[n % 2]) for n in range(20))
-        service.settle()
-        service.delete(["d0"])
-        service.settle()
-        now[0] += 90.0
-        service.publisher.step()
-        shown = service.status()["ledger"]["alive"]
-        assert (shown["newest"], shown["withdrawn"], shown["age"]) == (2, 1, 90.0)
-        stranger = LedgerMaker(service.log, settings.model, key_of(settings.model, 9))
-        stranger.alive(9, made=int(now[0] * 1000))
-        shown = service.status()["ledger"]
-    assert (shown["alive"]["newest"], shown["alive"]["age"], shown["strays"]) == (2, 90.0, 2)

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ledger_maker import CREATED, SALT, LedgerMaker, key_of
+from ledger_maker import LedgerMaker, key_of
 from streamtopic.cli import main
-from streamtopic.client import ModelSubscriber, Receipts, verify_receipt
-from streamtopic.errors import InvalidRelease, UnknownKey
+from streamtopic.client import ModelSubscriber, Receipts
+from streamtopic.errors import InvalidRelease
 from streamtopic.signed import (
-    Erased,
     KeyList,
-    Keys,
     PublicKey,
     Revoked,
     SigningKey,
@@ -58,11 +56,6 @@ def versions(subscriber):
     return [release.version for release in subscriber]
 
 
-def offsets(receipts):
-    """The offset of each receipt that a reader finds."""
-    return [receipt.offset for receipt in receipts]
-
-
 def revoke(maker, first):
     """Take the new key into use, and revoke the old one: entries from `first` on are void."""
     revoked = Revoked(OLD.public, maker.ledger.size if first is None else first, maker.ledger.size, 3)
@@ -97,51 +90,6 @@ def test_a_revoked_key_counts_for_what_is_from_before(subscribe, maker):
 
 def _digest(maker, made):
     return json.loads(maker.lines[made.index])["release"]
-
-
-def test_lists_are_the_roots_and_never_go_back(subscribe, maker):
-    """A list of another key, of the signing key itself, of another model or of an older number changes nothing."""
-    made = maker.publish(1)
-    maker.list_keys(SECOND)
-    revoke(maker, None)
-    maker.prove(made)
-    maker.list_keys(SECOND)
-    for root in (STRANGER, OLD, NEW):
-        maker.list_keys(KeyList("test/news", 9, 9, OTHER.public), root)
-    maker.list_keys(KeyList("test/olds", 9, 9, key_of("olds").public))
-    maker.append(Keys("this is no list"))
-    maker.fork(key=OLD).publish(2)
-    maker.fork(key=OTHER).publish(3)
-    maker.publish(4)
-    subscriber = subscribe()
-    assert versions(subscriber) == [1, 4]
-    assert subscriber._keys.sequence == 3
-    # The two forged ones, and the first one with its first proof.
-    assert subscriber.refused == 3
-
-
-def test_receipts_follow_the_list_too(maker, receipts, log):
-    """Receipts of old and new key count; of a revoked key those before the named entry, and no others."""
-    maker.append(maker.receipt(1))
-    maker.append(maker.receipt(2))
-    assert offsets(receipts) == []
-    maker.list_keys(SECOND)
-    assert offsets(receipts) == [1, 2]
-    forged = maker.receipt(3)
-    maker.append(forged, Erased(CREATED, {0: 9}, {0: {"log": CREATED}}))
-    assert offsets(receipts) == [1, 2, 3]
-    proof = receipts.proof(forged)
-    assert receipts.erased(maker.receipt(2)).created == CREATED
-    revoke(maker, 3)
-    maker.fork(key=OLD).append(maker.receipt(5))
-    maker.append(maker.receipt(4))
-    for reader in (receipts, Receipts(log, model="news", public_key=ROOT.public)):
-        assert offsets(reader) == [1, 2, 4]
-        assert reader.get(forged.id) is None
-        assert reader.erased(maker.receipt(2)) is None
-        assert verify_receipt(reader.proof(maker.receipt(2)), reader._keys, document="d-2", salt=SALT)
-    with pytest.raises(UnknownKey, match="revoked"):
-        verify_receipt(proof, receipts._keys)
 
 
 def test_keys_change_while_a_subscriber_waits_at_a_broker(kafka_server, redis_server, tmp_path, capsys, monkeypatch):

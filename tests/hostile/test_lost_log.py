@@ -7,8 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from campaign.erosion import delete_records
-from kafka_topics import add_partitions
+from kafka_topics import add_partitions, delete_records
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
 from streamtopic.documents.corpus import Document
@@ -118,20 +117,6 @@ def _delete(document):
     return message.key, message.value, message.headers
 
 
-def test_a_topic_in_files_that_was_made_again_is_noticed(counted):
-    """Also if its record at the last counted offset is gone, as after a compaction."""
-    settings = counted
-    topic = f"{settings.model}.documents"
-    with FileLog(settings.dir / "log") as log:
-        log.remove(topic)
-        log.create(topic, 1)
-        for number in range(40):
-            log.append(topic, *_delete("d0" if number > 20 else f"d{number}"))
-        log.compact(topic)
-        assert log.read(topic, 0, 29)[0].offset > 29
-    refused(settings, "removed and made again")
-
-
 def test_a_running_service_notices_a_log_that_is_cut(counted):
     """Within a minute, also if records came again before it looked; a process that does not count says it at once."""
     settings = counted
@@ -175,23 +160,6 @@ def test_a_log_that_is_whole_is_not_refused(counted):
         service.add(documents(30, 40))
         service.settle()
         assert service.status()["healthy"]
-
-
-def test_subscribers_of_releases_that_were_cut_say_so_and_go_on(settings):
-    """Where the newest version is gone they say it, and the next one that the service makes is taken."""
-    with Service(settings) as service:
-        subscriber = _followed(service)
-        # Chunk and proof of the newest version, and the tombstones of the one before.
-        cut(settings, "releases", 4)
-        assert list(subscriber) == []
-        assert "version 3 is the newest and its topic does not hold it" in subscriber.freshness.stale
-        late = service.subscriber()
-        assert 3 not in [release.version for release in late]
-        assert "version 3 is the newest and its topic does not hold it" in late.freshness.stale
-        service.delete(["d3"])
-        service.settle()
-        assert [release.version for release in subscriber] == [release.version for release in late] == [4]
-        assert subscriber.freshness.stale is late.freshness.stale is None
 
 
 def test_a_ledger_that_was_cut_is_signed_no_more(settings):

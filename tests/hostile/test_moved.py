@@ -6,25 +6,20 @@ import time
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ingest_world import IngestWorld, new_model
 
 from crashes import killed_beside
 from moved_requests import mover
-from streamtopic.counts import Weighting
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.errors import StateMismatch
-from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ModelSettings, ModelState, Reader
-from streamtopic.state.redis_keys import BUCKETS
 from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog, Message, TopicNames, open_log, partition_of
 from waiting import until
 
-_numbers = itertools.count()
 MINUTE = 60.0
 HASTY = {
     "cleanup.policy": "compact",
@@ -41,73 +36,44 @@ def named(partition, partitions=2, partitioner="murmur2"):
     return (i for i in ids if partition_of(i.encode(), partitions, partitioner) == partition)
 
 
-class World:
-    """A model of two partitions, with its log, an ingest for each of them, and a mover of requests."""
+class World(IngestWorld):
+    """A model of two partitions, and a mover of its requests."""
 
     def __init__(self, connection, log, clock, partitioner="murmur2", hasty=None):
-        self.connection, self.log, self.clock = connection, log, clock
-        self.names = TopicNames(f"moved{next(_numbers)}")
-        self.settings = ModelSettings(2, 256, partitioner)
-        log.create(self.names.documents, 2, hasty)
-        log.create(self.names.rejected, 1)
-        log.create(self.names.requests, 1)
-        self.open()
+        self.clock, model = clock, new_model()
+        log.create(TopicNames(model).documents, 2, hasty)
+        super().__init__(connection, log, model=model, partitioner=partitioner, clock=clock)
 
     def open(self):
         """Begin all processes anew."""
-        self.ingests = [self.ingest(partition) for partition in range(2)]
-        given = self.connection, self.names, 2, self.log, lambda records: [self.send(record) for record in records]
+        super().open()
+        given = self.connection, self.topics, 2, self.log, lambda records: self.send(*records)
         self.move = mover(*given, self.clock, self.settings.partitioner)
 
-    def ingest(self, partition):
-        return Ingest.open(self.connection, self.log, self.names, partition, settings=self.settings, clock=self.clock)
-
-    def send(self, message, partition=None):
-        """Append a record; without a partition where Kafka's own clients put it."""
-        if partition is None and self.settings.partitioner != "murmur2":
-            partition = partition_of(message.key, 2, self.settings.partitioner)
-        return self.log.append_many(self.names.documents, [replace(message, partition=partition)])[0]
+    def place(self, message, partition):
+        """Append a record to a partition; return its place."""
+        return self.log.append_many(self.topics.documents, [replace(message, partition=partition)])[0]
 
     def drain(self):
         """Count all that there is, and carry out what was asked for elsewhere; outcomes."""
-        outcomes = Counter()
-        moved = True
+        outcomes, moved = Counter(), True
         while moved or any(ingest.lag for ingest in self.ingests):
-            for ingest in self.ingests:
-                for progress in ingest.drain():
-                    outcomes.update(progress.outcomes)
+            outcomes.update(super().drain())
             moved = self.move()
         return dict(outcomes)
 
-    def begin_again(self, *, lost):
-        """Count the log anew, after Redis was lost or for a rebuild."""
+    def rebuild(self):
+        """Count the log anew."""
         for partition in range(2):
-            remove_partition(self.connection, self.names.model, partition, rearranged=lost)
-        for name in ("open", "ended") if lost else ():
-            self.connection.call("DEL", f"{{st:{self.names.model}}}:deletions:{name}")
+            remove_partition(self.connection, self.topics.model, partition)
         self.open()
-        return self.drain()
+        self.drain()
 
-    def live(self):
-        """Ids of the documents that are counted."""
-        names = [name for p in (0, 1) for name, _ in self.records(p)]
-        return {name.decode() for name in names}
-
-    def records(self, partition):
-        keys = self.ingests[partition].state.keys
-        return [pair for bucket in range(BUCKETS) for pair in self.connection.scan(keys.documents(bucket))]
-
-    def digests(self):
-        """Digest of the counts in Redis, and of a recount of what compaction leaves of the log."""
-        counts = Reader(self.connection, self.names.model, 2).counts()
-        counted = counts.restrict(np.arange(len(counts.words)))
+    def agrees(self):
+        """Whether the counts are those of a recount of what compaction leaves of the log."""
         if isinstance(self.log, FileLog):
-            self.log.compact(self.names.documents)
-        ends = {p: self.log.end(self.names.documents, p) for p in range(2)}
-        partitioner = self.settings.partitioner
-        found = documents_in_log(self.log, self.names.documents, ends, lambda *_: None, partitioner=partitioner)
-        fresh = found.recount(Weighting(256))
-        return counted.digest(counts.words), fresh.cooccurrence.digest(fresh.words)
+            self.log.compact(self.topics.documents)
+        return self.counted() == self.recounted()
 
 
 @pytest.fixture(scope="module")
@@ -128,45 +94,32 @@ def test_a_forged_origin_hides_no_delete(world):
     """A delete that claims to have been moved before is a delete."""
     victim = next(named(0))
     world.send(encode_add(victim, text="some plain words"))
-    world.send(encode_heartbeat(0), 0)
-    world.send(Message(b"bad", b"{", (("st-origin", b"1/999999999999999"),)), 0)
+    world.place(encode_heartbeat(0), 0)
+    world.place(Message(b"bad", b"{", (("st-origin", b"1/999999999999999"),)), 0)
     forged = (("st-origin", b"1/999999999999999"),)
-    world.send(Message(next(named(0)).encode(), encode_add("x", text="other words").value, forged), 0)
+    world.place(Message(next(named(0)).encode(), encode_add("x", text="other words").value, forged), 0)
     world.send(Message(victim.encode(), None, (*forged, ("request", b"r"))))
     world.send(Message(victim.encode(), None, (("st-origin", b"1/5"),)))
     world.drain()
     assert world.live() == set()
-    assert [f.kind.value for f in Reader(world.connection, world.names.model, 2).forgets(0).read()][-2:] == [
+    assert [f.kind.value for f in Reader(world.connection, world.topics.model, 2).forgets(0).read()][-2:] == [
         "deleted",
         "not_found",
     ]
-
-
-def test_no_header_makes_the_state_grow(world):
-    """Three thousand origins leave no trace."""
-    fields = set(world.connection.call("HGETALL", world.ingests[0].state.keys.meta))
-    ids = named(0)
-    messages = [
-        Message(next(ids).encode(), None, (("st-origin", b"%d/%d" % (n, n)),), partition=0) for n in range(3_000)
-    ]
-    world.log.append_many(world.names.documents, messages)
-    assert world.drain() == {"not_found": 3_000}
-    grown = set(world.connection.call("HGETALL", world.ingests[0].state.keys.meta)) - fields
-    assert grown == {b"total:not_found", b"last"}
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_an_add_elsewhere_never_arrives_behind_a_delete(world, order):
     """Add at a wrong partition, delete at home: whichever is read first, nothing is live, and the add is pointed at."""
     document = next(named(1))
-    world.send(encode_add(document, text="some plain words"), 0)
+    world.place(encode_add(document, text="some plain words"), 0)
     world.send(encode_delete(document, "r"))
     for partition in order:
         list(world.ingests[partition].drain())
     world.drain()
     assert world.live() == set()
-    assert [world.log.end(world.names.documents, p) for p in (0, 1)] == [1, 1]
-    (pointer,) = world.log.read(world.names.rejected, 0, 0)
+    assert [world.log.end(world.topics.documents, p) for p in (0, 1)] == [1, 1]
+    (pointer,) = world.log.read(world.topics.rejected, 0, 0)
     assert b"partition" in pointer.value
 
 
@@ -178,23 +131,23 @@ def test_compaction_before_ingest_loses_no_delete(connection, kafka, later):
     add = encode_add(document, text="some plain words")
     world.send(add)
     world.drain()
-    world.send(add, 0)
+    world.place(add, 0)
     list(world.ingests[0].drain())
-    _, asked = world.send(encode_delete(document, "r"), 0)
+    _, asked = world.place(encode_delete(document, "r"), 0)
     if later != "nothing":
-        world.send(add if later == "add" else Message(add.key, b"{"), 0)
+        world.place(add if later == "add" else Message(add.key, b"{"), 0)
         _await_erased(world, asked)
     world.drain()
     assert world.live() == set()
-    assert world.digests()[0] == world.digests()[1]
+    assert world.agrees()
 
 
 def _await_erased(world, offset):
 
     def erased():
-        world.send(encode_heartbeat(0), 0)
-        held, at = set(), world.log.begin(world.names.documents, 0)
-        while page := world.log.read(world.names.documents, 0, at):
+        world.place(encode_heartbeat(0), 0)
+        held, at = set(), world.log.begin(world.topics.documents, 0)
+        while page := world.log.read(world.topics.documents, 0, at):
             held |= {record.offset for record in page}
             at = page[-1].next_offset
         return offset not in held
@@ -210,43 +163,28 @@ def test_a_delete_elsewhere_is_carried_out_whatever_is_killed(aged, topic, at, w
     aged.send(encode_add(document, text="some plain words"))
     aged.send(encode_add(kept, text="other words"))
     aged.drain()
-    aged.send(encode_delete(document, "r", b"0123456789abcdef"), 0)
-    with killed_beside(aged.log, getattr(aged.names, topic), at, written=written):
+    aged.place(encode_delete(document, "r", b"0123456789abcdef"), 0)
+    with killed_beside(aged.log, getattr(aged.topics, topic), at, written=written):
         aged.drain()
     aged.open()
     aged.drain()
     assert aged.live() == {kept}
-    assert aged.digests()[0] == aged.digests()[1]
-    forgets = Reader(aged.connection, aged.names.model, 2).forgets(1).read()
+    assert aged.agrees()
+    forgets = Reader(aged.connection, aged.topics.model, 2).forgets(1).read()
     found = [(one.kind.value, one.request, one.salt) for one in forgets if one.kind.value == "deleted"]
     assert found == [("deleted", "r", b"0123456789abcdef")]
     # A tombstone that may have been written is written again, as for every request.
     assert len(forgets) == (2 if topic == "documents" and written else 1)
 
 
-def test_many_misplaced_deletes_are_few_requests_whatever_their_names(aged):
-    """No record exceeds the limit of its topic, which would stop ingest: ids of 512 bytes, which JSON may escape."""
-    for letter, most in (("a", 8), ("\x01", 64)):
-        names = [f"{letter * 500}{n}" for n in range(6_000)]
-        gone = [name for name in names if partition_of(name.encode(), 2) == 1]
-        before = aged.log.end(aged.names.requests, 0)
-        aged.log.append_many(
-            aged.names.documents, [replace(encode_delete(one, letter * 512), partition=0) for one in gone]
-        )
-        aged.ingests[0].step()
-        records = aged.log.read(aged.names.requests, 0, before, 1_000)
-        assert 1 < len(records) <= most
-        assert max(len(record.value) for record in records) < 1 << 20
-
-
 def test_a_request_that_is_done_leaves_no_name(aged):
     """Neither its record nor Redis names the document afterwards; nothing is found twice."""
     document = next(named(1))
-    aged.send(encode_delete(document, "r"), 0)
+    aged.place(encode_delete(document, "r"), 0)
     assert aged.drain() == {"forwarded": 1, "not_found": 1}
-    aged.log.compact(aged.names.requests)
-    assert {record.value for record in aged.log.read(aged.names.requests, 0, 0)} == {None}
-    forgets = Reader(aged.connection, aged.names.model, 2).forgets(1).read()
+    aged.log.compact(aged.topics.requests)
+    assert {record.value for record in aged.log.read(aged.topics.requests, 0, 0)} == {None}
+    forgets = Reader(aged.connection, aged.topics.model, 2).forgets(1).read()
     assert [(one.kind.value, one.request) for one in forgets] == [("not_found", "r")]
 
 
@@ -254,19 +192,19 @@ def test_a_model_of_librdkafkas_clients_counts_what_they_send(connection, kafka)
     """With partitioner crc32 their records are at home, and those of murmur2 are refused; another one is refused."""
     world = World(connection, kafka, time.time, "crc32")
     document = next(i for i in named(1, partitioner="crc32") if partition_of(i.encode(), 2) == 0)
-    world.send(encode_add(document, text="some plain words"), 1)
+    world.place(encode_add(document, text="some plain words"), 1)
     assert world.drain() == {"added": 1}
-    world.send(encode_add(document, text="other words"), 0)
+    world.place(encode_add(document, text="other words"), 0)
     assert world.drain() == {"rejected": 1, "misplaced": 1}
-    world.send(encode_delete(document, "r"), 0)
+    world.place(encode_delete(document, "r"), 0)
     assert world.drain() == {"forwarded": 1, "deleted": 1}
     for wrong in (ModelSettings(2, 256), ModelSettings(2, 256, "murmur2")):
         world.settings = wrong
         with pytest.raises(StateMismatch, match=r"partitioner crc32, not murmur2.*streamtopic rebuild"):
             world.ingest(0)
-    ModelState.open(connection, world.names.model, ModelSettings(2, 256, "crc32"))
+    ModelState.open(connection, world.topics.model, ModelSettings(2, 256, "crc32"))
     with pytest.raises(StateMismatch, match="set partitioner = crc32"):
-        ModelState.open(connection, world.names.model, wrong)
+        ModelState.open(connection, world.topics.model, wrong)
 
 
 where = st.sampled_from(["home", "home", "elsewhere"])
@@ -314,8 +252,7 @@ def test_any_interleaving_loses_no_deletion_and_no_late_addition(connection, tmp
         elif at > gone + MINUTE and document not in unsure:
             assert document in world.live()
     assert world.live() <= set(home)
-    counted, fresh = world.digests()
-    assert counted == fresh
+    assert world.agrees()
 
 
 def _happen(world, name, *rest):
@@ -324,12 +261,12 @@ def _happen(world, name, *rest):
     elif name == "move":
         world.move()
     elif name == "compact":
-        world.log.compact(world.names.documents)
+        world.log.compact(world.topics.documents)
     elif name == "rebuild":
-        world.begin_again(lost=False)
+        world.rebuild()
     else:
         topic, written = rest
-        name_of_topic = getattr(world.names, topic)
+        name_of_topic = getattr(world.topics, topic)
         # There may be nothing to append.
         with contextlib.suppress(pytest.fail.Exception), killed_beside(world.log, name_of_topic, 0, written=written):
             world.drain()
@@ -344,7 +281,7 @@ def _produce(world, name, number, place, times=0):
     )
     if name == "bad":
         record = Message(record.key, b"{")
-    world.send(record, home if place == "home" else 1 - home)
+    world.place(record, home if place == "home" else 1 - home)
     return document
 
 
@@ -352,24 +289,4 @@ def _produce(world, name, number, place, times=0):
 def aged(connection, tmp_path):
     """A model whose log and service have a clock of their own."""
     now = [1_700_000_000.0]
-    world = World(connection, FileLog(tmp_path, clock=lambda: now[0]), lambda: now[0])
-    world.now = now
-    return world
-
-
-def test_where_redis_was_lost_the_log_tells_what_is_due(aged):
-    """A delete that never reached its home takes its document away; an addition that is newer stays."""
-    gone, kept = itertools.islice(named(1), 2)
-    aged.send(encode_add(gone, text="some plain words"))
-    aged.now[0] += 5
-    aged.send(encode_delete(gone, "r"), 0)
-    aged.send(encode_delete(kept, "r"), 0)
-    aged.now[0] += 2 * MINUTE
-    aged.send(encode_add(kept, text="later words that stay"))
-    aged.now[0] += 2 * MINUTE
-    aged.begin_again(lost=True)
-    assert aged.live() == {kept}
-    aged.now[0] += 2 * MINUTE
-    aged.begin_again(lost=True)
-    assert aged.live() == {kept}
-    assert aged.digests()[0] == aged.digests()[1]
+    return World(connection, FileLog(tmp_path, clock=lambda: now[0]), lambda: now[0])

@@ -16,10 +16,9 @@ from streamtopic.counts import Counts, DocumentBatch, Passage, count
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.noise import NoisedMatrix, plan_noise
 from streamtopic.service.app import Service, silent
 from streamtopic.service.schedule.modeller import CertifiedModeller, NotVerified
-from streamtopic.service.schedule.payload import Guarded, ReleaseNoise, TaskData, head_ratio, no_sample
+from streamtopic.service.schedule.payload import Guarded, TaskData, no_sample
 from streamtopic.service.schedule.situation import Base
 from streamtopic.service.schedule.version import describe
 from streamtopic.service.verify import gather
@@ -140,26 +139,6 @@ def test_whichever_documents_were_forgotten_a_version_says_the_same(opened, mode
 
 def _inside(fields):
     return {name: value for name, value in fields.items() if name not in OUTSIDE}
-
-
-def test_a_certificate_is_what_was_claimed(opened):
-    """No digit of the model before noise is in it, wherever it is shown."""
-    with opened("one") as instance:
-        release, version, _ = updated_without(instance, CANDIDATES[0])
-    envelope = release.envelope
-    assert {envelope.certificate, version["certificate"]} == {envelope.tolerance}
-
-
-@pytest.mark.parametrize("ratio", [head_ratio, lambda noised: ReleaseNoise.of(noised).ratio], ids=["heads", "topics"])
-def test_a_number_on_the_next_point_of_the_grid_leaves_the_envelope_as_it_was(ratio):
-    """Two candidates are two paths to one head, 1e-9 apart, which one rounding in a few hundred tells apart."""
-    plan, rng = plan_noise(7.3e-5, 5.0, 1e-6), np.random.default_rng(0)
-    B = np.round(rng.normal(size=(32, 3)) / plan.grid) * plan.grid
-    said = ratio(NoisedMatrix(B, B, plan))
-    for place in range(B.size):
-        moved = B.copy()
-        moved.flat[place] += plan.grid
-        assert ratio(NoisedMatrix(moved, moved, plan)) == said
 
 
 @pytest.mark.parametrize("mode", ["default", "theorem"])
@@ -300,18 +279,6 @@ def test_every_field_is_compared_or_listed():
     assert fields == (compared & fields) | {*OUTSIDE, *BY_SETTINGS}
     # The only other numbers are the steps of the grids, which follow from sigma.
     assert compared - fields == {"grid", "covariance_grid"}
-
-
-@pytest.mark.parametrize("learner", ["paper", "default"])
-def test_sixty_forget_sets_leave_one_version(learner):
-    """One of 60 sets was forgotten, or none: a lead that is rounded down to a power of two tells 48 of them apart."""
-    names, texts, others = constructed()
-    options = LearnerOptions(learner=learner, n_topics=2, max_df=1.0, min_df=1)
-    retained = Held(names, count(batch(texts, names), len(names), options.weighting))
-    gone = [count(batch(some, names), len(names), options.weighting) for some in others]
-    had, fields = differing(retained, gone, options)
-    assert fields == {}
-    assert had == len(others)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,7 +9,6 @@ from streamtopic.client import DocumentProducer, Receipts, verify_receipt
 from streamtopic.errors import InvalidRelease
 from streamtopic.service.app import Service
 from streamtopic.settings import load
-from streamtopic.streams import Message
 
 
 @pytest.fixture(scope="module")
@@ -62,19 +61,3 @@ def test_a_request_id_used_twice_hides_no_receipt(service, capsys):
         assert main(["receipt", "ticket-7", *arguments, "--config", str(file), "--json"]) == 0
         assert len(json.loads(capsys.readouterr().out)["receipts"]) == 1
     assert main(["receipt", "ticket-7", "--salt", mine.salt, "--document", "d4", "--config", str(file)]) == 1
-
-
-def test_no_record_in_the_topic_stops_whoever_looks_up(service):
-    """Garbage and tombstones are counted, and every receipt is found behind them, also by who looked before."""
-    made, _ = service
-    noise = [Message(b"any", None), Message(b"any", b""), Message(None, b"\xc1"), Message(b"any", b'{"draft": {}}')]
-    early = Receipts(made.log, model=made.settings.model, public_key=made.keys)
-    assert early.get("none") is None
-    made.log.append_many(made.names.ledger, [Message(m.key, m.value, partition=0) for m in noise])
-    with DocumentProducer(made.log, model=made.settings.model) as producer:
-        request = producer.delete("d5")
-    made.settle()
-    for receipts in (early, Receipts(made.log, model=made.settings.model, public_key=made.keys)):
-        (receipt,) = receipts.find(request)
-        assert receipt.is_about("d5", request.salt)
-        assert receipts.skipped == len(noise)

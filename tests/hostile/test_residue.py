@@ -1,11 +1,7 @@
 """What a deletion leaves behind: bytes are searched for, not believed to be gone."""
 
-import contextlib
 import itertools
 import json
-import os
-import pathlib
-import signal
 import time
 from dataclasses import replace
 
@@ -18,15 +14,13 @@ from streamtopic.cli import main
 from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import HEARTBEAT_KEY, encode_add, encode_delete
-from streamtopic.errors import ComponentUnreachable
 from streamtopic.service.app import Service
 from streamtopic.service.publish.erasure import superseded_from
 from streamtopic.settings import Settings
 from streamtopic.signed import Erased, LedgerProof, LedgerReader
-from streamtopic.state import Connection
 from streamtopic.state.residue_ledger import Marks, ResidueState, Stage
 from streamtopic.streams import FileLog, open_log
-from waiting import until, until_written
+from waiting import until
 
 RARE = "xylograph"
 _SUBJECTS = ["apple banana cherry damson elder", "iron copper silver gold tin"]
@@ -151,49 +145,6 @@ def test_the_end_is_signed_once_for_many_deletions(tmp_path, clock, monkeypatch,
     assert "residue state" in capsys.readouterr().out
 
 
-def test_without_the_operators_word_no_deletion_is_complete(tmp_path, clock, monkeypatch):
-    """Backups are seen by the operator alone: their stage waits, and their word covers what was gone by its time."""
-    with opened(tmp_path, clock, backups_kept=None) as service:
-        short_grace(service, monkeypatch)
-        service.add(_documents())
-        service.settle()
-        service.delete(["d0"])
-        offset = service.log.end(service.names.documents, 0) - 1
-        before = int(clock() * 1000)
-        settle_until(service, lambda: residue(service).of(0, Stage.FILE).offset > offset)
-        store = ResidueState(service.connection, service.settings.model)
-        store.attest(Stage.BACKUPS, before)
-        service.settle()
-        assert residue(service).reached(0, offset)[Stage.BACKUPS] is None
-        assert service.status()["residue"]["waiting"]["backups"]["documents"] == 1
-        store.attest(Stage.BACKUPS, int(clock() * 1000))
-        settle_until(service, lambda: residue(service).completed.get(0, 0) > offset)
-        assert service.status()["residue"]["waiting"]["backups"] == {"documents": 0, "since": None}
-
-
-def test_a_redis_that_may_not_rewrite_is_attested_for(tmp_path, clock, monkeypatch):
-    """Where BGREWRITEAOF is refused the stage waits for the operator, and nothing else stops."""
-    with opened(tmp_path, clock) as service:
-        short_grace(service, monkeypatch)
-        service.add(_documents())
-        service.settle()
-    with opened(tmp_path, clock) as service:
-        rules = ["reset", "on", ">word", "~*", "&*", "+@all", "-bgrewriteaof"]
-        service.connect().call("ACL", "SETUSER", "limited", *rules)
-        service.__dict__["connection"] = Connection(service.redis_url.replace("unix://", "unix://limited:word@"))
-        short_grace(service, monkeypatch)
-        service.delete(["d0"])
-        offset = service.log.end(service.names.documents, 0) - 1
-        settle_until(
-            service, lambda: residue(service).of(0, Stage.STATE).offset > offset and residue(service).forbidden
-        )
-        assert residue(service).reached(0, offset)[Stage.FILE] is None
-        service.residue._store.attest(Stage.FILE, int(clock() * 1000))
-        settle_until(service, lambda: residue(service).completed.get(0, 0) > offset)
-        receipts = Receipts(service.log, model=service.settings.model, public_key=service.keys)
-        assert receipts.erased(next(iter(receipts))).attested == ("file", "backups")
-
-
 @pytest.mark.parametrize("where", ["_looked_through", "_out_of_state", "_rewritten", "write"])
 def test_a_keeper_that_is_killed_goes_on_from_its_marks(tmp_path, clock, monkeypatch, where):
     """Ended anywhere, it dates no stage earlier than it was reached, and comes to the same end."""
@@ -232,33 +183,6 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(tmp_path, clock, monkeyp
         reached = receipts.erased(next(iter(receipts))).reached[0]
         assert min(reached.values()) >= began
         assert reached["file"] >= reached["state"]
-
-
-def test_a_rewrite_that_redis_did_not_finish_is_asked_for_again(tmp_path, clock, monkeypatch):
-    """Redis killed while it writes its file anew: the stage waits for a rewrite that was finished."""
-    with contextlib.suppress(ComponentUnreachable), opened(tmp_path, clock) as service:
-        short_grace(service, monkeypatch)
-        service.add([*_documents(), Document("r0", f"{RARE} apple banana iron", {})])
-        service.settle()
-        service.delete(["r0"])
-        offset = service.log.end(service.names.documents, 0) - 1
-        service.connection.call("CONFIG", "SET", "rdb-key-save-delay", "1000000")
-        settle_until(service, lambda: (asked := residue(service).rewrite) is not None and asked.covers[0] > offset)
-        kill_redis(service)
-    with opened(tmp_path, clock) as service:
-        short_grace(service, monkeypatch)
-        assert residue(service).reached(0, offset)[Stage.FILE] is None
-        settle_until(service, lambda: residue(service).done(0) > offset)
-        assert places(tmp_path) == []
-
-
-def kill_redis(service):
-    """Kill the server and its child, as a power cut would."""
-    pid = int(service.connection.information()["process_id"])
-    until_written(service.connection)
-    for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        os.kill(int(child), signal.SIGKILL)
-    os.kill(pid, signal.SIGKILL)
 
 
 def test_deletions_that_never_stop_hold_no_stage_up(tmp_path, clock, monkeypatch):

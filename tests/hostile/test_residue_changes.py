@@ -94,47 +94,6 @@ def opened_again(state):
     return PartitionWriter.open(state.connection, model, 0, partitions=1, weighting=Weighting())
 
 
-def test_a_generation_ends_a_quarter_of_the_age_after_it_began(state):
-    """So a deletion is gone after half of it, and a reader has a quarter to take changes up."""
-    flush(state, add=[(b"a", ["one"]), (b"b", ["two"])])
-    flush(state, remove=[b"a"])
-    # Nothing was summed up before, so the first generation is old enough.
-    assert state.keep_summed(4 * 3600.0)
-    begun = state.meta.summed_ms
-    assert not opened_again(state).keep_summed(4 * 3600.0)
-    state.connection.call("HSET", state.keys.meta, "summed_at", begun - 3_590_000)
-    assert not opened_again(state).keep_summed(4 * 3600.0)
-    state.connection.call("HSET", state.keys.meta, "summed_at", begun - 3_600_000)
-    last = opened_again(state)
-    assert last.keep_summed(4 * 3600.0)
-    assert not last.meta.holds_removed
-    assert held(last) == live(last)
-
-
-def test_a_deletion_in_the_second_generation_waits_for_the_third(state):
-    """The mark is that of the generation that went: a later deletion is not taken for gone."""
-    flush(state, add=[(b"a", ["one"]), (b"b", ["two"])])
-    flush(state, remove=[b"a"])
-    state.sum_changes()
-    begun = state.meta.next_offset
-    flush(state, remove=[b"b"])
-    state.sum_changes()
-    assert state.meta.trimmed == begun
-    assert state.meta.holds_removed
-    assert held(state)
-    state.sum_changes()
-    assert held(state) == set()
-    assert not state.meta.holds_removed
-
-
-@pytest.mark.parametrize("kind", [ForgetKind.REFUSED, ForgetKind.REPLACED])
-def test_a_document_that_a_change_took_away_is_noted(state, kind):
-    """A refused change and a replacement leave traces as a deletion does."""
-    flush(state, add=[(b"a", ["one"]), (b"b", ["two"])])
-    flush(state, remove=[b"a"], kind=kind)
-    assert (state.meta.removed, state.meta.removals) == (state.meta.next_offset, 1)
-
-
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), flushes=st.integers(1, 12))
 def test_any_history_that_was_cleared_names_live_words_alone(connection, seed, flushes):

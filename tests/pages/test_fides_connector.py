@@ -36,22 +36,6 @@ def filled(text, **values):
     return re.sub(r"<([a-z0-9_]+)>", lambda found: values[found[1]], text)
 
 
-def test_what_the_connector_names_is_declared(config):
-    """Its data set has the fields that requests use; host and token are asked for, and the token is kept secret."""
-    (dataset,) = read("streamtopic_dataset.yml")["dataset"]
-    (endpoint,), (collection,) = config["endpoints"], dataset["collections"]
-    assert (dataset["fides_key"], collection["name"]) == (config["fides_key"], endpoint["name"])
-    named = {value["name"] for request in endpoint["requests"].values() for value in request["param_values"]}
-    assert named == {field["name"] for field in collection["fields"]} == {"email"}
-    declared = {one["name"]: one.get("sensitive", False) for one in config["connector_params"]}
-    assert declared == {"domain": False, "serve_token": True}
-    assert set(re.findall(r"<(\w+)>", json.dumps(config["client_config"]))) == set(declared)
-    assert (config["client_config"]["protocol"], config["client_config"]["authentication"]["strategy"]) == (
-        "https",
-        "bearer",
-    )
-
-
 def test_a_person_is_forgotten_as_the_connector_asks(config, redis_server, tmp_path):
     """The test request, the erasure and the poll are answered, and the poll ends when the receipt is there."""
     erase = config["endpoints"][0]["requests"]["delete"]

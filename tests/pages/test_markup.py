@@ -10,9 +10,7 @@ from markupsafe import Markup
 
 from streamtopic.pages import rendering
 from streamtopic.pages.charts import Mark, Picture, circle, label
-from streamtopic.pages.rendering import prose, render
-
-TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+from streamtopic.pages.rendering import render
 
 
 def picture(value, attribute="said"):
@@ -106,18 +104,6 @@ def test_a_template_with_a_misspelt_name_fails(monkeypatch):
     monkeypatch.setattr(rendering, "_environment", lambda: environment)
     with pytest.raises(jinja2.UndefinedError, match="valeu"):
         render("page", value=1)
-
-
-def test_values_are_written_for_people(monkeypatch):
-    """Figures are short, a missing value is a dash, lists are joined, and text between backticks is code."""
-    environment = rendering._environment().overlay(loader=jinja2.DictLoader({"page": "{{ value }}"}))
-    monkeypatch.setattr(rendering, "_environment", lambda: environment)
-    values = [1.23456789, 2.0, None, "", True, False, [1, 2.5], [], 12345678]
-    assert [str(render("page", value=value)) for value in values] == [
-        "1.23457", "2", "-", "-", "yes", "no", "1, 2.5", "-", "12345678",
-    ]  # fmt: skip
-    assert prose("run `a<b` now") == "run <code>a&lt;b</code> now"
-    assert prose("one ` alone") == "one ` alone"
 
 
 def test_templates_use_no_way_around_escaping():

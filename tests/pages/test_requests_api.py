@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from pages_client import HOSTILE, TOKEN, documents, served
+from pages_client import TOKEN, documents, served
 
 from streamtopic.client import verify_receipt
-from streamtopic.pages.gate import MOST_BYTES, Access
+from streamtopic.pages.gate import Access
 from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 
@@ -64,13 +64,6 @@ def test_a_request_that_is_sent_again_is_one(ask):
     assert (status, "twice" in said["error"]) == (409, True)
 
 
-def test_a_person_can_be_asked_for(ask):
-    """Subjects in the place of documents; an id is drawn if none is given, and the answer names nobody."""
-    status, said = send(ask, subjects=["somebody@example.com"])
-    assert (status, len(said["id"])) == (202, 24)
-    assert "somebody" not in json.dumps(said)
-
-
 @pytest.mark.parametrize("token", [None, "", "guessed-token", TOKEN[:-1], TOKEN + "x", TOKEN.upper()])
 def test_nobody_sends_a_request_without_the_token(ask, token):
     """Also from this machine, where pages need none: nothing is taken in."""
@@ -108,23 +101,3 @@ def test_what_is_no_request_is_refused_with_the_form(ask, body):
     """Status 400, one line that says what to send, and nothing is taken in."""
     reply = ask("/requests", body.encode(errors="replace").decode(), token=TOKEN)
     assert (reply.status, set(json.loads(reply.text))) == (400, {"error"})
-
-
-@pytest.mark.parametrize("name", ["-x", "x" * 101, "a b", HOSTILE])
-def test_ids_that_cannot_be_used_are_refused(ask, name):
-    """They would not stay the same in an address."""
-    assert send(ask, id=name, documents=["d9"])[0] == 400
-
-
-@pytest.mark.parametrize("length", [str(MOST_BYTES + 1), "99999999999999", "-1", "x", None])
-def test_a_huge_request_is_not_read(ask, length):
-    """One that is too long, or of a length that is not said, is refused before its body is read."""
-    reply = ask("/requests", "{}" if length is None else "", token=TOKEN, method="POST", Content_Length=length)
-    assert reply.status in {400, 413}
-
-
-def test_an_id_of_nobody_is_not_found(ask):
-    """Whatever it is, it comes back nowhere."""
-    for name in ("nobody", "x" * 500, "%22%3E%3Cimg%20src%3Dx%3E"):
-        reply = ask(f"/requests/{name}")
-        assert (reply.status, "img" in reply.text) == (404, False)

@@ -11,7 +11,6 @@ from streamtopic.local import LocalRedis
 from streamtopic.pages import web_pages
 from streamtopic.pages.attention import concerns
 from streamtopic.pages.service_facts import read_service
-from streamtopic.pages.service_view import ServiceView
 from streamtopic.pages.web_pages import PAGES
 from streamtopic.service.app import Service
 from streamtopic.settings import Settings
@@ -108,21 +107,6 @@ def test_deletions_have_their_age_and_requests_their_state(ask):
     assert not re.search(r"\bd[2-6]\b", text)
 
 
-def test_versions_lead_to_their_pages(ask):
-    """A version that stands has a page within the server, which has no data to carry; a withdrawn one has none."""
-    text = ask("/versions").text
-    assert re.search(r'<a href="/versions/2">page', text)
-    assert "withdrawn" in text
-    assert text.count("<svg") == 2
-    page = ask("/versions/2").text
-    assert "What was checked" in page
-    assert "banana" in page
-    for path in ("/versions/1", "/versions/99", f"/versions/{10**30}"):
-        reply = ask(path)
-        assert (reply.status, "This cannot be shown." in reply.text) == (404, True)
-        assert "banana" not in reply.text
-
-
 def test_refused_records_are_shown_by_reason_alone(ask):
     """Neither id nor text of a refused record is on the page; what a stranger wrote as a reason is text."""
     text = ask("/rejected").text
@@ -132,12 +116,6 @@ def test_refused_records_are_shown_by_reason_alone(ask):
     assert HOSTILE not in text
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
     assert "\\u{202e}" in text
-
-
-def test_a_page_is_loaded_again_if_wanted(ask):
-    """By a header, so without a script; other values change nothing."""
-    assert ask("/?refresh=on").headers["refresh"] == "15"
-    assert "refresh" not in ask("/?refresh=%22%3E%3Cscript%3E").headers
 
 
 def test_probes_and_metrics_are_answered(ask):
@@ -161,15 +139,6 @@ def test_a_server_that_is_away_is_a_page_with_the_remedy(tmp_path):
         assert [ask(path).status for path in ("/livez", "/readyz", "/metrics")] == [200, 503, 503]
 
 
-def test_a_service_without_a_version_has_pages(tmp_path, redis_server):
-    """A new instance shows figures of nothing and the decision, and nothing fails."""
-    with served(Settings(dir=tmp_path, redis_url=redis_server.url, model="without-a-version")) as ask:
-        for path in [*PAGES, "/metrics", "/readyz"]:
-            reply = ask(path)
-            assert reply.status == 200, reply.text
-        assert "No version is published yet" in ask("/versions").text
-
-
 def test_an_unexpected_error_is_a_page(prepared, monkeypatch):
     """The visitor reads its kind, and no word of what was in hand."""
 
@@ -182,22 +151,3 @@ def test_an_unexpected_error_is_a_page(prepared, monkeypatch):
     assert reply.status == 500
     assert "Unexpected KeyError" in reply.text
     assert SECRET_ID not in reply.text
-
-
-def test_many_browsers_cost_one_read(prepared):
-    """What was read serves all who ask within its time."""
-    now = [0.0]
-    view = ServiceView(prepared.settings, ticks=lambda: now[0])
-    reads = []
-
-    def read(_service):
-        reads.append(1)
-        return len(reads)
-
-    assert [view.read("name", read).value for _ in range(3)] == [1, 1, 1]
-    now[0] += 3600
-    assert view.read("name", read).value == 2
-    # A folder has one process; elsewhere what takes long holds up nobody.
-    assert view.apart() is view
-    assert ServiceView(Settings(kafka="kafka:9092")).apart() is not view
-    view.close()

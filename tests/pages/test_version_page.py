@@ -1,11 +1,7 @@
 """The page of a version: what it shows, and that it stays a page whatever the words are."""
 
-import dataclasses
 import re
 
-import pytest
-
-from streamtopic.errors import UsageError
 from streamtopic.pages.version_page import picture_facts, version_facts, version_page
 from streamtopic.service.app import Service
 from strict_html import Strict
@@ -33,16 +29,6 @@ def test_a_page_shows_the_whole_model(facts_of, make_release, read_picture):
         assert "<details>" in page.split(picture)[1][:1500]
 
 
-@pytest.mark.parametrize(("n", "r"), [(3, 1), (4, 2), (400, 130)])
-def test_any_number_of_topics_has_a_page(facts_of, make_release, n, r):
-    """One topic, two, and more than a picture can show: the largest are drawn and the page says so."""
-    page = version_page(facts_of(make_release(n=n, r=r), [make_release(n=n, r=r, seed=1)]))
-    said = text_of(page)
-    assert Strict(page).tags["article"] == r
-    assert ("largest topics are drawn" in said) == (r > 40)
-    assert "nan" not in re.sub(r"w\d+", "", said).lower().split()
-
-
 def test_withheld_topics_are_not_looked_for(facts_of, make_release, make_head):
     """A version of heads alone says that topics are withheld, and has no picture of them."""
     head = make_head(make_release(), ("arts", "sports"), withheld=True)
@@ -59,33 +45,6 @@ def test_withheld_topics_are_not_looked_for(facts_of, make_release, make_head):
     assert "topics are withheld" in said
     assert "Words of task section" in said
     assert 'id="map"' not in page
-
-
-def test_noise_alone_is_called_noise(facts_of):
-    """If the noise is larger than the model the page warns before it shows numbers."""
-    envelope = facts_of()["envelope"] | {"ratio": 36.0}
-    said = text_of(version_page(facts_of(envelope=envelope)))
-    assert said.index("The noise has 36 times the norm of the model") < said.index("Topic 0")
-
-
-def test_words_that_came_and_went_are_told(facts_of, make_release):
-    """A word among the ten first of one version and not of the other is named on its side."""
-    one = make_release(r=2, n=50)
-    tops = [list(words) for words in one.payload.top_words]
-    tops[0][2], tops[0][15] = tops[0][15], tops[0][2]
-    payload = dataclasses.replace(one.payload, top_words=tuple(map(tuple, tops)))
-    two = dataclasses.replace(one, payload=payload, envelope=dataclasses.replace(one.envelope, version=2))
-    page = version_page(facts_of(two, [one]))
-    assert f'<bdi class="came">{tops[0][2]}</bdi>' in page
-    assert f'<s class="went"><bdi>{tops[0][15]}</bdi></s>' in page
-
-
-def test_withdrawn_versions_are_named_and_not_shown(facts_of, prepared):
-    """What a withdrawn version shows beyond later ones is what was forgotten: only its number appears."""
-    assert facts_of()["left_out"] == [1]
-    assert "left out, since they show words of forgotten documents: 1." in text_of(version_page(facts_of()))
-    with Service(prepared.settings) as service, pytest.raises(UsageError, match="withdrawn"):
-        version_facts(service, 1)
 
 
 def test_a_public_page_has_no_figure_from_before_the_noise(prepared, facts_of):

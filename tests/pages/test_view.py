@@ -9,14 +9,10 @@ from streamtopic import AnchorTopics
 from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.pages.model_view import (
     ModelView,
-    classical_scaling,
     correlations,
-    distances_of,
     history_of,
     map_of,
-    similar_order,
     spread,
-    strongest,
     view_of,
 )
 
@@ -42,28 +38,6 @@ def test_correlations_are_those_of_two_words_topics():
     expected = covariance / np.outer(scale, scale)
     np.fill_diagonal(expected, 1.0)
     assert correlations(view(A, R)) == pytest.approx(expected, abs=1e-12)
-
-
-def test_topics_that_overlap_do_not_seem_to_avoid_each_other():
-    """R of two topics of nearly the same words is negative between them; their words do meet."""
-    shared = np.array([0.5, 0.5, 0.0, 0.0])
-    A = np.stack([shared, 0.9 * shared + [0, 0, 0.1, 0], [0.0, 0.0, 0.0, 1.0]], axis=1)
-    R = np.array([[0.5, -0.2, 0.0], [-0.2, 0.5, 0.0], [0.0, 0.0, 0.4]])
-    found = correlations(view(A, R))
-    assert found[0, 1] > 0 > found[0, 2]
-
-
-@pytest.mark.parametrize(
-    "R", [np.zeros((3, 3)), np.eye(3), np.full((3, 3), 1 / 9), np.diag([1.0, 0.0, 0.0])], ids=["0", "I", "even", "one"]
-)
-def test_correlations_of_degenerate_models_are_numbers(R):
-    """No mass, no variance, topics that never occur: entries stay within -1 and 1 and never are nan."""
-    A = np.full((4, 3), 0.25)
-    shares = np.full(3, 1 / 3)
-    found = correlations(ModelView(("a", "b", "c", "d"), A, R, shares, ((0,),) * 3))
-    assert np.isfinite(found).all()
-    assert np.abs(found).max() <= 1
-    assert np.array_equal(found, found.T)
 
 
 def test_a_release_and_its_view_agree(make_release):
@@ -105,39 +79,6 @@ def test_an_estimator_has_a_view_with_its_words():
     assert view_of(model).words[0].startswith("x")
     with pytest.raises(UsageError, match="2 names for 60 columns"):
         view_of(model, ["a", "b"])
-
-
-def test_similar_topics_become_neighbours():
-    """The order is a permutation that puts two groups side by side."""
-    groups = np.array([0, 1, 0, 1, 0, 1])
-    related = np.where(groups[:, None] == groups[None], 0.8, -0.2)
-    order = similar_order(related)
-    assert sorted(order) == list(range(6))
-    assert len({tuple(groups[order][:3]), tuple(groups[order][3:])}) == 2
-    assert similar_order(np.eye(2)) == [0, 1]
-
-
-def test_the_strongest_pairs_are_named():
-    """Pairs in words are those with the largest values of a sign, and none where nothing is notable."""
-    related = np.array([[1.0, 0.3, -0.4], [0.3, 1.0, 0.01], [-0.4, 0.01, 1.0]])
-    assert strongest(related, [5, 6, 7], 1) == [(5, 6, 0.3)]
-    assert strongest(related, [5, 6, 7], -1) == [(5, 7, -0.4)]
-
-
-def test_topics_without_a_common_word_are_one_apart():
-    """The distance goes from 0, the same words, to 1, none in common."""
-    A = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]])
-    assert distances_of(A)[0, 1] == pytest.approx(1.0)
-    assert distances_of(A[:, [0, 0]])[0, 1] == 0.0
-
-
-def test_points_in_a_plane_come_back():
-    """Distances that two axes can show are shown exactly, and said to be."""
-    points = np.random.default_rng(1).normal(size=(7, 2))
-    squares = ((points[:, None] - points[None]) ** 2).sum(axis=2)
-    found, shown = classical_scaling(squares)
-    assert ((found[:, None] - found[None]) ** 2).sum(axis=2) == pytest.approx(squares)
-    assert shown == pytest.approx(1.0)
 
 
 def _overlaps(places, sizes):
@@ -186,13 +127,6 @@ def test_topics_are_followed_through_renumbering(make_release):
         assert path["shares"] == pytest.approx([three.shares[path["topic"]]] * 3)
         assert (path["came"], path["went"]) == ([], [])
     assert [step["kept"] for step in found["steps"]] == [None, 1.0, 1.0]
-
-
-def test_a_change_of_the_number_of_topics_begins_anew(make_release):
-    """Versions with another number of topics are not compared with."""
-    found = history_of([make_release(r=3), make_release(r=4, version=2), make_release(r=4, version=3, seed=1)])
-    assert [step["version"] for step in found["steps"]] == [2, 3]
-    assert all(len(path["shares"]) == 2 for path in found["paths"])
 
 
 @pytest.mark.parametrize(("n", "r"), [(3, 1), (4, 2), (400, 130)])

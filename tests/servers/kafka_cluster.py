@@ -1,4 +1,4 @@
-"""Kafka brokers on this machine that stand in for one another, with TLS, passwords and rules where these are wanted."""
+"""Kafka brokers on this machine that stand in for one another."""
 
 import atexit
 import shutil
@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from certificates import Authority
 from servers.node import Node
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local.child import Child
@@ -26,16 +25,10 @@ from streamtopic.local.kafka_broker import (
 )
 from waiting import PATIENCE
 
-if TYPE_CHECKING:
-    import ssl
-
 __all__ = ["KafkaNode", "LocalKafkaCluster"]
 
 _HEAP_MB = 256
 _ATTEMPTS = 3
-_ADMINISTRATOR = "administrator"
-_MECHANISM = "SCRAM-SHA-512"
-_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
 class KafkaNode(Node):
@@ -49,7 +42,7 @@ class KafkaNode(Node):
         super().__init__()
         self.number = number
         self.folder = folder
-        # For clients, for the other brokers and the administrator, and for the controllers.
+        # For clients, for the other brokers, and for the controllers.
         self.port, self.internal, self.controller = (free_broker_port() for _ in range(3))
         self._begin = 0
 
@@ -82,21 +75,16 @@ class LocalKafkaCluster:
 
     brokers: how many. Topics have as many replicas, three at most, of which two must confirm a record where there are
         three.
-    secured: clients log in over TLS with a password (SASL_SSL, SCRAM-SHA-512), and acts without a rule are refused.
-        Brokers know each other and the administrator by certificates.
     properties: properties of each broker that replace those chosen here.
 
     Raises ComponentUnreachable where a broker cannot be found or started.
     """
 
-    def __init__(self, brokers: int = 3, *, secured: bool = False, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(self, brokers: int = 3, *, properties: Mapping[str, str] | None = None) -> None:
         self._brokers = brokers
-        self._secured = secured
         self._properties = dict(properties or {})
         self._command: list[str] = []
         self._folder: Path | None = None
-        self._tls: ssl.SSLContext | None = None
-        self._authority: Authority | None = None
         self.nodes: list[KafkaNode] = []
 
     @property
@@ -104,24 +92,6 @@ class LocalKafkaCluster:
         """Addresses for clients. Raises ComponentUnreachable before `start`."""
         self._started()
         return ",".join(node.place for node in self.nodes)
-
-    @property
-    def administration(self) -> str:
-        """Addresses for the administrator, who shows a certificate where the cluster is secured."""
-        self._started()
-        return ",".join(f"127.0.0.1:{node.internal}" for node in self.nodes)
-
-    @property
-    def authority(self) -> Authority:
-        """The authority of a secured cluster's certificates. Raises ComponentUnreachable where there is none."""
-        if self._authority is None:
-            raise ComponentUnreachable("this local Kafka has no certificates: make it with secured=True and start it")
-        return self._authority
-
-    @property
-    def administrator(self) -> Path:
-        """The file with key and certificate of the administrator, for whom no rule holds."""
-        return self.authority.folder / f"{_ADMINISTRATOR}.pem"
 
     def __enter__(self) -> Self:
         return self.start()
@@ -168,34 +138,12 @@ class LocalKafkaCluster:
         """Wait until each broker that runs knows `count` brokers. Raises ComponentUnreachable."""
         deadline = time.monotonic() + PATIENCE
         for node in self.nodes:
-            while node.pid is not None and brokers_seen(node.internal, self._tls) != count:
+            while node.pid is not None and brokers_seen(node.internal) != count:
                 node.check()
                 if time.monotonic() > deadline:
                     told = f"the local Kafka is not ready after {PATIENCE:.0f} s"
                     raise ComponentUnreachable(f"{told}: is this machine very busy?")
                 time.sleep(0.05)
-
-    def add_user(self, name: str, password: str) -> None:
-        """Make a user, or give it another password. It has no right until rules give it some."""
-        from kafka import KafkaAdminClient
-        from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
-        from kafka.errors import KafkaError
-
-        made = UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, password)
-        client = KafkaAdminClient(
-            bootstrap_servers=self.administration.split(","),
-            security_protocol="SSL",
-            ssl_cafile=str(self.authority.file),
-            ssl_certfile=str(self.administrator),
-        )
-        try:
-            failed = client.alter_user_scram_credentials([made])[name]
-        except KafkaError as error:
-            raise ComponentUnreachable(f"the local Kafka does not answer ({error}): start it") from error
-        finally:
-            client.close()
-        if failed:
-            raise ComponentUnreachable(f"the local Kafka cannot make the user {name} ({failed}): start it anew")
 
     def _started(self) -> None:
         if not self.nodes:
@@ -204,11 +152,6 @@ class LocalKafkaCluster:
     def _make(self) -> None:
         """Make the files of all brokers, and start them."""
         folder = self._folder = Path(tempfile.mkdtemp(prefix="streamtopic-kafka-"))
-        if self._secured:
-            self._authority = Authority.opened(folder / "tls")
-            self._authority.issue(_ADMINISTRATOR)
-            self._authority.issue("broker", ["127.0.0.1", "localhost"])
-            self._tls = self._authority.client_context(self.administrator)
         self.nodes = [KafkaNode(number, folder / str(number)) for number in range(1, self._brokers + 1)]
         cluster = new_cluster_id()
 
@@ -225,20 +168,19 @@ class LocalKafkaCluster:
         self.await_brokers(self._brokers)
 
     def _properties_of(self, node: KafkaNode) -> dict[str, object]:
-        outside, inside = ("SASL_SSL", "SSL") if self._secured else ("PLAINTEXT", "PLAINTEXT")
         doors = {"CLIENTS": node.port, "INTERNAL": node.internal}
         advertised = [f"{name}://127.0.0.1:{port}" for name, port in doors.items()]
         voters = [f"{other.number}@127.0.0.1:{other.controller}" for other in self.nodes]
         copies = min(self._brokers, 3)
         confirming = max(copies - 1, 1)
-        found: dict[str, object] = {
+        return {
             **COMMON_PROPERTIES,
             "process.roles": "broker,controller",
             "node.id": node.number,
             "controller.quorum.voters": ",".join(voters),
             "listeners": ",".join([*advertised, f"CONTROLLER://127.0.0.1:{node.controller}"]),
             "advertised.listeners": ",".join(advertised),
-            "listener.security.protocol.map": f"CLIENTS:{outside},INTERNAL:{inside},CONTROLLER:{inside}",
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "INTERNAL",
             "log.dirs": node.folder / "data",
@@ -250,20 +192,3 @@ class LocalKafkaCluster:
             # A replica that does not follow for so long is not waited for any more, by default 30 s.
             "replica.lag.time.max.ms": 4000,
         }
-        return found | (self._guarded() if self._secured else {})
-
-    def _guarded(self) -> dict[str, object]:
-        """Return the properties of a broker that asks for passwords and certificates."""
-        tls = self.authority.folder
-        found: dict[str, object] = {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": tls / "broker.pem",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.authority.file,
-            "sasl.enabled.mechanisms": _MECHANISM,
-            "listener.name.clients.scram-sha-512.sasl.jaas.config": _LOGIN,
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": f"User:CN=broker;User:CN={_ADMINISTRATOR}",
-        }
-        asking = {f"listener.name.{door}.ssl.client.auth": "required" for door in ("internal", "controller")}
-        return found | asking

@@ -1,6 +1,7 @@
 """A model whose ingests can be killed, for tests of what the next process finds."""
 
 import itertools
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -34,16 +35,22 @@ class IngestWorld:
     model: its name; None for one that no other test uses.
     dialect: of its records, and limits: the rules that they are counted under.
     key: of suppressions.
+    given: further options of its ingests.
     """
 
-    def __init__(self, connection, log, partitions=2, *, model=None, dialect=OWN, limits=LIMITS, key=None):
+    def __init__(
+        self, connection, log, partitions=2, *, model=None, partitioner="murmur2", dialect=OWN, limits=LIMITS, key=None,
+        **given,
+    ):  # fmt: skip
         self.connection = connection
         self.topics = TopicNames(model or new_model())
         self.log = log
         self.partitions = partitions
+        self.settings = ModelSettings(partitions, 256, partitioner, limits=limits)
         self.dialect = dialect
         self.limits = limits
         self.key = key
+        self.given = {"clock": lambda: NOW + 1, **given}
         self.log.create(self.topics.documents, partitions)
         self.log.create(self.topics.rejected, 1)
         self.log.create(self.topics.requests, 1)
@@ -51,20 +58,20 @@ class IngestWorld:
 
     def open(self):
         """Take all partitions over, as the next process."""
-        given = {"settings": ModelSettings(self.partitions, 256, limits=self.limits), "dialect": self.dialect}
-        given["clock"] = lambda: NOW + 1
-        given["suppressions"] = Suppressions(self.connection, self.log, self.topics.model, self.key)
-        self.ingests = [
-            Ingest.open(self.connection, self.log, self.topics, partition, **given)
-            for partition in range(self.partitions)
-        ]
+        suppressions = Suppressions(self.connection, self.log, self.topics.model, self.key)
+        self.ingests = [self.ingest(partition, suppressions=suppressions) for partition in range(self.partitions)]
+
+    def ingest(self, partition=0, **given):
+        """Take one partition over."""
+        given = {"settings": self.settings, "dialect": self.dialect, **self.given, **given}
+        return Ingest.open(self.connection, self.log, self.topics, partition, **given)
 
     def send(self, *messages):
         """Append records to the partitions of their keys, where they name none."""
         placed = [
             message
             if message.partition is not None
-            else replace(message, partition=partition_of(message.key, self.partitions))
+            else replace(message, partition=partition_of(message.key, self.partitions, self.settings.partitioner))
             for message in messages
         ]
         self.log.append_many(self.topics.documents, placed)
@@ -77,6 +84,10 @@ class IngestWorld:
             for ingest in self.ingests:
                 yield from ingest.drain()
         raise AssertionError("there is always something left to do")
+
+    def drain(self):
+        """Count and carry out all that there is; return the outcomes."""
+        return dict(sum((Counter(progress.outcomes) for progress in self.work()), Counter()))
 
     def live(self):
         """Ids of the documents that are counted."""
@@ -104,6 +115,7 @@ class IngestWorld:
         """Digest of a recount of the log, up to these ends if any are given."""
         ends = ends or {p: self.log.end(self.topics.documents, p) for p in range(self.partitions)}
         rules = {"dialect": self.dialect, "limits": self.limits, "suppression": self.key}
+        rules["partitioner"] = self.settings.partitioner
         fresh = documents_in_log(self.log, self.topics.documents, ends, lambda *_: None, **rules)
         counts = fresh.recount(Weighting(256))
         return counts.cooccurrence.digest(counts.words)

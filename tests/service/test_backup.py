@@ -43,7 +43,7 @@ def digest(service):
 
 def documented(socket):
     """Return the commands of the page that save, and those that restore, for a Redis at a socket."""
-    section = OPERATIONS.read_text("utf-8").partition("\n## Backups\n")[2].partition("\n## ")[0]
+    section = OPERATIONS.read_text("utf-8").partition("\n### Backups\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
     save, restore = (block.replace("-h redis", f"-s {socket}").splitlines() for block in blocks)
     return save, restore

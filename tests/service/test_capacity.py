@@ -159,15 +159,3 @@ def test_the_command_shows_it_all(copied, capsys):
     shown = capsys.readouterr().out
     for part in ("by the rule `fixed`", "the setting is `share` now", "head one (theorem 3)", found["rarest_anchor"]):
         assert part in shown
-
-
-def test_wrong_use_is_named(tmp_path, capsys, kept):
-    """No model yet, and settings out of range, each say what to do."""
-    with service(tmp_path / "empty") as instance:
-        instance.settle()
-    assert main(["capacity", "--dir", str(tmp_path / "empty")]) == 2
-    assert "no base model yet" in capsys.readouterr().err
-    ranges = ["documents=-1", f"documents={10**13}", "constant=inf", "constant=nan", "constant=0", "rule=guess"]
-    for wrong in (f"capacity.{one}" for one in ranges):
-        assert main(["capacity", "--dir", str(kept[0]), "--set", wrong]) == 2
-        assert wrong.partition("=")[0] in capsys.readouterr().err

@@ -73,25 +73,6 @@ def test_another_rule_of_the_vocabulary_is_a_retrain(on, rule):
         assert service.settle().versions == []
 
 
-@pytest.mark.parametrize("other", [{"epsilon": 0.5}, {"tolerance": 1e-6}, {"update_after": 0.5}, {"keep_versions": 5}])
-def test_settings_that_do_not_decide_the_model_need_no_retrain(on, other):
-    """Noise, tolerance and policy of later versions may change beside the same base model."""
-    with on(**other) as service:
-        assert service.settle().versions == []
-        service.delete(["d1"])
-        (version,) = service.settle(requested="unlearn").versions
-        assert version["kind"] == "unlearn"
-
-
-def test_a_rule_that_allows_no_model_leaves_the_versions_that_are_there(on):
-    """The decision gives the reason, and going back to the old rule goes on as if nothing had been."""
-    with on(topics=40) as service:
-        assert "no model can be made" in service.settle().decision
-        assert service.release(None).version == 1
-    with on() as service:
-        assert service.settle().versions == []
-
-
 @pytest.mark.parametrize(
     ("fixed", "says"),
     [

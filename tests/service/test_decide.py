@@ -57,20 +57,6 @@ def test_decisions(situation, expected, words):
     assert words in decision.reason
 
 
-@pytest.mark.parametrize(
-    ("lag_ms", "waited_ms", "said"),
-    [
-        (0, 812, "a deletion has come, and none has to wait"),
-        (400, 812, "a deletion has waited 0.81 s, and 0.4 s are the most"),
-        (1_800_000, 1_800_499, "a deletion has waited 1800 s, and 1800 s are the most"),
-    ],
-)
-def test_a_wait_is_said_in_numbers_that_agree(lag_ms, waited_ms, said):
-    """No deletion is said to have waited longer than "at most 0 s"."""
-    situation = Situation(**MODEL, unserved=1, forget_set=1, oldest_unserved_ms=NOW - waited_ms)
-    assert decide(situation, Policy(max_forget_lag_ms=lag_ms), NOW).reason == said
-
-
 def test_deletions_near_capacity_cause_few_updates():
     """A stream of single deletions up to capacity causes a handful of updates, not one each."""
     policy, published, updates = Policy(), 0, 0
@@ -82,12 +68,6 @@ def test_deletions_near_capacity_cause_few_updates():
         if isinstance(decide(situation, policy, NOW), Unlearn):
             published, updates = forgotten, updates + 1
     assert updates == 3
-
-
-def test_no_lag_serves_every_deletion_at_once():
-    """With a forget lag of zero every unserved deletion is served at once."""
-    situation = Situation(**MODEL, unserved=1, forget_set=1, oldest_unserved_ms=NOW)
-    assert isinstance(decide(situation, Policy(max_forget_lag_ms=0), NOW), Unlearn)
 
 
 @given(

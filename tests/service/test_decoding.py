@@ -1,18 +1,16 @@
 """Batches of records: compiled code gives what `events.decode` gives, of any bytes."""
 
-import random
-
 import msgpack
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.documents.events import DAY, MAX_VALUE, Add, dated, decode_record
+from streamtopic.documents.events import DAY, Add, dated, decode_record
 from streamtopic.errors import InvalidEvent
-from streamtopic.service.ingest.decode import TAKEN, decode_all
+from streamtopic.service.ingest.decode import decode_all
 from streamtopic.state import AddedDocument, Lexicon
-from streamtopic.streams import PARTITIONERS, Record, partition_of
+from streamtopic.streams import Record
 
 KEYS = [b"k", b"document-7", "é".encode(), b"st:heartbeat", b"", None, b"\xff", b"x" * 513]
 KEYS += [b'{"id": 5}', b'"5"', b"\0\0\0\0\x075"]
@@ -131,16 +129,6 @@ def test_plain_adds_do_not_come_to_the_slow_path(monkeypatch):
     assert [dict(event.labels) for event in days.events] == [{}, {"task": "class", DAY: "19675"}, {}]
 
 
-def test_words_beyond_ascii_are_taken_once_they_are_known():
-    """The first record teaches the lexicon, and the second is read by compiled code, with the same result."""
-    lexicon, value = Lexicon("test"), msgpack.packb({"op": "add", "counts": {"größe": 2, "日本": 1}})
-    check([value], lexicon=lexicon)
-    from streamtopic.service.ingest.decode import _scan
-
-    assert _scan([value], lexicon)[1].tolist() == [TAKEN]
-    check([value, value], lexicon=lexicon)
-
-
 @pytest.mark.parametrize("number", [8191, 8192, 8193, 20000])
 def test_texts_at_the_length_of_a_passage(number):
     """A text that needs several passages is cut as `text` cuts it, and the records beside it are what they were."""
@@ -161,46 +149,6 @@ def test_texts_and_counts_at_the_words_of_a_passage(number, other):
     assert isinstance(event, InvalidEvent) == (number > 4096)
     (event,) = check([text]).events
     assert len(event.passages.lengths) == {4095: 1, 4096: 1, 4097: 2, 8192: 4}[number]
-
-
-def test_a_word_twice_in_counts_is_left_to_the_codec():
-    """Msgpack allows it, and the last one counts; the words of the record before are not mixed up with it."""
-    twice = bytes([0x82, 0xA2]) + b"op" + msgpack.packb("add") + msgpack.packb("counts") + bytes([0x82])
-    twice += msgpack.packb("x") + bytes([1]) + msgpack.packb("x") + bytes([5])
-    plain = msgpack.packb({"op": "add", "counts": {"x": 2}})
-    check([plain, twice, plain])
-
-
-def test_many_words_make_the_lexicon_grow_without_a_trace():
-    """Growing in the middle of a record counts no word twice."""
-    rng = random.Random(3)
-    values = []
-    for _ in range(40):
-        words = [f"w{rng.randrange(40_000)}" for _ in range(1000)]
-        values.append(msgpack.packb({"op": "add", "text": " ".join(words + words[:100])}))
-    lexicon = Lexicon("test")
-    check(values, lexicon=lexicon)
-    assert len(lexicon) > 4096
-
-
-def test_a_value_that_is_too_long_is_named():
-    """It is not read by compiled code either."""
-    value = msgpack.packb({"op": "add", "labels": {str(k): "x" * 250 for k in range(MAX_VALUE // 250)}, "text": "a"})
-    assert len(value) > MAX_VALUE
-    (event,) = check([value]).events
-    assert event.reason == "value-size"
-
-
-@settings(max_examples=100)
-@given(
-    keys=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=20),
-    partitions=st.integers(1, 100),
-    partitioner=st.sampled_from(PARTITIONERS),
-)
-def test_homes_are_the_partitions_of_the_keys(keys, partitions, partitioner):
-    """The compiled hash is the one that producers use."""
-    decoded = decode_all([record(None, key) for key in keys], Lexicon("test"), partitions, partitioner)
-    assert list(decoded.homes) == [partition_of(key, partitions, partitioner) for key in keys]
 
 
 def test_a_batch_is_split_by_records_and_by_bytes():
@@ -234,15 +182,3 @@ def test_a_batch_is_split_by_what_has_to_be_written():
     assert [
         len(part.records) for part in whole.split(whole.batch.within(whole.batch.writes(numbers), 9, 10**6, 3)) if part
     ] == [3, 4]
-
-
-def test_an_entry_is_the_same_word_for_ever():
-    """Numbers are given once, whatever is asked in between and however often the table grows."""
-    lexicon, rng = Lexicon("test"), random.Random(1)
-    words = [f"{rng.randrange(10**6)}".encode() + b"x" * rng.randrange(20) for _ in range(20_000)]
-    first = lexicon.number(words)
-    again = lexicon.number(list(reversed(words)))[::-1]
-    assert np.array_equal(first, again)
-    assert len(lexicon) == len(set(words)) == len(set(first.tolist()))
-    assert [lexicon.word(entry) for entry in first.tolist()] == words
-    assert lexicon.number([]).tolist() == []

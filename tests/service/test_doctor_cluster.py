@@ -27,14 +27,6 @@ def look(url, folder):
         return {found.name: found for found in examine_redis(parts.connection, parts.clock)}
 
 
-def test_a_cluster_as_it_should_be_is_well(cluster, tmp_path):
-    """Each master has its lines, and none is a complaint."""
-    found = look(cluster.url, tmp_path)
-    assert {one.level for one in found.values()} == {Level.OK}
-    for node in cluster.masters():
-        assert {f"{name} {node.place}" for name in ("redis", "eviction", "persistence", "replicas")} <= found.keys()
-
-
 @pytest.mark.parametrize(
     ("name", "option", "value", "said"),
     [

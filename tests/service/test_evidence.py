@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from streamtopic.documents.corpus import Document
-from streamtopic.errors import UsageError
-from streamtopic.pages.version_page import spending_chart, version_facts, version_page
+from streamtopic.pages.version_page import version_facts, version_page
 from streamtopic.service.app import Service, silent
-from streamtopic.service.verify import gather
 from streamtopic.service.verify.ledger_checks import WholeLedger
 from streamtopic.service.verify.relearn import topics_differ
 from streamtopic.service.verify.release_checks import InLog, release_findings
@@ -188,17 +186,6 @@ def test_every_part_of_published_topics_is_compared():
         assert said in problem
 
 
-def test_bytes_that_should_be_gone_fail():
-    """A withdrawn version of which a part still stands in the log is found."""
-    assert outcomes(*version(), standing={1, 2})["withdrawal"] is False
-
-
-def test_a_log_without_releases_has_none_to_report_on(tmp_path):
-    """Before the first version there is one line that says so."""
-    with Service(Settings(dir=tmp_path)) as service, pytest.raises(UsageError, match="no version 1"):
-        gather(service.sources, 1)
-
-
 def test_words_that_were_forgotten_are_not_in_a_report(tmp_path):
     """Where an anchor's documents go, neither the reason of the version nor a report names its word."""
     # Without the documents of an anchor two of the three subjects are left.
@@ -214,20 +201,3 @@ def test_words_that_were_forgotten_are_not_in_a_report(tmp_path):
     assert anchor not in made["reason"].replace(":", " ").replace(",", " ").split()
     assert made["kind"] == "unlearn"
     assert not re.search(rf"\b{anchor}\b", json.dumps(evidence) + version_page(evidence))
-
-
-@pytest.mark.parametrize("count", [2, 61, 300])
-def test_the_chart_stays_within_its_frame(count):
-    """However many versions, with or without a bound, each point lies in the picture and no number is missing."""
-    versions = [{"version": v, "kind": "unlearn", "cumulative_epsilon": 0.1 * v} for v in range(1, count + 1)]
-    chart = spending_chart([*versions, {"version": 301, "kind": "unlearn", "cumulative_epsilon": None}], 8.0)
-    drawn = chart.svg()
-    parsed = Strict(drawn)
-    (line,) = re.findall(r'<path d="M([^"]*)" class="mark-line">', drawn)
-    places = [tuple(map(float, point.split())) for point in line.split("L")]
-    assert len(places) == count
-    assert all(0 <= x <= chart.width and 0 <= y <= chart.height for x, y in places)
-    assert [x for x, _ in places] == sorted(x for x, _ in places)
-    assert [y for _, y in places] == sorted((y for _, y in places), reverse=True)
-    assert parsed.tags["circle"] in {0, count}
-    assert spending_chart([{"version": 1, "kind": "retrain", "cumulative_epsilon": None}], 8.0) is None

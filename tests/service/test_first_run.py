@@ -55,27 +55,6 @@ print(cache_folder())
     assert after == "None"
 
 
-@pytest.mark.slow
-def test_remembered_answers_change_no_machine_code(tmp_path):
-    """A kernel is the same to the instruction whether numba remembers how operators work on types or not."""
-    program = """
-import hashlib
-import numpy as np
-from streamtopic.compiled import remember_answers
-from streamtopic.topics.simplex import _solve_rows, solve_rows
-{}
-r = 3
-solve_rows(np.eye(r), np.ones((2, r)))
-print(len(_solve_rows.signatures))
-for code in _solve_rows.inspect_asm().values():
-    print(hashlib.sha256(code.encode()).hexdigest())
-"""
-    plain = _python(program.format(""), tmp_path / "plain")
-    remembering = _python(program.format("remember_answers()"), tmp_path / "remembering")
-    assert plain[0] == "1"
-    assert plain == remembering
-
-
 def test_python_cannot_call_a_function_that_has_no_code_for_it():
     """A function that kernels alone call refuses a call from Python, which would end the interpreter."""
     with pytest.raises(TypeError, match="find has no code for a call from Python"):
@@ -130,38 +109,3 @@ def test_a_first_demo_finds_all_kernels_compiled(tmp_path):
     called = _python(_CALLED.format(f"assert main({demo}) == 0"), cache)
     assert len(called) > 20
     assert set(called) <= set(parts)
-
-
-@pytest.mark.parametrize("part", ["service", "learning"])
-def test_each_part_runs_to_its_end(part):
-    """The small service and the small model work, so that what they compile is what a real run needs."""
-    program = [sys.executable, "-m", "streamtopic.service.first_run", part]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_another_copy_in_the_current_folder_is_not_compiled(tmp_path, monkeypatch):
-    """Both processes compile the program that runs: README's demo runs beside the clone that it was installed from."""
-    from streamtopic.service import first_run
-
-    (tmp_path / "streamtopic").mkdir()
-    (tmp_path / "streamtopic" / "__init__.py").write_text("raise SystemExit(3)")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PYTHONSAFEPATH")
-    with first_run.CompilingAhead() as compiling:
-        compiling.start()
-        compiling.wait(lambda *_: None)
-        assert [process.returncode for process in compiling._running] == [0, 0]
-
-
-def test_a_process_that_fails_does_no_harm(monkeypatch):
-    """Waiting ends where both processes have ended, whatever their status is."""
-    from streamtopic.service import first_run
-
-    monkeypatch.setattr(first_run, "_PARTS", ("no such part", "nor this"))
-    told = []
-    with first_run.CompilingAhead() as compiling:
-        compiling.start()
-        compiling.wait(lambda done, total: told.append((done, total)))
-        assert [process.returncode for process in compiling._running] == [1, 1]
-    assert all(total == 2 for _, total in told)

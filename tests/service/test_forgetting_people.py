@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections import Counter
 
 import pytest
@@ -11,13 +10,9 @@ from crashes import killed_beside
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.documents.corpus import Document
-from streamtopic.documents.deletion_record import Wanted, encode_request
 from streamtopic.documents.events import encode_add
-from streamtopic.errors import InvalidEvent, StateCorrupt
 from streamtopic.service.app import Service
-from streamtopic.service.processes import _one_step
 from streamtopic.service.schedule.decide import Wait
-from streamtopic.service.schedule.situation import SituationReader
 from streamtopic.settings import Settings
 from streamtopic.signed import RequestReceipt, request_digest
 from streamtopic.state.deletion_requests import RequestState
@@ -140,14 +135,6 @@ def test_a_person_leaves_in_one_version_with_one_receipt(service, tmp_path, caps
     assert json.loads(capsys.readouterr().out)["documents"] == 40
 
 
-def test_a_subject_without_documents_has_a_receipt_of_none(service):
-    """The request is answered as well: no document of that subject was there."""
-    ask(service, "nobody-at-all")
-    service.settle()
-    assert own_receipts(service)[1].documents == 0
-    assert not names_anybody(service, b"nobody")
-
-
 def test_no_version_parts_the_documents_of_a_request(service):
     """While a partition still holds some, the scheduler waits; also if the request came after its decision."""
     ask(service)
@@ -162,31 +149,6 @@ def test_no_version_parts_the_documents_of_a_request(service):
     assert [version["documents"] for version in settled.versions] == [60]
 
 
-@pytest.mark.parametrize("days", [-400, 0, 400])
-def test_a_request_holds_versions_for_five_minutes_whatever_the_time_of_day(service, days):
-    """A scheduler whose clock is a year wrong waits as well; a request that cannot go on is not waited for."""
-    ask(service)
-    service.move_requests()
-    ticks = [1000.0]
-    own = service.situation
-    reader = SituationReader(
-        service.reader,
-        service.state,
-        own._mode,
-        own._left,
-        own._policy,
-        own._delta,
-        lambda: time.time() + days * 86_400,
-        lambda: ticks[0],
-    )
-    list(service.ingests[0].drain())
-    cut = {one.partition: one.state.meta.next_offset for one in service.ingests}
-    for spent, waits in ((0, True), (299, True), (2, False)):
-        ticks[0] += spent
-        assert ("request" in reader.decide(reader.read()).reason) is waits
-        assert (reader.splits(cut) is not None) is waits
-
-
 def test_what_comes_while_the_request_runs_goes_too(service):
     """An add after the request, and one that overtakes its tombstones; what comes after its end stays."""
     ask(service)
@@ -198,26 +160,6 @@ def test_what_comes_while_the_request_runs_goes_too(service):
     service.add(documents(1, "alice", "a"))
     service.settle()
     assert of_alice(service) == {"a0"}
-
-
-def test_another_owner_s_document_is_not_deleted_by_a_late_tombstone(service):
-    """A record that is not counted yet may have given the id to another person: the id is left for later."""
-    ask(service)
-    service.add([Document("a0", "w1 w2 w3 w4 new", subjects=("bob",))])
-    service.settle()
-    assert of_alice(service) == {"a0"}
-
-
-def test_documents_of_two_people_who_are_forgotten_at_once_are_deleted_once(service):
-    """Each has one receipt of a deletion that found it, and both requests end."""
-    service.add([Document(f"both{k}", WORDS[k], subjects=("alice", "bob")) for k in range(9)])
-    service.settle()
-    ask(service, "alice", "r-1")
-    ask(service, "bob", "r-2")
-    service.settle()
-    assert live(service) == {f"d{k}" for k in range(60)}
-    (first, whole), (second, other) = own_receipts(service, "r-1"), own_receipts(service, "r-2")
-    assert (len(first) + len(second), whole.documents + other.documents) == (49, 49)
 
 
 @pytest.mark.parametrize("moment", ["at once", "sent", "after"])
@@ -354,62 +296,6 @@ def test_a_request_waits_for_an_open_transaction(service, monkeypatch):
     assert [receipt.documents for receipt in receipts_of_requests(service)] == [40]
 
 
-def test_a_lost_secret_is_no_person_without_documents(service):
-    """The digests of people cannot be made without it: whoever asks learns of the loss, and nothing is called done."""
-    keys = ModelKeys(service.settings.model).partition(1)
-    service.connection.call("DEL", keys.subject_secret)
-    ask(service)
-    with pytest.raises(StateCorrupt, match="secret"):
-        service.move_requests()
-    assert service.door.requests.get("r-1").state is RequestState.SENDING
-    assert not receipts_of_requests(service)
-
-
-def test_a_forgotten_request_that_is_counted_in_part_parts_nobody(service):
-    """Redis forgets it when one partition has counted its tombstones: the next step takes it in before it decides."""
-    ask(service)
-    service.move_requests()
-    list(service.ingests[0].drain())
-    service.connection.call("DEL", ModelKeys(service.settings.model).named("deletions:open"))
-    next_process(service)
-    _one_step(service, "", lambda _: None)
-    service.settle()
-    assert [version["documents"] for version in service.versions()] == [100, 60]
-
-
-def test_a_leader_that_comes_late_deletes_nothing(service, monkeypatch):
-    """It stopped between two appends, and another one has carried the request out: the ids are used again by now."""
-    monkeypatch.setattr("streamtopic.service.requests.request_mover._AT_ONCE", 5)
-    ask(service)
-    append = service.log.append_many
-    written = []
-
-    def stopped(topic, messages):
-        done = append(topic, messages)
-        if topic == service.names.documents and not written:
-            written.append(len(messages))
-            service.scheduler.close()
-            assert service.state.acquire("another", 60_000) is not None
-        return done
-
-    monkeypatch.setattr(service.log, "append_many", stopped)
-    service.move_requests()
-    assert service.door.requests.get("r-1").state is RequestState.SENDING
-    ingest(service)
-    assert len(of_alice(service)) == 40 - written[0]
-
-
-def test_many_requests_at_once(service):
-    """Hundreds of people are forgotten side by side, each with a receipt."""
-    service.add([Document(f"s{k}", WORDS[k % 24], subjects=(f"person {k % 150}",)) for k in range(450)])
-    service.settle()
-    for number in range(150):
-        ask(service, f"person {number}", f"r-{number}")
-    service.settle()
-    assert live(service) == {f"d{k}" for k in range(60)} | {f"a{k}" for k in range(40)}
-    assert Counter(receipt.documents for receipt in receipts_of_requests(service)) == {3: 150}
-
-
 def test_records_that_are_no_requests_stop_nothing(service, caplog):
     """Anybody with the right may write bytes: what is no request is passed over, and nobody else ends a request."""
     bad = [
@@ -430,22 +316,6 @@ def test_records_that_are_no_requests_stop_nothing(service, caplog):
     assert live(service) == {f"d{k}" for k in range(60)}
     assert [record.reason for record in caplog.records if getattr(record, "event", "") == "request_refused"]
     assert not any("alice" in record.getMessage() for record in caplog.records)
-
-
-def test_a_request_is_refused_before_it_is_written():
-    """Its limits are those of its reader."""
-    for wanted in (
-        Wanted("r-1", SALT),
-        Wanted("r-1", SALT, ("d1",), ("alice",)),
-        Wanted("r-1", SALT, tuple(f"d{k}" for k in range(1_001))),
-        Wanted("r-1", SALT, subjects=tuple(f"s{k}" for k in range(101))),
-        Wanted("r-1", SALT, subjects=("",)),
-        Wanted("r-1", SALT, ("",)),
-        Wanted("", SALT, ("d1",)),
-        Wanted("r-1", "", ("d1",)),
-    ):
-        with pytest.raises(InvalidEvent):
-            encode_request(wanted)
 
 
 def test_the_command_forgets_a_person(tmp_path, capsys):

@@ -1,14 +1,11 @@
 """Guided topics in a service: named in settings, published by name, and ended by deletions without a retrain."""
 
 import numpy as np
-import pytest
 from test_twin import DOCUMENTS, newest, service
 from three_topics import TOPICS
 
 from streamtopic.documents.corpus import Document
-from streamtopic.errors import SettingsError
 from streamtopic.service.verify import passed
-from streamtopic.settings import load
 
 GUIDED = {"cooking": ("oven", "flour"), "sea": ("gull", "tide")}
 
@@ -25,20 +22,6 @@ def test_a_guided_topic_stands_in_the_version_by_its_name(tmp_path):
         assert set(TOPICS["kitchen"]) == set(cooking[:8])
         assert set(TOPICS["harbour"]) == set(sea[:8])
         assert passed(instance.verify())
-
-
-def test_a_name_that_is_an_anchor_word_is_told_apart(tmp_path):
-    """The names of a version's topics are all different."""
-    with service(tmp_path / "free") as instance:
-        instance.add(DOCUMENTS)
-        _, release = newest(instance)
-    anchor = release.anchors[0]
-    with service(tmp_path / "taken", topics=3, guided={anchor: GUIDED["sea"]}) as instance:
-        instance.add(DOCUMENTS)
-        _, release = newest(instance)
-        names = release.anchors
-        assert len(set(names)) == 3
-        assert names[-1] == (f"{anchor}*" if anchor in names[:-1] else anchor)
 
 
 def test_a_guided_topic_goes_on_and_ends_as_its_seeds_leave(tmp_path):
@@ -96,21 +79,3 @@ def test_a_deletion_that_leaves_a_guided_topic_without_mass_gives_a_version_and_
         assert np.isfinite(fit.A).all()
         assert len(instance.receipts()) == 1
         assert passed(instance.verify())
-
-
-def test_settings_refuse_guided_topics_that_cannot_be(tmp_path):
-    """Each wrong table is named with its remedy."""
-    for value, said in [
-        ('{"a": []}', "1 to 64 seeds"),
-        ('{"a": ["x", "x"]}', "name each word once"),
-        ('{"": ["xx"]}', "1 to 256 printable"),
-        ('{"a": ["xx"], "b": ["yy"]}', "raise `topics` to 3"),
-        ('{"a": ["Car"]}', "'Car' is not a word as the service reads texts: give car"),
-        ('{"a": ["motor car"]}', "give motor, car"),
-        ('{"a": ["x"]}', "no other word is in it"),
-        ("[1]", "guided"),
-    ]:
-        with pytest.raises(SettingsError, match=said):
-            load({"guided": value, "topics": "2", "dir": str(tmp_path)})
-    with pytest.raises(SettingsError, match="set `learner` to default"):
-        load({"guided": '{"a": ["xx"]}', "learner": "paper", "dir": str(tmp_path)})

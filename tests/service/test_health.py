@@ -1,10 +1,8 @@
 """Health: a process is well while its work moves, and says otherwise soon, but never without cause."""
 
-import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,7 +17,7 @@ from watched_service import MARK, RARE, Clock, Watched, documents, opened
 from silent_crowd import crowd
 from streamtopic.cli import main
 from streamtopic.documents.events import encode_add
-from streamtopic.errors import ComponentUnreachable, SettingsError
+from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalRedis
 from streamtopic.monitoring.health import Health
 from streamtopic.monitoring.http_server import serving
@@ -79,49 +77,6 @@ def test_one_partition_that_stands_still_is_found_beside_others_that_move(ticks)
     assert health.verdict.findings == ("partition 0 has made no progress for 70 s",)
 
 
-def test_a_partition_that_waits_for_its_turn_does_not_stand_still(ticks):
-    """Forty partitions that lag, two seconds each: a round takes longer than the limit, and nothing is wrong."""
-    health = Health(LIMIT, ("ingest",), ticks)
-    for _ in range(3):
-        for partition in range(40):
-            ticks.now += 2
-            health.moved(f"partition {partition}")
-            assert health.verdict.live
-        health.moved("ingest")
-    ticks.now += 66
-    assert health.verdict.findings == ("ingest has made no progress for 66 s",)
-
-
-def test_each_loop_is_watched_by_itself(ticks):
-    """A scheduler that learns does not hide that nothing is published, nor does one server that is away the other."""
-    health = Health(LIMIT, ("run", "publish"), ticks)
-    health.moved("run")
-    assert not health.verdict.ready
-    health.moved("publish")
-    assert health.verdict.ready
-    health.waits("Kafka does not answer", "publish")
-    for _ in range(70):
-        ticks.now += 1
-        health.moved("run")
-        health.moved("partition 0")
-    verdict = health.verdict
-    assert verdict.findings == ("publish has made no progress for 70 s: Kafka does not answer",)
-    assert (verdict.live, verdict.ready, verdict.waiting) == (False, False, "Kafka does not answer")
-    health.moved("publish")
-    assert (health.verdict.ready, health.verdict.waiting) == (True, "")
-
-
-def test_a_partition_that_was_given_up_is_not_missed(ticks):
-    """After a rebalance another process is asked about it."""
-    health = Health(LIMIT, ("ingest",), ticks)
-    health.moved("partition 0")
-    health.gave_up("partition 0")
-    ticks.now += 64
-    health.moved("ingest")
-    ticks.now += 64
-    assert health.verdict.live
-
-
 @pytest.mark.parametrize("what", ["recovering", "learning"])
 def test_long_work_is_no_stall(ticks, what):
     """Recovering and learning may take hours, and the time that they took counts for nothing afterwards."""
@@ -135,53 +90,6 @@ def test_long_work_is_no_stall(ticks, what):
     assert health.verdict.live
     ticks.now += 6
     assert not health.verdict.live
-
-
-def test_a_stall_is_found_although_models_are_made_all_the_time(ticks):
-    """An exemption stops the clock and does not set it back: a partition that never moves is found in the end."""
-    health = Health(LIMIT, ("run",), ticks)
-    health.moved("partition 0")
-    for _ in range(14):
-        ticks.now += 5
-        health.moved("run")
-        with health.exempt("learning"):
-            ticks.now += 100
-    assert health.verdict.findings == ("partition 0 has made no progress for 70 s",)
-
-
-def test_two_exemptions_at_once_count_their_time_once(ticks):
-    """Work of two threads that overlaps is left out as one stretch of time."""
-    health = Health(LIMIT, ("run",), ticks)
-    with contextlib.ExitStack() as first:
-        first.enter_context(health.exempt("recovering"))
-        ticks.now += 10
-        with health.exempt("learning"):
-            ticks.now += 10
-            first.close()
-            ticks.now += 10
-            assert health.verdict.busy == {"learning": 20}
-    ticks.now += 64
-    assert health.verdict.live
-    ticks.now += 1
-    assert not health.verdict.live
-
-
-def test_ready_is_who_has_begun_and_neither_recovers_nor_waits(ticks):
-    """Nobody sends work to a process that has not come up, or that lost its server."""
-    health = Health(LIMIT, ("ingest",), ticks)
-    assert (health.verdict.live, health.verdict.ready) == (True, False)
-    health.moved("ingest")
-    assert health.verdict.ready
-    with health.exempt("recovering"):
-        assert not health.verdict.ready
-    with health.exempt("learning"):
-        assert health.verdict.ready
-    health.waits("Redis does not answer")
-    assert not health.verdict.ready
-    ticks.now += 70
-    assert health.verdict.findings == ("ingest has made no progress for 70 s: Redis does not answer",)
-    health.moved("ingest")
-    assert health.verdict.ready
 
 
 def _asked(address, path, method="GET"):
@@ -230,36 +138,6 @@ def test_a_stall_is_told_over_http_with_its_reason(ticks):
     assert 'streamtopic_interruptions_total{reason="unreachable"} 1.0' in shown
 
 
-@pytest.mark.parametrize(
-    ("address", "shown"), [("0", "127.0.0.1:"), ("127.0.0.1:0", "127.0.0.1:"), ("[::1]:0", "[::1]:")]
-)
-def test_only_this_machine_can_ask_unless_told_otherwise(address, shown):
-    """Without a host, and with that of the loopback, the server listens on the loopback."""
-    if "::1" in address and not _has_ipv6():
-        pytest.skip("this machine has no IPv6 loopback")
-    with serving(address, Watched()) as used:
-        assert used.startswith(shown)
-        assert _asked(used, "/livez")[0] == 200
-
-
-def _has_ipv6():
-    try:
-        with socket.create_server(("::1", 0), family=socket.AF_INET6):
-            return True
-    except OSError:
-        return False
-
-
-def test_an_address_that_is_taken_is_one_line_with_the_remedy():
-    """Two processes of one machine need two ports, and the second is told so."""
-    with (
-        serving("127.0.0.1:0", Watched()) as used,
-        pytest.raises(SettingsError, match=r"metrics_address.*name a port"),
-        serving(used, Watched()),
-    ):
-        pass
-
-
 def test_silent_readers_shut_nobody_out():
     """80 connections that never send a whole request come again and again; a probe is always answered."""
     with serving("127.0.0.1:0", Watched()) as address, crowd(address.split(":")[1], sent=b"GET /livez HTTP/1.1\r\n"):
@@ -283,16 +161,6 @@ def _end(process):
     process.stdout.read()
     assert process.wait(timeout=PATIENCE) == 0
     process.stdout.close()
-
-
-def test_run_in_a_folder_is_watched_by_one_setting(tmp_path):
-    """`run --dir` with `metrics_address` answers; without it nothing listens."""
-    process, address = _started("run", "--dir", str(tmp_path / "instance"), "--set", "metrics_address=0")
-    try:
-        until(lambda: _asked(address, "/readyz")[0] == 200, "ready")
-        until(lambda: "streamtopic_lag_records" in _asked(address, "/metrics")[1], "lag")
-    finally:
-        _end(process)
 
 
 @pytest.mark.slow

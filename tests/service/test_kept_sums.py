@@ -60,20 +60,6 @@ def test_the_first_version_leaves_sums_that_changes_carry_on(settings):
         assert passed(instance.verify())
 
 
-def test_sums_are_folded_before_their_changes_go(settings):
-    """Each generation of changes that begins moves their cut, so the next one takes nothing away that they need."""
-    with Service(settings) as instance:
-        add(instance)
-        cuts = [sums_are_counted(instance).offsets[0]]
-        for document in ("d0-1", "d0-2", "d0-3"):
-            instance.delete([document])
-            instance.settle()
-            instance.ingests[0].state.sum_changes()
-            instance.settle()
-            cuts.append(sums_are_counted(instance).offsets[0])
-        assert cuts == sorted(set(cuts))
-
-
 def test_a_leader_that_starts_does_not_count_the_documents(settings, monkeypatch):
     """Its first update learns from the sums, and is what a count of the documents gives."""
     with Service(settings) as instance:

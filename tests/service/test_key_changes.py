@@ -16,7 +16,6 @@ from streamtopic.signed import (
     Receipt,
     SigningKey,
     link_digest,
-    open_keys,
 )
 from streamtopic.streams import FileLog, Message, TopicNames
 
@@ -82,48 +81,6 @@ def world(connection, tmp_path):
     return made
 
 
-def test_who_has_the_root_key_reads_what_was_signed_before_the_first_list(world):
-    """The list says whose the pages before it are; a reader with the first key alone goes on while that key signs."""
-    assert world.keeper().publish().sequence == 1
-    world.write(world.old)
-    found, ledger = world.read()
-    assert (found, ledger.start, ledger.gaps) == ([0, 1, 2], 0, [])
-    plain = LedgerReader(world.log, world.model, KeyRing.load(world.old.public, world.model))
-    assert len(plain.catch_up()) == ledger.size == 4
-    assert plain.ledger.foreign
-    assert open_keys(world.file.read_text(), ROOT.public).current == world.old.public
-    with pytest.raises(UsageError, match="exists already"):
-        world.keeper().publish()
-
-
-def test_a_new_key_signs_its_own_list(world):
-    """What both keys sign counts, since a service goes on with the old one until it is started again."""
-    world.keeper().publish()
-    assert world.keeper().rotate(world.new).current == world.new.public
-    world.write(world.old)
-    world.write(world.new)
-    found, ledger = world.read()
-    assert (found, ledger.strays) == ([0, 1, 2, 3], 0)
-    assert open_keys(world.file.read_text(), ROOT.public).trusted == (world.new.public, world.old.public)
-    with pytest.raises(UsageError, match="make a new one"):
-        world.keeper().rotate(world.new)
-
-
-def test_a_rotation_is_a_first_list_too(world):
-    """Who had no list yet has one with both keys."""
-    assert world.keeper().rotate(world.new).previous == (world.old.public,)
-    assert world.read()[0] == [0, 1]
-
-
-def test_a_key_that_is_lost_is_replaced_where_only_the_root_key_is(world):
-    """The new key signs the page, so the old one is not needed."""
-    world.keeper().publish()
-    world.signing = None
-    world.keeper().rotate(world.new)
-    world.write(world.new)
-    assert world.read()[0] == [0, 1, 2]
-
-
 @pytest.mark.parametrize("first", [None, 1])
 def test_a_revoked_key_signs_nothing_more(world, first):
     """What it had signed counts up to the entry that is named, the tree is whole, and its new pages are passed over."""
@@ -152,22 +109,6 @@ def test_a_revoked_key_signs_nothing_more(world, first):
     again = world.service(world.new)
     again.catch_up()
     assert again.proof(0).verify(ring).index == 0
-
-
-@pytest.mark.parametrize(
-    ("key", "says"), [("00000000", "is not in list 2"), ("new", "a key that signs now must be rotated first")]
-)
-def test_only_a_previous_key_can_be_revoked(world, key, says):
-    """Any other is refused with the remedy, and nothing is written."""
-    with pytest.raises(UsageError, match="no key list yet"):
-        world.keeper().revoke(key)
-    world.keeper().publish()
-    world.keeper().rotate(world.new)
-    world.signing = world.new
-    end = world.log.end(world.names.ledger, 0)
-    with pytest.raises(UsageError, match=says):
-        world.keeper().revoke(world.new.public.key_id if key == "new" else key)
-    assert world.log.end(world.names.ledger, 0) == end
 
 
 def test_a_list_stands_where_a_service_writes_all_the_time(world, monkeypatch):
@@ -225,10 +166,3 @@ def test_a_ledger_of_an_unknown_root_is_told_of(world):
     known.catch_up()
     assert known.ledger.keys.sequence == 1
     assert not known.ledger.foreign
-
-
-def test_a_ledger_that_is_not_there_is_named(world):
-    """The remedy is `init`."""
-    world.log.remove(world.names.ledger)
-    with pytest.raises(UsageError, match="streamtopic init"):
-        world.keeper()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from streamtopic.documents.corpus import Document
-from streamtopic.errors import UsageError
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.instance import provision
@@ -77,17 +76,3 @@ def test_what_carries_a_label_goes_by_one_request(opened):
     twin.add([document for document in documents() if document.id not in found])
     assert count(service) == count(twin)
     assert count(service)[1] == 20
-
-
-def test_a_label_that_nobody_has_is_refused_with_what_exists(opened):
-    """A task is named with the tasks, a class with the classes of its task."""
-    service = opened()
-    count(service)
-    with pytest.raises(UsageError, match=r"no live document has a label: delete by ids"):
-        documents_with_label(service.reader, "section", "sport")
-    service.add(documents())
-    count(service)
-    with pytest.raises(UsageError, match="'place', 'section'"):
-        documents_with_label(service.reader, "desk", "sport")
-    with pytest.raises(UsageError, match=r"no live document has class 'art' of task 'section'.*'news', 'sport'"):
-        documents_with_label(service.reader, "section", "art")

@@ -6,7 +6,7 @@ import pytest
 
 from streamtopic.errors import SettingsError, StateMismatch
 from streamtopic.service.publish.ledger_writer import LedgerWriter
-from streamtopic.signed import End, KeyRing, LedgerProof, Receipt, SigningKey, Tree, leaf_hash
+from streamtopic.signed import KeyRing, LedgerProof, Receipt, SigningKey, Tree, leaf_hash
 from streamtopic.streams import FileLog, TopicNames
 
 _numbers = itertools.count()
@@ -153,19 +153,3 @@ def test_a_topic_that_lost_records_is_never_signed_again(world):
         writer.append([world.receipt(50)])
     with pytest.raises(StateMismatch, match="lost records"):
         world.writer().catch_up()
-
-
-def test_a_topic_that_would_lose_records_is_refused(world):
-    """Before the first page."""
-    writer = world.writer()
-    world.log.configure(world.names.ledger, {"retention.ms": "1000"})
-    with pytest.raises(StateMismatch, match=r"retention\.ms=1000"):
-        writer.append([world.receipt(1)])
-
-
-def test_nothing_is_written_behind_the_end_of_a_model(world):
-    """A new model of its name counts offsets from 0 again: its receipts would seem to stand in the ledger."""
-    writer, _ = filled(world, 1, 1)
-    assert writer.append([End(1, 0, 0, 0, ledger_kept=True)])
-    with pytest.raises(StateMismatch, match="another name"):
-        writer.append([world.receipt(9)])

@@ -16,10 +16,8 @@ from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.logs import EVENTS, UNNAMED, JsonLines
-from streamtopic.service.processes import _public
 from streamtopic.streams import Message, open_log
 from streamtopic.streams.kafka_log import KafkaOptions
-from streamtopic.topics.anchors import changed_anchors
 from waiting import PATIENCE, until
 
 PACKAGE = Path(streamtopic.__file__).parent
@@ -82,12 +80,6 @@ def test_a_call_without_a_listed_event_is_found(call, missing):
     assert bool(_unnamed_calls(ast.parse(f"if x:\n    {call}\n"))) == missing
 
 
-def test_every_listed_event_can_happen():
-    """The list holds no name that the program does not use."""
-    used = {name for _, tree in _sources() for name in _names(tree)}
-    assert used == set(EVENTS)
-
-
 def _line(level, text, *args, error=None, **extra):
     record = logging.LogRecord("streamtopic.x", level, "f.py", 1, text, args, error)
     vars(record).update(extra)
@@ -123,29 +115,6 @@ def test_what_may_quote_is_left_out():
     assert RARE not in json.dumps(shown)
     assert [line["event"] for line in shown[1:3]] == [UNNAMED, UNNAMED]
     assert shown[3]["error"] == "InvalidEvent"
-
-
-def test_a_password_is_not_in_a_line():
-    """Addresses lose their password also where an error quotes them."""
-    line = _line(logging.WARNING, "%s", "Redis at redis://u:hunter2@db:6379 is away", event="group_left")
-    assert "hunter2" not in json.dumps(line)
-    assert "db:6379" in line["message"]
-
-
-@pytest.mark.parametrize(
-    ("decision", "told"),
-    [
-        ("wait: no documents yet", "wait: no documents yet"),
-        (f"retrain: asked for by hand; {changed_anchors(['a'], [RARE])}", "retrain: asked for by hand"),
-        (
-            f"wait: no model can be made of the present documents: only '{RARE}' is left",
-            "wait: no model can be made of the present documents",
-        ),
-    ],
-)
-def test_a_decision_is_told_without_the_errors_that_it_quotes(decision, told):
-    """Words stand in what a decision quotes, and that is left to `status`."""
-    assert _public(decision) == told
 
 
 @pytest.mark.slow

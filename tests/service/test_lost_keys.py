@@ -32,12 +32,6 @@ def _subjects(connection):
     return OWN.subjects(OWN.bucket(subject_digest("alice", secret)))
 
 
-def _changes(connection):
-    """Return the hash of the changes since the statistics were written."""
-    generation = int(connection.call("HGET", OWN.meta, "generation"))
-    return OWN.changes[generation % 2]
-
-
 NOTICED = {
     "meta": lambda _: OWN.meta,
     "words": lambda _: OWN.words,
@@ -198,28 +192,6 @@ def test_a_lost_key_of_a_partition_is_noticed_with_the_remedy(world, twin, kind,
         assert found[4] == twin[4]
 
 
-def test_lost_changes_are_made_up_for_by_the_documents(world, twin):
-    """A process that runs has read them; readers that need them read the documents. All is as in the twin."""
-    with world.opened(world.again()) as service:
-        _ = service.ingests
-        assert service.connection.call("DEL", _changes(service.connection)) == 1
-        go_on(service)
-        assert outcome(service) == twin
-
-
-def test_changes_that_a_writer_needs_when_it_starts_are_missed(world, twin):
-    """Without them it does not know how many documents hold a word; the error names the remedy."""
-    with world.opened(world.again()) as service:
-        assert service.connection.call("DEL", _changes(service.connection)) == 1
-        with pytest.raises(StateCorrupt, match=r"changes of partition 0.*`streamtopic rebuild`"):
-            go_on(service)
-    with world.opened(service.settings.dir) as mended:
-        mended.rebuild(silent)
-        # Its requests go on.
-        mended.settle()
-        assert outcome(mended)[:3] == twin[:3]
-
-
 def _failing(service):
     """Findings of the doctor about the state that fail."""
     every = examine_state(service.connection, service.log, service.settings, service.fixed, service.clock)
@@ -266,19 +238,6 @@ def test_an_index_of_the_ledger_that_has_lost_a_part_is_made_anew(world, part):
         for receipt in receipts:
             (logged,) = found[receipt.id]
             assert service.ledger.proof(logged.index).verify(service.keys).entry == receipt
-
-
-def test_a_look_at_an_idle_partition_notices_a_loss(world):
-    """A partition without new records looks again after a minute by its clock."""
-    with world.opened(world.again()) as service:
-        now = [service.clock()]
-        service.clock = lambda: now[0]
-        ingest = service.open_ingest(0)
-        service.connection.call("DEL", OWN.forgets)
-        assert not ingest.step().records
-        now[0] += 61
-        with pytest.raises(StateCorrupt, match="the deletions that wait for receipts are gone"):
-            ingest.step()
 
 
 def test_deletions_that_a_rebuild_put_aside_and_lost_are_missed(world, monkeypatch):

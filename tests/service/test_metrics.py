@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import itertools
 import subprocess
 import sys
 import threading
@@ -10,25 +9,22 @@ import time
 from pathlib import Path
 
 import pytest
-from watched_service import MARK, RARE, Clock, ReadMetrics, Watched, documents, family_of, opened
+from watched_service import MARK, RARE, Clock, Watched, documents, family_of, opened
 
 import streamtopic
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
-from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalRedis
-from streamtopic.monitoring import metrics as catalogue
 from streamtopic.monitoring.metrics import CATALOGUE, MOST, PREFIX
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
 from streamtopic.service.processes import looked_at, run_all, run_ingest
-from streamtopic.settings import Settings, load
+from streamtopic.settings import Settings
 from streamtopic.signed import COSIGNATURE, PublicKey
 from streamtopic.streams import FileLog, Message
-from waiting import PATIENCE, until
+from waiting import until
 
 DAY = 86_400.0
 PACKAGE = Path(streamtopic.__file__).parent
-_numbers = itertools.count()
 
 
 def _bad(number):
@@ -219,18 +215,6 @@ def test_no_label_holds_an_id_or_a_word(seen):
         assert told.encode() not in shown
 
 
-def test_the_catalogue_is_small_and_says_what_it_means():
-    """An operator can read it: few families, one prefix, units at the end of names, a sentence each."""
-    assert len({family.name for family in CATALOGUE}) == len(CATALOGUE) <= MOST
-    for family in CATALOGUE:
-        assert family.name.startswith(PREFIX)
-        assert family.name.endswith("_total") == (family.kind == "counter")
-        assert family.help.endswith(".")
-        assert bool(family.buckets) == (family.kind == "histogram")
-        # A counter with a partition would be begun anew, and lost, at each rebalance.
-        assert "partition" not in family.labels or family.kind == "gauge"
-
-
 def test_reasons_are_codes_of_the_program():
     """Whoever refuses a record or a model names a literal reason, so a label never shows what a record says."""
     for path in PACKAGE.rglob("*.py"):
@@ -244,105 +228,6 @@ def test_a_state_that_was_set_back_is_counted_once(seen):
     """Redis that lost its end is noticed by the flush that counts the same records again, and by no other."""
     series = f"{PREFIX}interruptions_total", ("set_back",)
     assert [watch.metrics.samples().get(series, 0) for watch in seen] == [0, 0, 0, 1, 0, 0]
-
-
-def test_series_of_a_partition_that_was_given_up_are_gone(tmp_path):
-    """Two processes never show the same partition, so a sum over processes is right."""
-    watch = Watched("ingest")
-    with opened(tmp_path, watch, Clock(), partitions=2) as service:
-        share = _Share(0, 1)
-        worker = _worker(service, share)
-        worker.step(0.0)
-        service.look()
-        assert _partitions(watch) == {"0", "1"}
-        share.partitions = frozenset({1})
-        worker.step(0.0)
-        assert _partitions(watch) == {"1"}
-        service.look()
-        assert _partitions(watch) == {"1"}
-        worker.close()
-        assert _partitions(watch) == set()
-
-
-def test_a_look_that_comes_late_shows_no_partition_that_was_given_up(tmp_path):
-    """A look that began before a rebalance does not bring series back."""
-    watch = Watched("ingest")
-    with opened(tmp_path, watch, Clock()) as service:
-        worker = _worker(service, _Share(0))
-        worker.step(0.0)
-        watch.gave_up(0)
-        watch.show_partition(0, {catalogue.LAG_RECORDS: 7})
-        assert _partitions(watch) == set()
-
-
-def _partitions(watch):
-    names = {family.name for family in CATALOGUE if "partition" in family.labels}
-    return {labels[0] for name, labels in watch.metrics.samples() if name in names}
-
-
-def _obstacles(watch):
-    return [labels for name, labels in watch.metrics.samples() if name == f"{PREFIX}release_blocked"]
-
-
-def test_an_obstacle_is_shown_by_the_scheduler_that_leads_alone(tmp_path):
-    """A scheduler that has lost the lease does not go on to say that no model can be made."""
-    watch = Watched()
-    with opened(tmp_path, watch, Clock()) as service:
-        service.add([Document("only", "apple apple apple", {})])
-        service.settle()
-        assert len(_obstacles(watch)) == 1
-        service.scheduler.close()
-        assert service.state.acquire("another", 60_000) is not None
-        service.scheduler.step()
-        assert _obstacles(watch) == []
-
-
-def test_an_obstacle_is_gone_once_nobody_asks_for_a_model(tmp_path):
-    """What failed by hand is no alert for ever where no later decision calls for a model."""
-    watch = Watched()
-    with opened(tmp_path, watch, Clock(), max_forget_lag=DAY, capacity={"rule": "fixed", "documents": 1000}) as service:
-        service.add(documents())
-        service.settle()
-        service.delete([f"{MARK}-{n}" for n in range(1, 60)])
-        service.settle()
-        service.scheduler.step("retrain")
-        assert len(_obstacles(watch)) == 1
-        service.scheduler.step()
-        assert len(_obstacles(watch)) == 1
-        service.send([encode_heartbeat(0)])
-        service.settle()
-        assert _obstacles(watch) == []
-
-
-def test_whoever_loses_redis_leads_no_more(tmp_path):
-    """A scheduler that cannot renew its lease does not go on to show that it leads."""
-    watch = Watched()
-    with LocalRedis() as server:
-        url = server.url
-        work = opened(tmp_path, watch, Clock(), redis_url=url)
-        work.__enter__().settle()
-        assert watch.metrics.samples()[f"{PREFIX}leader", ()] == 1
-        server.stop()
-        with pytest.raises(ComponentUnreachable):
-            work.__exit__(None, None, None)
-        assert watch.metrics.samples()[f"{PREFIX}leader", ()] == 0
-
-
-def test_a_gauge_that_is_not_known_is_absent():
-    """Nobody is alarmed by a time of 1970: what is not known yet is not shown as 0."""
-    metrics = ReadMetrics("run", "0")
-    metrics.show(catalogue.RELEASE, 5.0)
-    assert (f"{PREFIX}release_timestamp_seconds", ()) in metrics.samples()
-    metrics.show(catalogue.RELEASE, None)
-    assert (f"{PREFIX}release_timestamp_seconds", ()) not in metrics.samples()
-
-
-def test_a_negative_age_is_none():
-    """Two clocks may differ; what was received after it was counted took no time."""
-    metrics = ReadMetrics("run", "0")
-    metrics.observe(catalogue.COMMIT, -3.0)
-    shown = metrics.samples()
-    assert (shown[f"{catalogue.COMMIT.name}_sum", ()], shown[f"{catalogue.COMMIT.name}_count", ()]) == (0, 1)
 
 
 def test_lag_is_what_is_not_counted_and_how_old_it_is(tmp_path):
@@ -390,41 +275,21 @@ def test_forgetting_is_timed_from_the_broker_s_clock(tmp_path):
         assert shown[f"{PREFIX}budget_used_ratio", ("capacity",)] == 1 / 50
 
 
-def test_hidden_records_are_shown(kafka_server, redis_server):
-    """What an open transaction hides is no lag; it has a gauge of its own, and it is 0 again once the end is there."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from kafka import KafkaProducer
-    from streamtopic.service.app import Service
-    from streamtopic.service.processes import Looks
-
-    watch = Watched("ingest")
-    given = {"kafka": kafka_server.servers, "redis_url": redis_server.url, "model": f"metrics{next(_numbers)}"}
-    with Service(load(given), watch=watch) as service:
-        for topic, settings in service.topic_settings.items():
-            service.log.create(topic, 1, settings)
-        worker, looks = _worker(service, _Share(0)), Looks(service, watch)
-        worker.step(0.0)
-        producer = KafkaProducer(
-            bootstrap_servers=kafka_server.servers, transactional_id=given["model"], transaction_timeout_ms=600_000
-        )
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(service.names.documents, key=b"x", value=None, partition=0).get(timeout=PATIENCE)
-        looks.look()
-        watch.note()
-        hidden = f"{PREFIX}lag_records", ("0", "hidden")
-        assert watch.metrics.samples()[hidden] == 1
-        producer.commit_transaction()
-        producer.close(timeout=5)
-        until(lambda: looks.look() or watch.metrics.samples()[hidden] == 0)
-
-
 @pytest.mark.parametrize("module", ["streamtopic", "streamtopic.service.app", "streamtopic.client"])
 def test_whoever_does_not_watch_loads_no_metrics_package(module):
     """The library, the client and a service without the setting do without prometheus-client."""
     program = f"import sys, {module}; print('prometheus_client' in sys.modules)"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_the_catalogue_is_small_and_says_what_it_means():
+    """An operator can read it: few families, one prefix, units at the end of names, a sentence each."""
+    assert len({family.name for family in CATALOGUE}) == len(CATALOGUE) <= MOST
+    for family in CATALOGUE:
+        assert family.name.startswith(PREFIX)
+        assert family.name.endswith("_total") == (family.kind == "counter")
+        assert family.help.endswith(".")
+        assert bool(family.buckets) == (family.kind == "histogram")
+        # A counter with a partition would be begun anew, and lost, at each rebalance.
+        assert "partition" not in family.labels or family.kind == "gauge"

@@ -13,9 +13,8 @@ from streamtopic.service.app import Service, silent
 from streamtopic.service.upkeep import model_removal as module
 from streamtopic.service.upkeep.model_removal import HOLDER, end_in, only_keys_left, remove_files
 from streamtopic.settings import load
-from streamtopic.signed import End, KeyRing, LedgerReader, Receipt, new_secret
+from streamtopic.signed import End, KeyRing, LedgerReader, Receipt
 from streamtopic.state import Connection
-from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState
 from streamtopic.state.removal import leader
 from streamtopic.streams import FileLog, TopicNames
 
@@ -119,17 +118,6 @@ def test_nothing_is_left_but_the_evidence(world):
         assert service.status()["documents"] == 37
 
 
-def test_requests_that_wait_are_deletions_without_a_receipt(world):
-    """People asked for them and got nothing: the end counts each, though nothing of them is in the log."""
-    held = DeletionRequest("r1", "d", RequestState.PAUSED, 2, 1, 1, 1)
-    sent = DeletionRequest("r2", "d", RequestState.SENT, 1, 1, 1, 1)
-    requests = DeletionRequests(world.connection, "news")
-    requests.receive(held)
-    requests.receive(sent)
-    assert delete(world).end.waiting == 3
-    gone(world)
-
-
 def test_the_ledger_goes_where_that_is_asked_for(world):
     """The proof then says so, and it is the only evidence."""
     delete(world, keep_ledger=False)
@@ -145,19 +133,6 @@ def test_a_ledger_ends_once(world):
         made(world.settings)
     delete(world)
     gone(world)
-
-
-def test_the_file_of_an_earlier_model_does_not_end_a_later_one(world, tmp_path):
-    """Without the ledger of the first, the second has its own, with an end of its own."""
-    with Service(world.settings) as service:
-        service.remove(world.file, service.end(keep_ledger=False), silent)
-    made(world.settings)
-    with Service(world.settings) as service, pytest.raises(UsageError, match="an earlier model"):
-        service.remove(world.file, service.end(keep_ledger=False), silent)
-    again = tmp_path / "again.tlog-proof"
-    with Service(world.settings) as service:
-        service.remove(again, service.end(keep_ledger=True), silent)
-    assert end_in(again, world.keys)[1].documents == 37
 
 
 PLACES = ["hold_lease", "_ended", "remove_model"]
@@ -186,66 +161,6 @@ def test_it_can_be_killed_anywhere_and_repeated(world, monkeypatch, where, when)
     assert written in {None, world.file.read_bytes()}
     reader = LedgerReader(FileLog(world.settings.dir / "log"), "news", world.keys)
     assert [isinstance(logged.entry, End) for logged in reader.catch_up()].count(True) == 1
-
-
-@pytest.mark.parametrize("kept", [True, False])
-@pytest.mark.parametrize("before", [1, 4])
-def test_topics_can_be_removed_by_two_attempts(world, monkeypatch, before, kept):
-    """A kill between two topics leaves the rest to the next attempt, which does not say what is gone already."""
-    before = min(before, 3 if kept else 4)
-    act, calls = FileLog.remove, []
-
-    def killed(log, topic):
-        calls.append(topic)
-        act(log, topic)
-        if len(calls) == before:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FileLog, "remove", killed)
-        with pytest.raises(KeyboardInterrupt):
-            delete(world, keep_ledger=kept)
-    delete(world, keep_ledger=kept)
-    gone(world, kept=kept)
-    assert end_in(world.file, world.keys)[1].documents == 37
-
-
-@pytest.mark.parametrize("left", [2, 1, 0])
-def test_keys_go_last_and_the_rest_of_them_by_a_repetition(world, left):
-    """What is left of the keys after a kill goes, and no new key is made."""
-    with Service(world.settings) as service:
-        service.remove(world.file, service.end(keep_ledger=True), silent)
-    (world.settings.dir / "keys" / "signing-01234567.key").write_text("an earlier key")
-    receipt, noise, _, signing = module._secret_files(world.settings)
-    for path in (receipt, noise, signing)[: 3 - left]:
-        path.unlink()
-    assert only_keys_left(world.settings, world.file) == (left > 0)
-    remove_files(world.settings, keep_keys=False)
-    gone(world)
-
-
-def test_the_key_of_suppressions_goes_with_the_others(world, tmp_path):
-    """Neither its file nor a digest is left, so nobody can tell any more who was suppressed."""
-    settings = settings_of(tmp_path, world.settings.redis_url.get_secret_value(), "suppressing")
-    file = settings.dir / "keys" / "suppression.key"
-    file.parent.mkdir(mode=0o700)
-    new_secret(file)
-    with Service(settings) as service:
-        service.add(documents(10))
-        service.suppress(["d1"], ["alice"])
-        service.settle()
-        assert service.status()["suppressed"] == 2
-    assert any(name.endswith(b":suppressed") for name in contents(world.connection, "suppressing"))
-    proof = tmp_path / "suppressing.tlog-proof"
-    with Service(settings) as service:
-        service.remove(proof, service.end(keep_ledger=True), silent)
-    assert contents(world.connection, "suppressing") == {}
-    # A kill before the first key leaves the file, and the repetition removes it.
-    (settings.dir / "keys" / "receipt.key").unlink()
-    assert file.exists()
-    assert only_keys_left(settings, proof)
-    assert file in remove_files(settings, keep_keys=False)
-    assert {path.name for path in file.parent.iterdir()} == {"signing.pub", "complete"}
 
 
 def test_a_running_service_and_a_foreign_file_are_refused(world, tmp_path):

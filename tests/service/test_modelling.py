@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from streamtopic.documents.corpus import Document
-from streamtopic.service import processes
 from streamtopic.service.app import Service
 from streamtopic.service.schedule import modeller as modelling
 from streamtopic.settings import Settings
@@ -62,54 +61,3 @@ def test_a_model_is_learned_cold_where_the_changes_since_are_gone(instance, told
     instance.settle()
     assert told == []
     assert instance.model_before_noise().documents == 58
-
-
-@pytest.fixture
-def outpaced(monkeypatch):
-    """Return a function: let the changes go that readers of now need, in the middle of the next learning."""
-
-    def begin(instance):
-        real = modelling.learn
-
-        def learn(counts, options):
-            monkeypatch.setattr(modelling, "learn", real)
-            fit = real(counts, options)
-            instance.add([Document("late", "rose oven tulip flour", {"kind": "late"})])
-            for ingest in instance.ingests:
-                list(ingest.drain())
-                ingest.state.sum_changes()
-                ingest.state.sum_changes()
-            return fit
-
-        monkeypatch.setattr(modelling, "learn", learn)
-
-    return begin
-
-
-def test_a_version_lacks_its_coherence_where_the_sample_cannot_be_read(instance, outpaced):
-    """Deletions wait for versions, so one does not wait for a figure of its quality."""
-    outpaced(instance)
-    instance.settle(requested="retrain")
-    first, second = (instance.release(version) for version in (1, 2))
-    assert (first.envelope.m, second.envelope.m) == (60, 60)
-    assert {*first.quality} - {*second.quality} == {"npmi"}
-
-
-def test_a_version_whose_labels_cannot_be_read_is_made_at_the_next_step(tmp_path, outpaced):
-    """Nothing is staged, the operator's request still waits, and the part tells why it tries again."""
-    with Service(Settings(dir=tmp_path, topics=2, tasks={"kind": {}}, max_df=1.0, min_df=1)) as instance:
-        labels = [{"kind": "garden"}, {"kind": "kitchen"}]
-        instance.add([Document(f"d{k}", " ".join(WORDS[k % 2] * 4), labels[k % 2]) for k in range(60)])
-        for ingest in instance.ingests:
-            list(ingest.drain())
-        instance.state.request("retrain")
-        outpaced(instance)
-        told = []
-        said = processes._one_step(instance, "", told.append)
-        assert "documents changed faster than a model could be made of them" in said
-        assert [event["event"] for event in told] == ["decided"]
-        assert instance.versions() == []
-        assert instance.state.requested() is not None
-        assert processes._one_step(instance, said, told.append).endswith("(version 1)")
-        assert instance.versions()[0]["documents"] == 61
-        assert instance.state.requested() is None

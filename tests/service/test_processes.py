@@ -11,24 +11,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from watched_service import Watched
 
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
 from streamtopic.documents.corpus import Document
-from streamtopic.documents.events import encode_add
-from streamtopic.errors import StateMismatch, StreamtopicError
-from streamtopic.local import LocalRedis
+from streamtopic.errors import StreamtopicError
 from streamtopic.service import app, processes
 from streamtopic.service.app import Service
-from streamtopic.service.processes import Publishing, run_ingest, run_schedule
-from streamtopic.service.publish.publisher import Publisher
-from streamtopic.service.schedule.scheduler import Scheduler
+from streamtopic.service.processes import Publishing, run_schedule
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 from streamtopic.signed import Alive, Receipt
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.streams import KafkaLog, KafkaOptions
 from waiting import PATIENCE, until
 
 TOPICS = (
@@ -190,65 +184,6 @@ def test_the_scheduler_waits_no_longer_than_until_something_changes(why):
     timer.join()
 
 
-def test_unreachable_components_are_waited_for(tmp_path):
-    """Without Kafka a process says in one line what it waits for, again and again, and leaves when told."""
-    assert main(["keys", "new", "--to", str(tmp_path / "keys"), "--json"]) == 0
-    config = tmp_path / "streamtopic.toml"
-    config.write_text('kafka = "127.0.0.1:9"\nredis_url = "redis://127.0.0.1:9"\n')
-    cluster = Cluster(config)
-    try:
-        process = cluster.start("ingest")
-        waits = until(lambda: [e for e in events(process) if e["event"] == "waiting"][:2], "saying so")
-        assert "does not answer" in waits[0]["reason"]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=PATIENCE) == 0
-    finally:
-        cluster.stop()
-
-
-def test_ingest_that_cannot_reach_its_group_is_not_well(redis_server, monkeypatch):
-    """A process that owns no partition, since Kafka is away, makes no progress: it is never ready, and says why."""
-    monkeypatch.setattr(processes, "leave_in_time", lambda _stop: None)
-    model = f"alone-{os.getpid()}"
-    given = {"model": model, "kafka": "127.0.0.1:9", "redis_url": redis_server.url}
-    stop, watch = threading.Event(), Watched("ingest")
-    thread = threading.Thread(
-        target=run_ingest, args=(Settings(**given), stop, lambda _event: None), kwargs={"watch": watch}
-    )
-    thread.start()
-    try:
-        seen = until(lambda: (now := watch.verdict()) and (now.ready or now.waiting) and now, "a sign")
-        assert not seen.ready
-        assert "group" in seen.waiting or "Kafka" in seen.waiting
-    finally:
-        stop.set()
-        thread.join()
-
-
-def test_a_server_is_named_before_the_service_is_closed(tmp_path, monkeypatch):
-    """Closing waits for the server that is away once more, and `/livez` may be red by then."""
-    monkeypatch.setattr(processes, "leave_in_time", lambda _stop: None)
-    named, close = [], Scheduler.close
-    stop, watch = threading.Event(), Watched("schedule")
-
-    def closed(scheduler):
-        named.append(watch.verdict().waiting)
-        stop.set()
-        close(scheduler)
-
-    monkeypatch.setattr(Scheduler, "close", closed)
-    with LocalRedis() as server:
-        settings = Settings(dir=tmp_path / "instance", redis_url=server.url)
-        tell = {"interval": 0.05, "watch": watch}
-        thread = threading.Thread(target=run_schedule, args=(settings, stop, lambda _event: None), kwargs=tell)
-        thread.start()
-        until(lambda: watch.verdict().ready, "its work")
-        server.stop()
-        thread.join()
-    assert len(named) == 1
-    assert "does not answer" in named[0]
-
-
 def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_path, monkeypatch):
     """Receipts of versions that are there, and what readers know a service by, are written while a model is made."""
     settings = Settings(
@@ -330,17 +265,6 @@ def test_only_the_leader_publishes(tmp_path, redis_server, kafka_server):
             until(lambda: (standby.connection.call("GET", lease) or b"").decode() == standby.holder, "its turn")
 
 
-def test_an_error_that_cannot_pass_ends_the_process(tmp_path, monkeypatch):
-    """What the publishing thread cannot mend is raised by the loop that works: a lost ledger, or a fault."""
-    with Service(Settings(dir=tmp_path), resident=True) as service:
-        for error in (StateMismatch("the ledger has lost records"), ZeroDivisionError()):
-            monkeypatch.setattr(Publisher, "step", lambda _, error=error: (_ for _ in ()).throw(error))
-            with Publishing(service, lambda _event: None, 0.05) as publishing:
-                publishing._thread.join(PATIENCE)
-                with pytest.raises(type(error)):
-                    publishing.check()
-
-
 class Rounds(Watch):
     """Counts the rounds of the loop that publishes, and what it waited for."""
 
@@ -409,59 +333,3 @@ def test_a_right_that_is_taken_away_is_waited_for(limited, monkeypatch):
         end()
     assert errors == []
     assert {("refuses this user" in text, reason) for text, reason in seen.waited} == {(True, "refused")}
-
-
-def test_a_topic_that_takes_no_record_of_this_size_is_waited_for(tmp_path, kafka_server, redis_server, monkeypatch):
-    """The publisher says what the topic of the ledger refuses and why, and goes on once the topic is mended."""
-    monkeypatch.setattr(processes, "LONGEST_PAUSE", 0.05)
-    model = f"small-{os.getpid()}"
-    given = {"dir": tmp_path / "instance", "model": model, "kafka": kafka_server.servers}
-    settings = Settings(**given, redis_url=redis_server.url)
-    with Service(settings) as service:
-        service.settle()
-        ledger = service.names.ledger
-    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
-        # Even a page without a version is larger.
-        log.configure(ledger, {"max.message.bytes": "100"})
-        seen, end, errors = _publishing(settings, monkeypatch)
-        try:
-            until(lambda: seen.waited, "saying so")
-            log.configure(ledger, {"max.message.bytes": "1048576"})
-            before = seen.rounds
-            until(lambda: seen.rounds > before + 3, "its work again")
-        finally:
-            end()
-    assert errors == []
-    assert {("max.message.bytes" in text, reason) for text, reason in seen.waited} == {(True, "refused")}
-
-
-def test_a_right_that_was_never_there_ends_the_part_at_its_start(limited, monkeypatch):
-    """Settings that cannot work are told at once and not waited for."""
-    settings, give = limited
-    give("-@scripting", "-@read")
-    seen, end, errors = _publishing(settings, monkeypatch)
-    until(lambda: errors, "its end")
-    end()
-    assert ("refuses this user" in str(errors[0]), seen.rounds) == (True, 0)
-
-
-def test_a_record_that_has_just_come_is_not_a_standstill(tmp_path, redis_server, connection):
-    """After a quiet hour, `status` is healthy in the moment before a record is counted, and is not an hour later."""
-    now = [time.time()]
-    model = f"quiet-{os.getpid()}"
-    settings = Settings(dir=tmp_path / "instance", model=model, redis_url=redis_server.url)
-    with Service(settings, clock=lambda: now[0]) as service:
-        service.add([Document("d0", "rose tulip", {})])
-        service.settle()
-        key = ModelKeys(model).partition(0).meta
-        connection.call("HSET", key, "moved", 1)
-        service.send([encode_add("d1", text="oven flour")])
-        facts = service.status()
-        assert (facts["lag"], facts["healthy"], facts["stalled_partitions"]) == (1, True, [])
-        # A record of an hour ago, by the clock of the log, that nobody has counted.
-        service.settle()
-        connection.call("HSET", key, "moved", 1)
-        now[0] -= 3600
-        service.send([encode_add("d2", text="anchor vessel")])
-        facts = service.status()
-        assert (facts["lag"], facts["healthy"], facts["stalled_partitions"]) == (1, False, [0])

@@ -10,7 +10,6 @@ import pytest
 from ledger_maker import envelope_of, payload_of
 from streamtopic.client import Receipts
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.service.publish import publisher as publishing
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.publish.publisher import Publisher, PublisherOptions
 from streamtopic.service.schedule.version import erasures, outgoing, release_record
@@ -24,7 +23,6 @@ from streamtopic.signed import (
     Withdraw,
     document_digest,
     pack_payload,
-    parse_line,
     request_digest,
     service_document_salt,
     service_salt,
@@ -148,17 +146,6 @@ def test_a_version_stands_in_the_ledger_before_its_bytes_are_sent(world, monkeyp
     assert world.state.outbox() == []
 
 
-def test_records_are_sent_in_their_order(world):
-    """Bytes, their proof, then the tombstones of the version that is replaced."""
-    world.stage(1, {0: 9})
-    world.stage(2, {0: 19}, withdrawn=(1,))
-    world.publish()
-    found = [(record.key.decode(), record.value is None) for record in world.log.read(world.names.releases, 0, 0)]
-    assert [key for key, gone in found if not gone] == ["1/0", "2/0", "1/proof", "2/proof"]
-    assert found.index(("1/0", True)) > found.index(("2/0", False))
-    assert world.writer.ledger.is_withdrawn(1)
-
-
 def test_what_redis_drew_again_under_a_number_of_the_ledger_is_not_sent(world):
     """Nobody gets the bytes of a version that a Redis which was set back has staged a second time."""
     first = world.stage(1, {0: 9})
@@ -184,28 +171,6 @@ def test_receipts_name_the_first_version_without_the_document(world):
     assert [entry.offset for entry in world.stream(0).read()] == [30]
     assert world.stream(1).read() == []
     assert world.publish() == 0
-
-
-def test_deletions_of_unknown_documents_get_their_receipt_at_once(world):
-    """No version can hold what was not there, so nothing has to be waited for."""
-    world.stage(1, {0: 20})
-    world.publish()
-    world.wait(forget(21, ForgetKind.NOT_FOUND))
-    assert world.publish() == 1
-    (receipt,) = world.receipts()
-    assert (receipt.offset, receipt.version, receipt.found) == (21, 1, False)
-
-
-def test_a_document_that_came_after_the_last_version_waits_for_one_that_was_made_after_its_deletion(world):
-    """A version that is being made while it is deleted may hold it, though none that is published does."""
-    again = dataclasses.replace(forget(31, ForgetKind.NOT_FOUND), document=b"doc-30")
-    world.wait(dataclasses.replace(forget(30), document_offset=25), again)
-    world.stage(1, {0: 20})
-    world.stage(2, {0: 28})
-    assert world.publish() == 0
-    world.stage(3, {0: 40})
-    assert world.publish() == 2
-    assert {receipt.version for receipt in world.receipts()} == {3}
 
 
 def test_a_receipt_counts_with_its_version(world):
@@ -265,67 +230,6 @@ def test_nobody_can_try_what_a_receipt_is_about(world):
     assert b"length" not in b"".join(record.value for record in world.log.read(world.names.ledger, 0, 0))
 
 
-def test_a_partition_that_came_later_may_hold_what_a_version_holds(world):
-    """After the number of partitions grew, a version that does not know one is not named as without its documents."""
-    world.wait(forget(3), forget(5, ForgetKind.NOT_FOUND), partition=1)
-    world.stage(1, {0: 20})
-    assert world.publish() == 1
-    world.stage(2, {0: 20, 1: 9})
-    assert world.publish() == 1
-    assert [(receipt.offset, receipt.version) for receipt in world.receipts()] == [(5, 1), (3, 2)]
-
-
-def test_a_faster_publisher_is_no_fault(world, monkeypatch):
-    """What another publisher confirms while this one reads the outbox is left to it."""
-    world.stage(1, {0: 4})
-    world.writer.append([parse_line(world.state.releases(1)[0][1]["entry"])])
-    outbox = world.state.outbox
-
-    def overtaken(*arguments):
-        monkeypatch.undo()
-        entries = outbox()
-        batch = world.connection.batch
-
-        def confirmed(commands, **more):
-            monkeypatch.undo()
-            world.state.confirm(entries)
-            return batch(commands, **more)
-
-        monkeypatch.setattr(world.connection, "batch", confirmed)
-        return outbox(*arguments)
-
-    monkeypatch.setattr(world.state, "outbox", overtaken)
-    assert world.publisher.step().records == 0
-    assert world.state.outbox() == []
-
-
-def test_what_waits_is_looked_at_once(world, monkeypatch):
-    """While nothing changes a backlog costs nothing; a new deletion or version is noticed at once."""
-    world.wait(*(forget(offset) for offset in range(5, 9)))
-    world.stage(1, {0: 4})
-    world.publish()
-    pages = []
-    read = Forgets.read
-    monkeypatch.setattr(Forgets, "read", lambda *arguments: pages.append(1) or read(*arguments))
-    for _ in range(5):
-        assert world.publish() == 0
-    assert len(pages) < 3
-    world.wait(forget(9, ForgetKind.NOT_FOUND))
-    assert world.publish() == 1
-    world.stage(2, {0: 20})
-    assert world.publish() == 4
-
-
-def test_a_backlog_is_many_pages(world, monkeypatch):
-    """One round writes one page of it, so that other work gets its turn."""
-    monkeypatch.setattr(publishing, "PAGE", 3)
-    world.stage(1, {0: 50})
-    world.publish()
-    world.wait(*(forget(offset) for offset in range(8)))
-    assert [world.publisher.step().receipts for _ in range(4)] == [3, 3, 2, 0]
-    assert [receipt.offset for receipt in world.receipts()] == list(range(8))
-
-
 def test_a_service_says_at_intervals_that_it_is_alive(world):
     """Twice in the time that it promises, and at once when versions change."""
     world.publisher = world.another(interval_ms=60_000)
@@ -342,11 +246,3 @@ def test_a_service_says_at_intervals_that_it_is_alive(world):
     world.publish()
     assert world.entries(Withdraw) == [Withdraw((1,), int(world.now * 1000))]
     assert world.entries(Alive)[-1].withdrawn_versions == {1}
-
-
-def test_a_process_that_ends_promises_no_other_word(world):
-    """Readers would wait for it, and raise an alarm."""
-    world.publish()
-    world.now += 86_400
-    world.publish()
-    assert [alive.interval for alive in world.entries(Alive)] == [0]

@@ -1,7 +1,6 @@
 """From a model to what is published of it, without a service around it."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -12,19 +11,15 @@ from streamtopic.counts import Counts, WordSets, count
 from streamtopic.counts.matrices import as_documents
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.noise import NoisedMatrix, plan_noise
 from streamtopic.service.schedule import payload as payloads
 from streamtopic.service.schedule.payload import (
     Guarded,
-    ReleaseNoise,
     TaskData,
     TaskOptions,
-    head_ratio,
     labelled_by_task,
     labelled_digest,
     make_payload,
     no_sample,
-    remarks,
 )
 from streamtopic.service.verify.recount import Numbering
 from streamtopic.topics.display import npmi
@@ -66,14 +61,6 @@ def payload(made, **how):
     fit, source, labelled = made
     data = TaskData(TaskOptions(TASKS, withheld=how.pop("withheld", False)), labelled, **how)
     return make_payload(fit, source, GUARDED, no_sample, KEY, "news", 1, data)
-
-
-def test_documents_are_parted_by_task(made):
-    """A document is of every task that it has a label of, in order, and of no other."""
-    by_task = made[2]
-    assert (len(by_task["place"]), len(by_task["sea"])) == (120, 108)
-    assert by_task["place"].labels[:4] == ("garden", "kitchen", "sea", "garden")
-    assert by_task["sea"].classes == ("False", "True")
 
 
 def test_heads_do_not_change_the_topics_they_stand_beside(made):
@@ -139,15 +126,6 @@ def test_constants_that_another_path_could_round_otherwise_are_measured_cold(mad
     assert warm.noise == cold.noise
 
 
-def test_heads_start_from_the_last_ones(made):
-    """Heads of the version before are a start only: what is released is the same to the bound of the noise."""
-    first = payload(made, withheld=True)
-    again = payload(made, withheld=True, before=first.fitted)
-    assert all(head.steps == 0 for head in again.fitted.values())
-    for task, head in again.payload.heads.items():
-        assert np.abs(head.B - first.payload.heads[task].B).max() <= first.facts["heads"][task]["sensitivity"]
-
-
 def test_noise_of_heads_is_keyed_by_labels_too(made):
     """Counts do not say which document has which label; the digest does, in every part."""
     data = TaskData(TaskOptions(TASKS), made[2])
@@ -167,52 +145,3 @@ def test_noise_of_heads_is_keyed_by_labels_too(made):
     ]
     digests = {digest, labelled_digest("other counts", data), *(labelled_digest("counts", other) for other in others)}
     assert len(digests) == 6
-
-
-@pytest.mark.parametrize("size", [0.0, 0.1, 1.0, 30.0])
-def test_ratio_of_a_head_is_that_of_noise_to_model(size):
-    """Estimated from what is released; where the model cannot be seen it is large, and finite."""
-    rng = np.random.default_rng(0)
-    B = rng.normal(size=(500, 4))
-    B *= size / np.linalg.norm(B) if size else 0.0
-    plan = plan_noise(0.01, 1.0, 1e-6)
-    released = B + rng.normal(size=B.shape) * plan.sigma
-    ratio = head_ratio(NoisedMatrix(released, released, plan))
-    true = plan.sigma * math.sqrt(B.size) / size if size else math.inf
-    assert ratio == pytest.approx(true, rel=0.1) if true < 1 else 1 < ratio < 1e3
-
-
-def test_what_an_operator_should_hear(made):
-    """A task without a head, a heap and noise that drowns the model are told, with the remedy; a good one is not."""
-    plan = payload(made)
-    assert remarks(plan) == []
-    heaped = dataclasses.replace(plan.payload, shares=np.array([0.1, 0.6, 0.1, 0.1, 0.1]), anchors=tuple("abcde"))
-    (heap,) = remarks(dataclasses.replace(plan, payload=heaped))
-    assert "topic b holds 60% of all words" in heap
-    drowned = dataclasses.replace(
-        plan, noise=dataclasses.replace(plan.noise, ratio=3.0), unfitted={"mood": "one class"}
-    )
-    assert [text.split(":")[0] for text in remarks(drowned)] == ["task 'mood' has no head", remarks(drowned)[1]]
-    alone = payload(made, withheld=True)
-    loud = remarks(dataclasses.replace(alone, noise=dataclasses.replace(alone.noise, ratio=3.0)))
-    assert "lower `tolerance`" in loud[0]
-
-
-def test_noise_of_topics_is_held_against_the_topics(made):
-    """The ratio is sigma sqrt(n r) over the norm of what is published, in three digits."""
-    plan = payload(made)
-    A = plan.payload.A.astype(float)
-    assert plan.noise.ratio == pytest.approx(plan.noise.sigma * math.sqrt(A.size) / np.linalg.norm(A), rel=5e-3)
-    assert isinstance(plan.noise, ReleaseNoise)
-
-
-def test_heads_that_may_stop_early_get_more_noise(made):
-    """A loss that may be left, tau, costs sqrt(2 tau / lambda) in the sensitivity, and is used: fewer steps."""
-    fit, source, labelled = made
-    tasks = {name: dataclasses.replace(task, tau=1e-6) for name, task in TASKS.items()}
-    data = TaskData(TaskOptions(tasks, withheld=True), labelled)
-    loose, exact = make_payload(fit, source, GUARDED, no_sample, KEY, "news", 1, data), payload(made, withheld=True)
-    for task in TASKS:
-        assert loose.facts["heads"][task]["sigma"] > exact.facts["heads"][task]["sigma"]
-        assert loose.fitted[task].gap <= 1e-6
-        assert loose.fitted[task].steps <= exact.fitted[task].steps

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from streamtopic.documents.corpus import Document
-from streamtopic.errors import StateError, StateMismatch
+from streamtopic.errors import StateMismatch
 from streamtopic.service.app import Service, silent
 from streamtopic.service.upkeep import rebuild_state as module
 from streamtopic.service.upkeep.rebuild_state import present
@@ -12,7 +12,6 @@ from streamtopic.settings import load
 from streamtopic.state import ForgetKind
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.removal import leader
-from streamtopic.state.residue_ledger import Residue, ResidueState
 
 
 @pytest.fixture
@@ -95,19 +94,6 @@ def test_it_can_be_killed_anywhere_and_repeated(service, monkeypatch, where, whe
     assert (digest(service), waiting(service)) == (before, known)
 
 
-def test_an_ingest_that_still_runs_is_noticed(service, monkeypatch):
-    """It takes the partition over; the rebuild fails and says what to stop."""
-    count = module.count_to_the_end
-
-    def disturbed(ingests, update):
-        service.open_ingest(0)
-        return count(ingests, update)
-
-    monkeypatch.setattr(module, "count_to_the_end", disturbed)
-    with pytest.raises(StateError, match="stop `ingest`"):
-        service.rebuild(silent)
-
-
 def test_what_was_begun_before_cannot_be_staged_any_more(service, monkeypatch):
     """A scheduler that learned from the old counts finds that it does not lead."""
     staged = service.state.acquire(service.holder, 60_000)
@@ -121,13 +107,3 @@ def test_what_was_begun_before_cannot_be_staged_any_more(service, monkeypatch):
     service.rebuild(silent)
     assert found == [module.HOLDER]
     assert service.state.acquire(service.holder, 60_000).token > staged.token
-
-
-def test_the_ledger_of_deletions_begins_anew(service):
-    """What comes from the log again may bring back what had gone: no mark stays, and everything is looked at again."""
-    store = ResidueState(service.connection, service.settings.model)
-    assert store.read().counted[0].offset
-    service.rebuild(silent)
-    assert store.read() == Residue()
-    meta = service.reader.positions()[0]
-    assert (meta.removed, meta.trimmed, meta.removals) == (meta.next_offset, 0, 1)

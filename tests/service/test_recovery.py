@@ -1,18 +1,12 @@
 """A Redis set back to an earlier moment: what was published and what was forgotten stay so."""
 
-from dataclasses import replace
-
 import pytest
 
-from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
-from streamtopic.documents.events import encode_delete
-from streamtopic.errors import ComponentUnreachable, StateMismatch
+from streamtopic.errors import ComponentUnreachable
 from streamtopic.service.app import Service
-from streamtopic.service.schedule.decide import Policy, Situation, Wait, decide
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, parse_line
-from streamtopic.streams import partition_of
 
 TOPICS = (
     ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
@@ -87,19 +81,6 @@ def test_forgotten_versions_are_read_back_and_their_numbers_not_used_again(servi
         assert found[3].cumulative_epsilon > found[2].cumulative_epsilon
 
 
-def test_a_base_model_that_redis_forgot_is_trained_anew(service):
-    """An update never stands on an older base than the version before it."""
-    held = moment(service)
-    service.state.request("retrain")
-    service.settle()
-    assert service.versions()[-1]["base"] == 2
-    set_back(service, held)
-    service.delete(["doc-004"])
-    settled = service.settle()
-    assert service.versions()[-1]["kind"] == "retrain"
-    assert "set back" in settled.versions[-1]["reason"]
-
-
 def test_each_deletion_keeps_its_one_receipt(service):
     """Deletions counted out again after Redis was set back do not get a second receipt."""
     held = moment(service)
@@ -110,59 +91,6 @@ def test_each_deletion_keeps_its_one_receipt(service):
     set_back(service, held)
     service.settle()
     assert {receipt.id: receipt for receipt in service.receipts()} == before
-
-
-def test_a_delete_in_a_wrong_partition_keeps_its_one_receipt(tmp_path):
-    """It is found by the producer's own request and salt; a Redis that was set back carries nothing out again."""
-    settings = Settings(
-        dir=tmp_path, topics=3, max_forget_lag=0.0, capacity={"rule": "fixed"}, max_df=1.0, partitions=2
-    )
-    with Service(settings) as service:
-        service.add(corpus())
-        service.settle()
-        held = moment(service)
-        salt = b"0123456789abcdef"
-        gone = [encode_delete(name, f"mine-{name}", salt) for name in ("doc-005", "doc-006", "unknown")]
-        placed = [replace(one, partition=1 - partition_of(one.key, 2)) for one in gone]
-        service.log.append_many(service.names.documents, placed)
-        service.settle()
-        before = {receipt.id: receipt for receipt in service.receipts()}
-        assert sorted(receipt.found for receipt in before.values()) == [False, True, True]
-        receipts = Receipts(service.log, model="default", public_key=service.keys)
-        assert all(len(receipts.find(f"mine-{one.key.decode()}", salt=salt)) == 1 for one in gone)
-        set_back(service, held)
-        service.settle()
-        assert {receipt.id: receipt for receipt in service.receipts()} == before
-
-
-def test_a_document_whose_add_has_left_the_log_is_deleted_from_elsewhere(tmp_path, monkeypatch):
-    """Its time cannot be compared any more, and it is older than what retention keeps."""
-    settings = Settings(
-        dir=tmp_path, topics=3, max_forget_lag=0.0, capacity={"rule": "fixed"}, max_df=1.0, partitions=2
-    )
-    with Service(settings) as service:
-        service.add(corpus())
-        service.settle()
-        read, gone = service.log.read, encode_delete("doc-005", "mine", b"0123456789abcdef")
-        service.log.append_many(service.names.documents, [replace(gone, partition=1 - partition_of(gone.key, 2))])
-        asked = []
-
-        def retained(topic, partition, offset, *most, **named):
-            # Whoever compares a deletion with its document asks for one record; others name their bounds.
-            if topic == service.names.documents and most == (1,):
-                asked.append(offset)
-                raise StateMismatch("its records have left the log")
-            return read(topic, partition, offset, *most, **named)
-
-        for ingest in service.ingests:
-            list(ingest.drain())
-        monkeypatch.setattr(service.log, "read", retained)
-        while service.move_requests():
-            pass
-        monkeypatch.undo()
-        service.settle()
-        assert asked
-        assert [receipt.found for receipt in service.receipts()] == [True]
 
 
 @pytest.mark.parametrize("how", ["unlearn", "retrain"])
@@ -193,12 +121,6 @@ def test_redis_set_back_while_a_version_is_made_costs_that_attempt_only(service,
     assert dict(versions(service))[2] == published[2]
     assert max(dict(versions(service))) == 3
     assert service.versions()[-1]["documents"] == 88
-
-
-def test_nothing_is_decided_until_counting_has_caught_up():
-    """Counts that are behind the last version would look like deletions."""
-    standing = Situation(80, base_documents=100, forget_set=20, capacity=5, unserved=1, behind="partition 0 up to 100")
-    assert decide(standing, Policy(), 0) == Wait("partition 0 up to 100")
 
 
 def test_versions_that_hold_forgotten_documents_go_even_where_no_model_can_follow(service):
@@ -298,44 +220,3 @@ def test_a_version_whose_bytes_are_lost_before_they_are_sent_gets_a_successor(se
     assert [receipt.version for receipt in service.receipts()] == [2]
     assert next(iter(service.subscriber())).version == 3
     assert service.settle().versions == []
-
-
-def test_tombstones_that_redis_forgot_are_written_again(service):
-    """The bytes of a withdrawn version are erased although its withdrawal was lost with Redis."""
-    held = moment(service)
-    counted(service, "doc-001")
-    assert service.scheduler.step().version == 2
-    records = service.state.outbox()
-    service.state.confirm([entry for entry in records if entry.record.value is None])
-    service.publish()
-    service.log.compact(service.names.releases)
-    assert {release.version for release in service.releases()} == {1, 2}
-    set_back(service, held)
-    service.settle()
-    service.log.compact(service.names.releases)
-    assert {release.version for release in service.releases()} == {2}
-
-
-def test_one_version_waits_for_the_ledger_at_a_time(service):
-    """So what Redis holds and the ledger lacks is the newest version alone."""
-    counted(service, "doc-001")
-    assert service.scheduler.step().version == 2
-    counted(service, "doc-002")
-    step = service.scheduler.step()
-    assert (step.version, step.decision) == (None, Wait("version 2 is on its way to the ledger"))
-    service.publish()
-    assert service.scheduler.step().version == 3
-
-
-def test_a_redis_that_forgot_many_versions_has_them_all_again(service, monkeypatch):
-    """Also those that the ledger's own memory of the newest versions does not reach back to."""
-    held = moment(service)
-    for _ in range(4):
-        service.settle(requested="retrain")
-    set_back(service, held)
-    # As if the ledger had gone on for much longer.
-    monkeypatch.setattr("streamtopic.signed.ledger._VERSIONS", 1)
-    service.__dict__.pop("ledger", None)
-    service.settle(requested="retrain")
-    assert [version for version, _ in service.state.releases()] == [1, 2, 3, 4, 5, 6]
-    assert [record["digest"] for _, record in service.state.releases()] == [one.release for _, one in entries(service)]

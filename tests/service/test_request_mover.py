@@ -9,9 +9,8 @@ from watched_service import Clock, Watched, documents, opened
 from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_delete
-from streamtopic.errors import ComponentUnreachable, InvalidEvent, UsageError
+from streamtopic.errors import UsageError
 from streamtopic.state.deletion_requests import RequestState
-from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import partition_of
 
 IDS = [document.id for document in documents()]
@@ -161,51 +160,6 @@ def test_a_person_is_held_and_then_forgotten(started, clock):
     assert service.door.pending(received.request.id) is None
 
 
-def test_the_brake_knows_how_many_documents_a_person_has(started, clock):
-    """A person with many documents is paused, one with few is not, and a wave of them is."""
-    service = started(brake_share=0.1)
-    for subject, number in (("ann", 30), ("bob", 3), ("cal", 5), ("dan", 5)):
-        letters(service, subject, number)
-    many = service.door.receive((), subjects=["ann"]).request.id
-    assert service.move_requests().paused == 1
-    service.look()
-    assert service.watch.metrics.samples()["streamtopic_forget_pending", ("paused",)] == 30
-    service.door.cancel(many)
-    clock.ahead += 7200
-    few = service.door.receive((), subjects=["bob"]).request.id
-    service.settle()
-    assert state(service, few) is RequestState.COMPLETED
-    clock.ahead += 7200
-    # 100 documents: five of one person are within the share, and ten of two are not above it. A third is.
-    wave = [service.door.receive((), subjects=[subject]).request.id for subject in ("cal", "dan")]
-    wave.append(service.door.receive(IDS[:1]).request.id)
-    assert service.move_requests().paused == 3
-    for name in wave:
-        service.door.approve(name)
-    service.settle()
-    assert {state(service, name) for name in wave} == {RequestState.COMPLETED}
-
-
-def test_documents_and_subjects_are_two_requests(started):
-    """Their ends are told by other receipts."""
-    service = started()
-    with pytest.raises(InvalidEvent, match="documents, or up to 100 subjects"):
-        service.door.receive(IDS[:1], subjects=["ann"])
-    with pytest.raises(InvalidEvent, match="documents, or up to 100 subjects"):
-        service.door.receive((), subjects=[f"s{k}" for k in range(101)])
-    with pytest.raises(InvalidEvent):
-        service.door.receive((), subjects=[""])
-
-
-def test_one_request_over_the_share_is_paused(started):
-    """The brake needs no second request."""
-    service = started(brake_share=0.1)
-    name = service.door.receive(IDS[:7]).request.id
-    service.settle()
-    assert state(service, name) is RequestState.PAUSED
-    assert tombstones(service) == []
-
-
 class Killed(BaseException):
     """The process ends here."""
 
@@ -245,55 +199,6 @@ def test_a_kill_between_two_steps_repeats_one_harmlessly(started, clock, monkeyp
         received.request.id, salt=received.salt
     )
     assert len({receipt.document for receipt in found}) == 2
-
-
-def test_a_request_is_taken_up_where_another_leader_left_it(started, monkeypatch):
-    """A log that does not answer leaves the request on its way; it is neither lost nor told as sent."""
-    service = started()
-    name = service.door.receive(IDS[:2]).request.id
-
-    def away(_messages):
-        raise ComponentUnreachable("the log is away")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(service.request_mover, "_append", away)
-        with pytest.raises(ComponentUnreachable):
-            service.move_requests()
-    assert state(service, name) is RequestState.SENDING
-    service.settle()
-    assert state(service, name) is RequestState.COMPLETED
-
-
-def test_receipts_of_before_count_where_redis_was_set_back(started):
-    """A request that a restored Redis holds as sent is completed by the receipts that are there already."""
-    service = started()
-    received = service.door.receive(IDS[:2])
-    service.move_requests()
-    keys = ModelKeys("default")
-    kept = {}
-    for end in ("open", "sums"):
-        name = keys.named(f"deletions:{end}")
-        kept[name] = service.connection.call("DUMP", name)
-    service.settle()
-    assert state(service, received.request.id) is RequestState.COMPLETED
-    for name, value in kept.items():
-        service.connection.call("RESTORE", name, 0, value, "REPLACE")
-    assert state(service, received.request.id) is RequestState.SENT
-    assert service.move_requests().completed == 1
-
-
-def test_a_request_without_its_ids_is_told_as_cancelled(started):
-    """It is never told as completed, since nobody knows which documents it named."""
-    service = started()
-    name = service.door.receive(IDS[:2]).request.id
-    service.move_requests()
-    waiting = dataclasses.replace(service.door.requests.get(name), state=RequestState.WAITING)
-    service.connection.call("HSET", ModelKeys("default").named("deletions:open"), name, waiting.pack())
-    service.log.remove(service.names.requests)
-    service.log.create(service.names.requests, 1)
-    del service.__dict__["request_mover"]
-    assert service.move_requests().lost == 1
-    assert state(service, name) is RequestState.CANCELLED
 
 
 def test_only_the_leader_sends(started, clock):

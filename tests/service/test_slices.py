@@ -115,23 +115,6 @@ def test_slices_follow_time_and_class(tmp_path):
             instance.slices(None, None, "absent")
 
 
-def test_a_replacement_moves_a_document_to_its_new_slice(tmp_path):
-    """The same text on another day is another document; the same text on the same day changes nothing."""
-    with service(tmp_path) as instance:
-        instance.add(DOCUMENTS)
-        instance.settle()
-        moved = DOCUMENTS[1]
-        view = SliceView("month", None)
-        before = sums(instance, view)[1].documents.tolist()
-        instance.add([moved])
-        assert instance.settle().ingested["unchanged"] == 1
-        instance.add([Document(moved.id, moved.text, moved.labels, START_MS)])
-        assert instance.settle().ingested["replaced"] == 1
-        after = sums(instance, view)[1].documents.tolist()
-        assert [b - a for a, b in zip(before, after, strict=True)] == [1, -1, 0, 0, 0]
-        assert passed(instance.verify())
-
-
 def test_days_are_fixed_when_a_model_is_created(tmp_path):
     """A state without days is not taken for one with them; the error names the remedy, and a rebuild gives days."""
     with service(tmp_path, keep_days=False) as instance:

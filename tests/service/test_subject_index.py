@@ -9,7 +9,6 @@ from streamtopic.documents.events import encode_delete
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import SubjectIndex
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
-from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog, Message
 
 
@@ -59,13 +58,6 @@ def test_the_index_follows_adds_replacements_and_deletions(world):
     assert not world.index("alic")
 
 
-def test_a_person_may_have_many_documents(world):
-    """They are read some at a time, and all are found."""
-    world.send(*(add(f"a{n}", "alice") for n in range(5_000)), add("kept", "bob"))
-    world.drain()
-    assert world.index("alice") == {f"a{n}" for n in range(5_000)}
-
-
 def test_the_index_holds_no_subject(world):
     """Redis has digests under a secret of the partition, which no other partition shares."""
     world.send(add("a", "alice-in-plain"), add("b", "alice-in-plain"))
@@ -87,23 +79,6 @@ def test_the_same_content_about_another_person_is_no_deletion(world):
     assert world.index("alice") == {f"d{n}" for n in range(10)} - {"d3"}
     assert not world.forgets()
     assert [ingest.state.meta.accepted for ingest in world.ingests] == metas
-
-
-@pytest.mark.parametrize("compacted", [False, True])
-def test_a_rebuild_gives_the_same_index(world, compacted):
-    """Counted again from the log, the index has the same bytes: its secret outlives the state."""
-    world.send(*(add(f"a{n}", "alice", "team") for n in range(20)), *(add(f"b{n}", "bob") for n in range(20)))
-    world.send(encode_delete("a3", "r"), add("b4", "alice"))
-    world.drain()
-    before = world.bytes()
-    if compacted:
-        world.log.compact(world.topics.documents)
-    for partition in range(2):
-        remove_partition(world.connection, world.topics.model, partition)
-    assert not world.connection.call("KEYS", f"{{st:{world.topics.model}:*:subjects:*")
-    world.open()
-    world.drain()
-    assert world.bytes() == before
 
 
 def test_a_part_that_redis_lost_is_not_a_person_without_documents(world):

@@ -10,7 +10,7 @@ from crashes import killed_beside
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.documents.suppression import Suppression, SuppressionKey
 from streamtopic.errors import SettingsError
-from streamtopic.state import ForgetKind, Stale
+from streamtopic.state import ForgetKind
 from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog, Message, open_log, partition_of
 from waiting import until
@@ -115,33 +115,6 @@ def test_an_id_that_was_forgotten_is_refused_until_it_is_lifted(world):
     world.check("a", "b", "c")
 
 
-def test_a_subject_that_was_forgotten_is_refused_in_every_partition(world):
-    """Whatever the id, and beside other subjects; documents about others are taken, and an id of the same name."""
-    world.say(subjects=["alice"])
-    world.send(*(add(f"a{n}", "alice", "team") for n in range(20)), *(add(f"b{n}", "bob", "team") for n in range(20)))
-    world.send(add("alice", "bob"))
-    outcomes = world.drain()
-    assert (outcomes["suppressed"], outcomes["added"]) == (20, 21)
-    world.check("alice", *(f"b{n}" for n in range(20)))
-    assert b"alice" not in world.log_values()
-    # A document of this id may be about somebody else.
-    world.send(add("a1", "bob"))
-    world.drain()
-    world.check("alice", "a1", *(f"b{n}" for n in range(20)))
-
-
-def test_a_suppressed_change_removes_what_its_id_held(world):
-    """As every refused change: compaction would keep nothing else of the id."""
-    world.send(add("a"), add("b"))
-    world.drain()
-    world.say("a")
-    world.drain()
-    assert world.live() == {"a", "b"}
-    world.send(add("a", word="z"))
-    assert world.drain()["deleted_by_refusal"] == 1
-    world.check("b")
-
-
 def test_what_is_said_holds_for_all_records_after_it(world):
     """At each step of a history, log and state agree, and the log keeps one record of each suppression."""
     world.send(add("a", "alice"), add("b"))
@@ -161,18 +134,6 @@ def test_what_is_said_holds_for_all_records_after_it(world):
     assert set(kept.values()) == {1}
 
 
-def test_the_tombstone_of_a_suppressed_add_is_no_deletion(world):
-    """It makes no receipt and uses no capacity; a delete that somebody asked for keeps its receipt."""
-    world.say("a")
-    world.send(add("a"), add("b"))
-    outcomes = world.drain()
-    assert (outcomes["unchanged"], outcomes["not_found"], outcomes["deleted"]) == (1, 0, 0)
-    assert not world.forgets()
-    world.send(encode_delete("a", "r-1"))
-    world.drain()
-    assert [(forget.kind, forget.request) for forget in world.forgets()] == [(ForgetKind.NOT_FOUND, "r-1")]
-
-
 def test_nobody_can_hide_a_delete_behind_the_service_s_header(world):
     """A tombstone with a header like it is a delete with its receipt, at the place of the real one too."""
     world.say("gone")
@@ -187,25 +148,6 @@ def test_nobody_can_hide_a_delete_behind_the_service_s_header(world):
     kinds = [(forget.kind, forget.request) for forget in world.forgets()]
     assert kinds == [(ForgetKind.DELETED, "r-1"), (ForgetKind.NOT_FOUND, "r-2"), (ForgetKind.NOT_FOUND, "")]
     world.check()
-
-
-def test_a_recount_agrees_at_every_offset(world):
-    """Also between a refused add and its tombstone, and whatever somebody claims to have been refused."""
-    world.say("a")
-    world.send(add("a"), add("b", word="z"), add("a", word="v"), add("c"))
-    forged = Message(b"b", None, (("st-suppressed", b"0:" + b"0" * 32),))
-    states = []
-    while any(ingest.lag for ingest in world.ingests):
-        for ingest in world.ingests:
-            ingest.step(1)
-            ends = {one.partition: one.state.meta.next_offset for one in world.ingests}
-            states.append((ends, world.counted()))
-        if forged is not None and not world.ingests[partition_of(b"b", 2)].lag:
-            world.send(forged)
-            forged = None
-    assert len(states) > 5
-    for ends, counted in states:
-        assert world.recounted(ends) == counted
 
 
 @pytest.mark.parametrize("damaged", [False, True])
@@ -237,42 +179,6 @@ def test_a_process_that_is_killed_beside_the_tombstones_leaves_no_text(world, to
     world.drain()
     world.check("c")
     assert b"secretword" not in world.log_values()
-
-
-def test_what_is_said_between_two_attempts_holds_for_the_second(world, monkeypatch):
-    """A commit that is stale is tried again: who was suppressed meanwhile is refused, and who was refused stays so."""
-    home = partition_of(b"a", 2)
-    other = next(f"b{n}" for n in range(99) if partition_of(f"b{n}".encode(), 2) == home)
-    world.say("a")
-    world.send(add("a"), add(other))
-    state, apply = world.ingests[home].state, world.ingests[home].state.apply
-
-    def stale(_):
-        monkeypatch.setattr(state, "apply", apply)
-        world.lift("a")
-        world.say(other)
-        return Stale("the state has changed")
-
-    monkeypatch.setattr(state, "apply", stale)
-    assert world.drain()["suppressed"] == 2
-    assert len({record.offset for record in world.records() if record.value is None}) == 2
-    assert len(world.pointers()) == 3
-    world.check()
-
-
-def test_an_add_after_the_lift_stays(world):
-    """Suppress, add, lift and add again: the tombstone of the first add comes before the second one."""
-    world.say("a")
-    world.send(add("a", word="first"))
-    for ingest in world.ingests:
-        ingest.step()
-    world.lift("a")
-    world.send(add("a", word="second"))
-    world.drain()
-    # Counted anew, the first add is taken and deleted again: without a receipt, as nobody asked.
-    world.check("a")
-    assert b"first" not in world.log_values()
-    assert not [forget for forget in world.forgets() if forget.wants_receipt]
 
 
 def test_a_forged_suppression_changes_nothing(world):
@@ -313,24 +219,6 @@ def test_who_writes_over_a_record_changes_nothing(world, lifted):
         assert world.refuses("a") is not lifted
 
 
-def test_the_same_record_again_is_not_written_again(world):
-    """A client that repeats its records after an error, and a replayed topic, do no harm."""
-    records = world.say("a", subjects=["alice"])
-    world.drain()
-    world.log.append_many(world.topics.requests, [*records, *records])
-    assert world.refuses("a")
-    assert world.log.end(world.topics.requests, 0) == 6
-
-
-def test_of_one_millisecond_the_suppression_holds(world):
-    """In whatever order both come: else state and log could differ after compaction."""
-    digest = world.key.of_document(b"a")
-    both = [world.record(Suppression(digest, suppressed, NOW_MS)) for suppressed in (True, False)]
-    for order in (both, both[::-1]):
-        world.log.append_many(world.topics.requests, order)
-        assert world.refuses("a")
-
-
 def test_a_model_with_suppressions_needs_their_key(world):
     """Without it, or with another one, ingest refuses to begin, and one that runs stops; the remedy is named."""
     other = SuppressionKey(b"another secret of thirty-two bytes", world.topics.model)
@@ -346,21 +234,6 @@ def test_a_model_with_suppressions_needs_their_key(world):
     world.key = None
     with pytest.raises(SettingsError, match="suppression_key"):
         world.open()
-
-
-def test_an_empty_set_costs_no_digest(world, monkeypatch):
-    """None is computed as long as nothing is suppressed, nor after the last is lifted."""
-
-    def never(*_):
-        raise AssertionError("computed for nobody")
-
-    world.say("a")
-    world.lift("a")
-    world.drain()
-    monkeypatch.setattr(SuppressionKey, "of_document", never)
-    monkeypatch.setattr(SuppressionKey, "of_subject", never)
-    world.send(*(add(f"d{n}", "alice") for n in range(50)))
-    assert world.drain()["added"] == 50
 
 
 def test_redis_and_the_log_do_not_say_who_is_suppressed(world):
@@ -379,16 +252,6 @@ def test_redis_and_the_log_do_not_say_who_is_suppressed(world):
     for other in (SuppressionKey(SECRET, "another"), SuppressionKey(b"x" * 32, world.topics.model)):
         digest = other.of_document(b"a-in-plain").hex().encode()
         assert not any(digest in part for part in (*kept, *said))
-
-
-def test_ten_thousand_suppressed_adds(world):
-    """They are refused in the same flushes as others, and each has one tombstone."""
-    world.say(subjects=["alice"])
-    world.send(*(add(f"a{n}", "alice") for n in range(10_000)), add("kept", "bob"))
-    assert world.drain()["suppressed"] == 10_000
-    tombstones = Counter(record.key for record in world.records() if record.value is None)
-    assert (len(tombstones), set(tombstones.values())) == (10_000, {1})
-    assert world.live() == {"kept"}
 
 
 def test_a_person_stays_forgotten_on_a_real_broker(connection, kafka_server):

@@ -114,29 +114,3 @@ def test_without_the_key_nothing_is_counted_and_nothing_is_rebuilt(world):
         # The documented way out where a key is lost: what it suppressed ends.
         service.rebuild(silent)
         assert service.status()["suppressed"] == 0
-
-
-@pytest.mark.parametrize("suppressed", [True, False])
-def test_what_an_operator_says_later_holds_whatever_the_clocks(world, suppressed):
-    """The operator before had a clock that is ahead by an hour: what was said is counted, so it can be outranked."""
-    with world() as service:
-        service.add(documents(0, 4))
-        now = service.clock
-        service.clock = lambda: now() + 3600
-        service.suppress(["d1"], [], suppressed=not suppressed)
-        service.settle()
-        service.clock = now
-        service.suppress(["d1"], [], suppressed=suppressed)
-        assert "rejected" not in service.settle().ingested
-        assert service.status()["suppressed"] == suppressed
-
-
-def test_what_nobody_can_be_called_is_not_suppressed(world):
-    """A wrong id or subject is refused before anything is written."""
-    with world() as service:
-        service.add(documents(0, 4))
-        for ids, subjects in ((["x" * 600], []), ([], [""]), (["\ud800"], [])):
-            with pytest.raises(UsageError, match=r"cannot (delete|forget)"):
-                service.suppress([*ids, "d1"], subjects)
-        service.settle()
-        assert service.status()["suppressed"] == 0

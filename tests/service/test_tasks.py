@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from embedded_service import embedded
-from three_topics import TOPICS, leaning
+from three_topics import leaning
 
 from streamtopic.documents.corpus import Document
-from streamtopic.errors import InvalidRelease, UsageError
+from streamtopic.errors import InvalidRelease
 from streamtopic.service.assembly import task_options
 from streamtopic.service.schedule.payload import read_labelled
 from streamtopic.service.verify import passed
@@ -145,100 +145,6 @@ def test_a_class_that_is_forgotten_leaves_no_trace(tmp_path):
         assert release.classes("odd") == ("garden", "harbour", "kitchen")
         assert "only 'no' is left" in record["unfitted"]["rare"]
         assert passed(instance.verify())
-
-
-def test_tasks_without_a_head_are_told_and_the_version_goes_out(tmp_path, caplog):
-    """Anchor words that are none, a label that nobody has: the topics are published, and the operator hears why."""
-    tasks = {"place": {}, "gone": {"topics": ["tulip", "nosuchword"]}, "unknown": {}}
-    with caplog.at_level("WARNING"), service(tmp_path, tasks) as instance:
-        instance.add(corpus(label=lambda name, _: {"place": name, "gone": name}))
-        release, record = newest(instance)
-        assert release.heads == ("place",)
-        assert len(release.topics()) == 3
-        assert record["unfitted"].keys() == {"gone", "unknown"}
-        assert "nosuchword" in record["unfitted"]["gone"]
-        assert release.anchors[0] in record["unfitted"]["gone"]
-        assert "no labelled document is left" in record["unfitted"]["unknown"]
-        assert all(f"task {task!r} has no head" in caplog.text for task in ("gone", "unknown"))
-        with pytest.raises(UsageError, match="it has place"):
-            release.classify(["rose"], "gone")
-        assert passed(instance.verify())
-
-
-def test_a_task_whose_topic_is_forgotten_says_which(tmp_path):
-    """Deleting all documents with an anchor word leaves that topic out; tasks that rest on it lose their head."""
-    with service(tmp_path / "first", {}) as instance:
-        instance.add(DOCUMENTS)
-        anchor = newest(instance)[0].anchors[0]
-    tasks = {"place": {"topics": [anchor]}, "other": {}}
-    with service(tmp_path / "second", tasks) as instance:
-        instance.add(corpus(label=lambda name, _: {"place": name, "other": name}))
-        release, _ = newest(instance)
-        assert release.heads == ("other", "place")
-        assert release.head("place").topics == (anchor,)
-        instance.delete([document.id for document in DOCUMENTS if anchor in document.text.split()])
-        release, record = newest(instance)
-        assert (release.envelope.kind, release.heads) == ("unlearn", ("other",))
-        assert anchor not in release.words
-        assert f"with anchor words {anchor}" in record["unfitted"]["place"]
-
-
-def test_withheld_topics_wait_until_a_task_has_a_head(tmp_path):
-    """With heads alone to publish and none to be had nothing is published, the reason is told, and labels mend it."""
-    with service(tmp_path, **WITHHELD) as instance:
-        instance.add(corpus(label=lambda *_: {}))
-        decision = instance.settle().decision
-        assert "no task has a head" in decision
-        assert "no labelled document is left" in decision
-        assert instance.versions() == []
-        instance.add(DOCUMENTS)
-        assert [version["kind"] for version in instance.settle().versions] == ["retrain"]
-        instance.delete([document.id for document in DOCUMENTS if document.labels["place"] != "garden"])
-        assert "no model can be made" in instance.settle().decision
-        assert [version["withdrawn"] for version in instance.versions()] == [True]
-
-
-def test_a_new_label_changes_the_head_and_nothing_else(tmp_path):
-    """The same document sent again with another class: the same counts, another head, under other noise if noised."""
-    other = Document(DOCUMENTS[0].id, DOCUMENTS[0].text, {"place": "elsewhere"})
-    with service(tmp_path, **WITHHELD) as instance:
-        instance.add(DOCUMENTS)
-        release, _ = newest(instance)
-        instance.add([other])
-        again, _ = settled_again(instance)
-        assert again.words == release.words
-        assert "elsewhere" in again.classes("place")
-        assert passed(instance.verify())
-
-
-HOSTILE = ["<script>alert(1)</script>", "\u202egnitirw", "a\nb\x1b[31m", "x" * 256, " ", "ｆｕｌｌ", "🙂", "ß"]
-
-
-def test_labels_may_be_any_text(tmp_path):
-    """Markup, control characters, the longest and the oddest class names come through as they were sent."""
-    documents = corpus(label=lambda name, k: {"place": HOSTILE[list(TOPICS).index(name) if k % 9 else k % 8]})
-    with service(tmp_path) as instance:
-        assert not instance.add(documents).refused
-        release, _ = newest(instance)
-        assert set(release.classes("place")) == {document.labels["place"] for document in documents}
-        assert accuracy(release, documents) > 0.8
-        assert passed(instance.verify())
-
-
-def test_documents_deleted_while_they_are_read_are_read_as_of_the_cut(tmp_path):
-    """What is deleted between the cut and the reading of labels is in the heads of that cut, and of no later one."""
-    with service(tmp_path) as instance:
-        instance.add(DOCUMENTS)
-        newest(instance)
-        counts = instance.reader.counts()
-        options = task_options(instance.settings)
-        everything = read_labelled(counts, counts.words, options)
-        instance.delete([DOCUMENTS[0].id])
-        instance.settle()
-        again = read_labelled(counts, counts.words, options)
-        left = read_labelled(instance.reader.counts(), counts.words, options)
-        sizes = [len(one["place"]) for one in (everything, again, left)]
-        assert sizes == [len(DOCUMENTS), len(DOCUMENTS), len(DOCUMENTS) - 1]
 
 
 @pytest.mark.parametrize("how", [{}, WITHHELD], ids=["topics", "tasks"])

@@ -10,11 +10,9 @@ import pytest
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
 from streamtopic.documents.events import encode_delete
-from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring import tracing
 from streamtopic.service.app import Service
 from streamtopic.settings import load
-from streamtopic.state import Forget, ForgetKind
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 WORDS = [["apple", "pear", "plum", "fig", "lime"], ["iron", "zinc", "lead", "tin", "gold"]]
@@ -97,16 +95,6 @@ def test_receipts_and_state_do_not_keep_the_trace(spans, service):
     assert not [entry for partition in (0, 1) for entry in service.reader.forgets(partition).read()]
 
 
-def test_a_refused_delete_says_its_class_alone(spans, tmp_path):
-    """The text of an error may quote an id, so the span has the name of its class and no text."""
-    with DocumentProducer(tmp_path / "log", model="traced") as producer, pytest.raises(InvalidEvent):
-        producer.delete("x" * 10_000)
-    (span,) = spans()
-    assert span.attributes["error.type"] == "InvalidEvent"
-    assert span.status.description is None
-    assert span.events == ()
-
-
 NO_SPAN, NO_TRACE = TRACE.replace(b"b7ad6b7169203331", b"0" * 16), TRACE[:3] + b"0" * 32 + TRACE[35:]
 DAMAGED = [b"", b"x", TRACE + b"0", TRACE[:-1], TRACE.upper(), b"01" + TRACE[2:], NO_SPAN, NO_TRACE, TRACE + b"\n"]
 
@@ -118,14 +106,6 @@ def test_only_a_whole_traceparent_is_kept(value):
     assert tracing.trace_of([("traceparent", TRACE)]) == TRACE
     assert tracing.trace_of([("traceparent", TRACE), ("traceparent", TRACE)]) == b""
     assert tracing.trace_of([("Traceparent", TRACE)]) == b""
-
-
-def test_a_deletion_comes_back_whole_with_a_trace_and_without():
-    """What is stored of a deletion that waits is what was written."""
-    plain = Forget(7, b"d", ForgetKind.DELETED, "r", b"salt", 1, 5, 6)
-    traced = Forget(7, b"d", ForgetKind.DELETED, "r", b"salt", 1, 5, 6, trace=TRACE)
-    for forget in (plain, traced):
-        assert Forget.unpack(forget.entry.encode(), forget.pack()) == forget
 
 
 def test_without_opentelemetry_nothing_is_imported_and_no_header_is_sent():

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from three_topics import leaning
 
-from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.service.verify.recount import compare
 from streamtopic.service.verify.relearn import draw_again
@@ -140,43 +139,3 @@ def test_budget_makes_a_retrain_and_capacity_too(tmp_path):
         (version,) = instance.settle().versions
         assert version["kind"] == "retrain"
         assert "exceeds the deletion capacity of 1" in version["reason"]
-
-
-def test_too_few_documents_say_so_and_recover(tmp_path):
-    """Without enough documents nothing is published and the reason is told; more documents make a model."""
-    with service(tmp_path) as instance:
-        instance.add(DOCUMENTS[:1])
-        assert "no model can be made" in instance.settle().decision
-        assert "no model can be made" in instance.settle().decision
-        instance.add(DOCUMENTS[1:])
-        assert [v["kind"] for v in instance.settle().versions] == ["retrain"]
-
-
-def test_every_deletion_gets_a_receipt_even_if_nothing_changes(tmp_path):
-    """Deleting an unknown id alone needs no new version and still gets its receipt."""
-    with service(tmp_path) as instance:
-        instance.add(DOCUMENTS)
-        instance.settle()
-        instance.delete(["nobody-knows-this"])
-        settled = instance.settle()
-        assert settled.versions == []
-        assert [(receipt.found, receipt.version) for receipt in instance.receipts()] == [(False, 1)]
-
-
-def test_text_of_a_deleted_document_leaves_the_log_in_files(tmp_path):
-    """Once the compaction lag has passed, the next command erases what was deleted; verification still agrees."""
-    now = [1_700_000_000.0]
-    instance = service(tmp_path)
-    with Service(instance.settings, clock=lambda: now[0]) as running:
-        secret = Document("secret", "zanzibar " * 20 + DOCUMENTS[0].text, {})
-        running.add([*DOCUMENTS, secret])
-        running.settle()
-        running.delete(["secret"])
-        running.settle()
-        held = b"".join(path.read_bytes() for path in (tmp_path / "log").glob("events.sqlite*"))
-        assert b"zanzibar" in held
-        now[0] += running.settings.residue_max_age + 1
-        running.settle()
-        held = b"".join(path.read_bytes() for path in (tmp_path / "log").glob("events.sqlite*"))
-        assert b"zanzibar" not in held
-        assert next(check for check in running.verify() if check.name == "counts").passed

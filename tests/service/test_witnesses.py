@@ -74,33 +74,6 @@ def test_the_example_of_the_specification_reads():
 
 
 @pytest.mark.parametrize(
-    ("lines", "met"),
-    [
-        (["quorum none"], [True, True, True]),
-        (["quorum X1"], [False, True, True]),
-        (["group all all X1 X2 X3", "quorum all"], [False, False, True]),
-        (["group some 2 X1 X2", "quorum some"], [False, False, True]),
-        (["group some any X3 X1", "quorum some"], [False, True, True]),
-    ],
-)
-def test_quorums(lines, met):
-    """None, one witness, all of a group, some, or any of them."""
-    quorum = policy(*THREE, *lines).quorum
-    assert [quorum.met_by(some) for some in ([], ["X1"], ["X1", "X2", "X3"])] == met
-
-
-def test_spaces_comments_and_other_letters_are_read():
-    """Spaces and tabs alike, comments on lines of their own, names in any bytes, and no newline at the end."""
-    data = f"  # a comment # of two\n\t\nwitness\t Ünïcode  {vkey()}\thttp://w\t\nquorum Ünïcode # no comment".encode()
-    with pytest.raises(SettingsError, match="line 4"):
-        read_policy(data, "file")
-    found = read_policy(data.partition(b" # no")[0].replace("Ü".encode(), b"\xff"), "file")
-    (name,) = found.witnesses
-    assert found.addresses == {name: "http://w"}
-    assert found.quorum.met_by([name])
-
-
-@pytest.mark.parametrize(
     ("lines", "number", "why"),
     [
         ([], 0, "no line of the quorum"),
@@ -136,23 +109,6 @@ def test_a_policy_that_says_something_else_is_refused_with_its_line(lines, numbe
     with pytest.raises(SettingsError, match=why) as error:
         policy(*THREE, *lines)
     assert not number or f"line {number}:" in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("lines", "required", "why"),
-    [
-        ([f"witness X4 {vkey(4)}", "quorum none"], False, "no witness with an address"),
-        ([*THREE, f"witness X4 {vkey(4)}", "group g all X1 X4", "quorum g"], True, "pages would wait for ever"),
-    ],
-)
-def test_a_file_that_helps_nobody_is_refused(tmp_path, lines, required, why):
-    """Where nobody can be asked, or pages would wait for somebody who cannot."""
-    path = tmp_path / "witnesses.policy"
-    with pytest.raises(SettingsError, match="name the file of your witnesses"):
-        Witnesses.load(path)
-    path.write_text("".join(f"{line}\n" for line in lines))
-    with pytest.raises(SettingsError, match=why):
-        Witnesses.load(path, required=required)
 
 
 # Witnesses that answer as a test says.
@@ -327,68 +283,6 @@ def test_other_answers_are_no_signature(speakers, caplog, says, why):
     assert [record.event for record in caplog.records] == ["witness_failed", "witness_signs"]
 
 
-def test_lines_of_others_in_an_answer_are_left_out(speakers):
-    """Only the signature of the very witness is taken over; it may have signed with further keys."""
-    (speaker,) = speakers(None)
-    more = "— other.example AAAAAAAAAA==\n"
-    speaker.says = lambda body: (200, more + cosignature(speaker.key, text_of(body)) + more)
-    asked, grown = asking(speaker), Grown()
-    signed = asked.cosign(grown.checkpoint(9), grown.consistency)
-    assert signed == grown.checkpoint(9) + cosignature(speaker.key, text_of(f"\n\n{grown.checkpoint(9)}"))
-
-
-def test_a_witness_that_hangs_holds_a_page_up_once(speakers, caplog):
-    """It is waited for as long as is allowed, then left alone for a while, and not asked twice at once."""
-    ends = threading.Event()
-    slow, good = speakers(None, None)
-
-    def hang(body):
-        ends.wait(60)
-        return slow.sign(body)
-
-    slow.says = hang
-    asked, grown = asking(slow, good, seconds=0.5), Grown()
-    for size in (8, 9, 10):
-        assert asked.signers(asked.cosign(grown.checkpoint(size), grown.consistency)) == {"W2"}
-    assert "has not answered within 0.5 s" in caplog.text
-    assert len(slow.bodies) == 1
-    ends.set()
-
-
-def test_enough_signatures_are_enough(speakers):
-    """Where a quorum is asked for, nobody waits for more than that; and a late witness has not failed."""
-    ends = threading.Event()
-    slow, good = speakers(None, None)
-
-    def hang(body):
-        ends.wait(60)
-        return slow.sign(body)
-
-    slow.says = hang
-    asked, grown = asking(slow, good, quorum="group g any W1 W2; quorum g", seconds=60), Grown()
-    assert asked.signers(asked.cosign(grown.checkpoint(8), grown.consistency)) == {"W2"}
-    ends.set()
-
-
-def test_pages_wait_for_a_quorum_that_is_required(speakers):
-    """Without it there is no page, and the error names who signed; it is asked again at once, and goes on."""
-    bad, good = speakers(lambda _: (503, "later"), None)
-    asked, grown = asking(bad, good, quorum="group g all W1 W2; quorum g", required=True), Grown()
-    for _ in range(2):
-        with pytest.raises(StateError, match="W2 of W1, W2 signed"):
-            asked.cosign(grown.checkpoint(8), grown.consistency)
-    bad.says = bad.sign
-    assert asked.signers(asked.cosign(grown.checkpoint(8), grown.consistency)) == {"W1", "W2"}
-
-
-def test_a_witness_that_is_not_there_holds_nothing_up(speakers):
-    """Its port is closed, or its name is nobody's."""
-    (good,) = speakers(None)
-    away = [f"witness A {vkey(8)} http://127.0.0.1:1", f"witness B {vkey(9)} http://name.invalid/x"]
-    asked, grown = Witnesses(policy(good.line, *away, "quorum none")), Grown()
-    assert asked.signers(asked.cosign(grown.checkpoint(8), grown.consistency)) == {"W1"}
-
-
 # A real one.
 
 
@@ -496,12 +390,3 @@ def test_pages_wait_while_the_witness_is_away(world):
     later.complete()
     assert (later.ledger.size, later.ledger.root) == (2, waiting.after.root)
     assert world.signed(later)
-
-
-def test_a_ledger_that_the_witness_does_not_know_goes_on(connection, tmp_path, litewitness, caplog):
-    """Its operator has to add the key first; the log says what the witness answered."""
-    unknown = World(connection, tmp_path, litewitness)
-    writer = unknown.writer(required=False)
-    assert writer.append(page(1))
-    assert "answered 404" in caplog.text
-    assert not unknown.signed(writer)

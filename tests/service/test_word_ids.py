@@ -1,55 +1,33 @@
 """Words of a partition: no number of them refuses a document, and when ids run out ingest stops and loses nothing."""
 
-import itertools
 import logging
 from collections import Counter
 
 import numpy as np
 import pytest
+from ingest_world import IngestWorld
 
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateError
-from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.state import MAX_WORD_IDS, ModelSettings, Reader, word_ids
+from streamtopic.state import MAX_WORD_IDS, word_ids
 from streamtopic.state.removal import remove_partition
-from streamtopic.streams import FileLog, TopicNames
-
-_numbers = itertools.count()
+from streamtopic.streams import FileLog
 
 
-class World:
+class World(IngestWorld):
     """A model of one partition that has few word ids."""
 
     def __init__(self, connection, folder, ids=MAX_WORD_IDS):
-        self.connection, self.ids = connection, ids
-        self.names = TopicNames(f"ids{next(_numbers)}")
-        self.log = FileLog(folder / self.names.model, clock=lambda: 1.0)
-        self.log.create(self.names.documents, 1)
-        self.log.create(self.names.rejected, 1)
-        self.open()
-
-    def open(self):
-        """Take the partition over, as another process would."""
-        self.ingest = Ingest.open(
-            self.connection, self.log, self.names, 0, settings=ModelSettings(1, 256), clock=lambda: 2.0,
-            word_ids=self.ids,
-        )  # fmt: skip
-
-    def send(self, *messages):
-        self.log.append_many(self.names.documents, messages)
+        super().__init__(connection, FileLog(folder / "log", clock=lambda: 1.0), 1, word_ids=ids)
 
     def take(self, *messages, at_once=None):
         """Send, count `at_once` records at a time, and return what became of them."""
         self.send(*messages)
         outcomes = Counter()
-        while (progress := self.ingest.step(at_once)).records:
+        while (progress := self.ingests[0].step(at_once)).records:
             outcomes.update(progress.outcomes)
         return dict(outcomes)
-
-    def digest(self):
-        counts = Reader(self.connection, self.names.model, 1).counts()
-        return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
 
 
 def add(document, words, **more):
@@ -73,18 +51,18 @@ def test_ids_that_run_out_stop_ingest_and_a_rebuild_goes_on(connection, tmp_path
     world.take(add("a", "one two three"))
     world.take(encode_delete("a", "r"))
     world.send(add("b", "four"), add("c", "five six"), encode_delete("b", "r2"))
-    assert world.ingest.step(1).outcomes == {"added": 1}
+    assert world.ingests[0].step(1).outcomes == {"added": 1}
     for _ in range(2):
         with pytest.raises(StateError, match=r"4 of 4 word ids.*`streamtopic rebuild`.*from offset 3"):
-            world.ingest.step(1)
+            world.ingests[0].step(1)
         world.open()
-    assert world.ingest.state.meta.next_offset == 3
-    assert world.digest() == recount(["four"])
-    remove_partition(connection, world.names.model, 0)
-    world.log.compact(world.names.documents)
+    assert world.ingests[0].state.meta.next_offset == 3
+    assert world.counted() == recount(["four"])
+    remove_partition(connection, world.topics.model, 0)
+    world.log.compact(world.topics.documents)
     world.open()
     world.take()
-    assert world.digest() == recount(["five six"])
+    assert world.counted() == recount(["five six"])
 
 
 def test_words_that_are_known_or_come_and_go_need_no_id(connection, tmp_path):
@@ -92,8 +70,8 @@ def test_words_that_are_known_or_come_and_go_need_no_id(connection, tmp_path):
     world = World(connection, tmp_path, ids=2)
     world.take(add("a", "one two"))
     assert world.take(add("b", "one"), add("c", "three four"), encode_delete("c", "r")) == {"added": 2, "deleted": 1}
-    assert world.ingest.state.meta.next_word == 2
-    assert world.digest() == recount(["one two", "one"])
+    assert world.ingests[0].state.meta.next_word == 2
+    assert world.counted() == recount(["one two", "one"])
 
 
 def test_no_number_of_words_refuses_a_document(connection, tmp_path, caplog, monkeypatch):

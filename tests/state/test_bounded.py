@@ -51,25 +51,6 @@ def test_any_bound_gives_the_same_bits(counts, monkeypatch, pairs, parts):
     assert np.array_equal(q.values, expected.values)
 
 
-def test_only_documents_that_hold_a_chosen_word_are_counted(counts, monkeypatch):
-    """The pairs of a few words are those of all pairs, at the cost of their documents."""
-    every = np.arange(len(counts.words))
-    chosen = every == 7
-    expected = counts.restrict(every).touching(every, chosen)
-    counted, count = [], document_counts.count
-
-    def noted(batch, *rest):
-        counted.append(batch.documents)
-        return count(batch, *rest)
-
-    monkeypatch.setattr(document_counts, "count", noted)
-    found = counts.touching(every, chosen)
-    for name in ("indptr", "columns", "values", "frequency", "tokens", "heavy"):
-        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
-    assert found.documents == expected.documents == counts.documents
-    assert counted == [counts.frequency[7]]
-
-
 def test_sums_that_might_leave_64_bits_are_refused(counts, monkeypatch):
     """The bound is on the documents, before a pair is counted: a sum never wraps around."""
     every = np.arange(len(counts.words))

@@ -12,8 +12,7 @@ from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service, silent
 from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
-from streamtopic.state import Applied, Connection, ModelSettings, ModelState
-from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState
+from streamtopic.state import Applied, Connection
 from streamtopic.state.redis_keys import ModelKeys
 
 pytestmark = pytest.mark.slow
@@ -93,17 +92,3 @@ def whole_flow(cluster, url, model, tmp_path):
         assert passed(service.verify())
     with Connection(url) as connection:
         assert any(connection.names(f"{{st:{model}}}:*")), "names are looked for on every master"
-
-
-def test_requests_for_deletions_live_on_a_cluster(cluster):
-    """All keys of a request lie in one slot, so one script moves it."""
-    with Connection(cluster.url) as connection:
-        requests = DeletionRequests(connection, "asked")
-        before = DeletionRequest("r-1", "d", RequestState.WAITING, 1, 1, 1, 1)
-        assert requests.receive(before) == Applied()
-        lease = ModelState.open(connection, "asked", ModelSettings(1, 256)).acquire("a", 60_000)
-        sending = before.moved(RequestState.SENDING, 2)
-        assert requests.move(before, sending, lease) == Applied()
-        assert requests.move(sending, sending.moved(RequestState.COMPLETED, 3), lease) == Applied()
-        requests.trim(10, 60_000)
-        assert [one.state for one in requests.ended()] == [RequestState.COMPLETED]

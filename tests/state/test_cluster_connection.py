@@ -1,6 +1,5 @@
 """What a cluster, sentinels or a replica answer in place of doing it is followed, waited for, or explained."""
 
-import socket
 import socketserver
 import threading
 import time
@@ -12,7 +11,6 @@ from campaign.accidents import SlotMove, fail_over, wait_until
 from servers.redis_cluster import LocalRedisCluster, LocalSentinel, RedisNode
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateError
 from streamtopic.state import Connection
-from streamtopic.state.connection import mapped
 from streamtopic.state.redis_servers import clients_at, combined
 
 COPY = "redis.call('SET', KEYS[2], redis.call('GET', KEYS[1]) or 'nothing') return redis.call('GET', KEYS[2])"
@@ -56,24 +54,6 @@ def test_a_cluster_is_one_store(one, cluster, model):
     assert abs(one.time_ms(keys[2]) / 1000 - time.time()) < 60
     assert len(one.servers()) == len(cluster.masters()) == 3
     assert len(one.everywhere("DBSIZE")) == 3
-
-
-def test_an_error_of_one_command_is_the_batch_s_and_quotes_nothing(one, model):
-    """As with one server: the first error is raised. It does not hold what the command held."""
-    one.call("SET", model, "text")
-    with pytest.raises(StateError, match="wrong kind") as caught:
-        one.batch([("GET", "other"), ("HGET", model, "secret")])
-    assert "secret" not in str(caught.value)
-    with pytest.raises(StateError, match="wrong kind"):
-        one.batch([("HGET", model, "field"), ("GET", model)], atomic=True)
-
-
-def test_keys_of_two_slots_are_refused(one, model):
-    """A script or transaction over two slots is a mistake of this program: it fails, whatever lies where."""
-    with pytest.raises(StateError, match="slot"):
-        one.script(COPY, [f"{model}a", f"{model}b"], [])
-    with pytest.raises(StateError, match="slot"):
-        one.batch([("SET", f"{model}a", 1), ("SET", f"{model}b", 1), ("SET", f"{model}c", 1)], atomic=True)
 
 
 def test_moved_is_followed(one, cluster, model):
@@ -123,18 +103,6 @@ def test_tryagain_waits_until_the_slot_has_moved(one, cluster, model, monkeypatc
     finally:
         ending.join()
     assert one.call("GET", gone) == b"3"
-
-
-def test_no_socket_outlives_a_connection(cluster, model):
-    """A connection that is closed has no client at any node."""
-    with Connection(f"{cluster.url}?client_name={model}") as connection:
-        connection.batch([("SET", f"{{{model}:{k}}}", k) for k in range(30)])
-        assert sum(_names(node, model) for node in cluster.nodes) == 3
-    wait_until(lambda: not any(_names(node, model) for node in cluster.nodes))
-
-
-def _names(node, name):
-    return name in {client["name"] for client in node.client.client_list()}
 
 
 def test_a_script_is_given_to_a_server_that_does_not_know_it(one, cluster, model):
@@ -214,20 +182,6 @@ def test_a_replica_says_to_use_the_primary(sentinels, impatient):
             connection.script("return redis.call('SET', KEYS[1], 1)", ["a"], [])
 
 
-def test_masterdown_is_explained(impatient):
-    """A replica that has lost its primary and serves nothing says so."""
-    with LocalSentinel(sentinels=1, down_after=600.0) as servers:
-        primary, replica = servers.servers
-        replica.client.config_set("replica-serve-stale-data", "no")
-        primary.kill()
-        wait_until(lambda: replica.client.info("replication")["master_link_status"] == "down")
-        with (
-            Connection(f"redis://{replica.place}") as connection,
-            pytest.raises(ComponentUnreachable, match="replicas"),
-        ):
-            connection.call("GET", "a")
-
-
 def test_loading_is_waited_for(tmp_path, monkeypatch):
     """A server that reads its file answers LOADING: it is waited for, and in vain with an error that says so."""
     # It looks up from loading every 2 MB.
@@ -265,13 +219,6 @@ def test_sentinels_name_the_primary_of_the_moment(sentinels):
         assert connection.script("return redis.call('INCR', KEYS[1])", ["n"], []) == 3
         assert connection.call("INCR", "n") == 4
         assert connection.information()["role"] == "master"
-
-
-def test_a_service_that_sentinels_do_not_know_is_explained(sentinels, impatient):
-    """Its name is what to look at."""
-    url = sentinels.url.replace("/streamtopic", "/other")
-    with Connection(url) as connection, pytest.raises(ComponentUnreachable, match="name of the service"):
-        connection.ping()
 
 
 class _Counting(socketserver.BaseRequestHandler):
@@ -316,44 +263,6 @@ def test_a_command_whose_outcome_is_unknown_is_sent_twice_at_most(form):
         server.shutdown()
 
 
-def test_a_cluster_without_any_node_is_unreachable():
-    """Exit status 3 and the addresses, not a traceback."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"redis+cluster://127.0.0.1:{port}"
-    with Connection(url) as connection, pytest.raises(ComponentUnreachable, match=str(port)):
-        connection.call("GET", "a")
-
-
-def test_a_server_alone_is_no_cluster():
-    """Said, where an address claims it."""
-    with LocalSentinel(replicas=0, sentinels=1) as servers:
-        url = f"redis+cluster://{servers.servers[0].place}"
-        with Connection(url) as connection, pytest.raises(ComponentUnreachable, match="luster mode"):
-            connection.call("GET", "a")
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "redis+cluster://h:1,h:2/3",
-        "redis+sentinel://h:1,h:2",
-        "redis+sentinel://h:1/a/b",
-        "redis+other://h:1",
-        "redis://h:1,h:2",
-        "redis+cluster://h:1,,h:2",
-        "redis+cluster://h:1?no_such_option=1",
-        "redis+cluster://user:pa/ss@h:1",
-    ],
-)
-def test_addresses_that_cannot_be_are_refused_at_once(url):
-    """A settings error before anything is sent, without the password."""
-    with pytest.raises(SettingsError) as caught:
-        Connection(url)
-    assert "pa/ss" not in str(caught.value)
-
-
 def test_addresses_say_who_and_where(monkeypatch):
     """Login, hosts, ports, number and TLS reach redis-py, whatever its cluster client drops; sentinels have a login."""
     monkeypatch.setattr("redis.cluster.NodesManager.initialize", lambda _: None)
@@ -377,24 +286,12 @@ def test_addresses_say_who_and_where(monkeypatch):
     assert Connection("redis+cluster://u:secret@a:1,b:2").address == "redis+cluster://u:***@a:1,b:2"
 
 
-def test_keys_are_where_redis_says_they_are(one):
-    """Each kind of command that this package sends goes to the slot of its key."""
-    commands = [
-        ("GET", "k"), ("SET", "k", "v", "NX", "EX", 5), ("UNLINK", "k"), ("HSET", "k", "f", "v"), ("HMGET", "k", "f"),
-        ("XADD", "k", "1-1", "f", "v"), ("XREVRANGE", "k", "+", "-"), ("XINFO", "STREAM", "k"), ("SMEMBERS", "k"),
-        ("ZLEXCOUNT", "k", "-", "+"), ("MEMORY", "USAGE", "k", "SAMPLES", 5), ("EVALSHA", "0" * 40, 1, "k", "a"),
-    ]  # fmt: skip
-    for command in commands:
-        assert one.client.determine_slot(*command) == redis.crc.key_slot(b"k"), command
-
-
-def test_a_node_at_a_plain_address_is_told_to_be_one(cluster, model):
-    """A cluster needs an address that says so; the error has it."""
-    place = next(node.place for node in cluster.masters() if node is not cluster.master_of(model))
-    with Connection(f"redis://{place}") as connection:
-        for act in (lambda: connection.call("GET", model), lambda: connection.batch([("GET", model)], atomic=True)):
-            with pytest.raises(ComponentUnreachable, match=r"node of a cluster .* redis\+cluster://"):
-                act()
+def test_keys_of_two_slots_are_refused(one, model):
+    """A script or transaction over two slots is a mistake of this program: it fails, whatever lies where."""
+    with pytest.raises(StateError, match="slot"):
+        one.script(COPY, [f"{model}a", f"{model}b"], [])
+    with pytest.raises(StateError, match="slot"):
+        one.batch([("SET", f"{model}a", 1), ("SET", f"{model}b", 1), ("SET", f"{model}c", 1)], atomic=True)
 
 
 def test_masters_count_together():
@@ -412,15 +309,20 @@ def test_masters_count_together():
 
 
 @pytest.mark.parametrize(
-    "error",
+    "url",
     [
-        redis.exceptions.RedisClusterException("text"),
-        redis.exceptions.SlotNotCoveredError("text"),
-        redis.exceptions.CrossSlotTransactionError("text"),
-        redis.sentinel.MasterNotFoundError("text"),
+        "redis+cluster://h:1,h:2/3",
+        "redis+sentinel://h:1,h:2",
+        "redis+sentinel://h:1/a/b",
+        "redis+other://h:1",
+        "redis://h:1,h:2",
+        "redis+cluster://h:1,,h:2",
+        "redis+cluster://h:1?no_such_option=1",
+        "redis+cluster://user:pa/ss@h:1",
     ],
 )
-def test_errors_of_the_cluster_client_are_mapped(error):
-    """They are not derived from redis-py's other errors, and are this package's all the same."""
-    assert "ADDRESS" in str(mapped(error, "ADDRESS"))
-    assert isinstance(mapped(error, "ADDRESS"), ComponentUnreachable)
+def test_addresses_that_cannot_be_are_refused_at_once(url):
+    """A settings error before anything is sent, without the password."""
+    with pytest.raises(SettingsError) as caught:
+        Connection(url)
+    assert "pa/ss" not in str(caught.value)

@@ -86,22 +86,6 @@ def test_many_records_are_read_as_one_by_one(documents, chosen, before):
     assert rows == expected
 
 
-def zipf_documents(number, distinct, vocabulary, seed=0):
-    """Yield documents whose words follow Zipf's law."""
-    random = np.random.default_rng(seed)
-    shares = 1 / np.arange(1, vocabulary + 1)
-    for _ in range(number):
-        words = random.choice(vocabulary, size=distinct, replace=False, p=shares / shares.sum())
-        counts = np.minimum(random.zipf(2.2, size=distinct), 50).astype(np.int32)
-        yield [Passage(int(counts.sum()), np.sort(words).astype(np.int32), counts)]
-
-
-def test_a_document_of_91_words_takes_at_most_250_bytes():
-    """The aim of the design, for ids spread as by Zipf's law over 50,000 words."""
-    records = encode_records(DocumentBatch.build(list(zipf_documents(200, 91, 50_000))), range(200), [{}] * 200)
-    assert np.mean([len(record) for record in records]) <= 250
-
-
 numbered_rows = st.lists(st.dictionaries(st.integers(0, 40), st.integers(1, 8192), max_size=12), max_size=9)
 
 

@@ -1,12 +1,11 @@
 """Redis's errors stay behind the state: each becomes one of this package's, with a remedy."""
 
 import inspect
-import threading
 
 import pytest
 import redis
 
-from streamtopic.errors import ComponentUnreachable, SettingsError, StreamtopicError
+from streamtopic.errors import ComponentUnreachable, StreamtopicError
 from streamtopic.local import LocalRedis
 from streamtopic.state import Connection
 from streamtopic.state.connection import _Packer, mapped
@@ -41,18 +40,6 @@ def test_every_error_of_redis_is_mapped(error, monkeypatch, connection):
     monkeypatch.setattr("streamtopic.state.connection._PATIENCE", 0.0)
     with pytest.raises(StreamtopicError):
         connection.ping()
-
-
-def test_a_missing_server_is_unreachable():
-    """An address where nothing answers is exit status 3, not a traceback."""
-    with pytest.raises(ComponentUnreachable, match="does not answer"):
-        Connection("unix:///nowhere/redis.sock").ping()
-
-
-def test_a_malformed_address_is_a_settings_error():
-    """The user is told that the address is wrong, not that a server is down."""
-    with pytest.raises(SettingsError, match="gopher"):
-        Connection("gopher://here")
 
 
 def test_passwords_are_not_shown():
@@ -108,32 +95,6 @@ def test_a_server_that_takes_no_writes_for_now_is_waited_for(setting, value, aft
             act(connection)
 
 
-def test_a_server_that_is_busy_with_a_script_is_waited_for():
-    """Somebody's endless script is no reason to end a process."""
-    with LocalRedis() as server, Connection(server.url) as connection, redis.Redis.from_url(server.url) as client:
-        client.config_set("lua-time-limit", 10)
-        busy = threading.Thread(target=_endless, args=(server.url,))
-        busy.start()
-        try:
-            while True:
-                try:
-                    connection.call("GET", "k")
-                except StreamtopicError as error:
-                    found = error
-                    break
-        finally:
-            client.script_kill()
-            busy.join()
-        assert isinstance(found, ComponentUnreachable)
-        assert "busy with somebody's script" in str(found)
-        assert connection.call("GET", "k") is None
-
-
-def _endless(url):
-    with redis.Redis.from_url(url) as client, pytest.raises(redis.exceptions.ResponseError):
-        client.eval("while true do redis.call('GET', 'k') end", 0)
-
-
 def test_a_server_that_cannot_write_to_its_disk_says_so(tmp_path):
     """A write is refused with the remedy, alone and from a script, and is taken once there is room again."""
     folder = tmp_path / "gone"
@@ -160,22 +121,6 @@ def _save(connection):
     """Have a snapshot written, well or not."""
     connection.call("BGSAVE")
     until(lambda: not connection.information()["rdb_bgsave_in_progress"], "the end of a snapshot")
-
-
-def test_a_lost_connection_is_made_again(connection):
-    """A command after an idle connection was closed by the server works."""
-    connection.ping()
-    connection.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no")
-    assert connection.call("GET", "nothing") is None
-
-
-def test_scan_yields_every_field_once(connection, model):
-    """A large hash is read in slices, each field exactly once."""
-    fields = {f"f{k}".encode(): str(k).encode() for k in range(3000)}
-    connection.call("HSET", model, *(item for pair in fields.items() for item in pair))
-    found = list(connection.scan(model, count=50))
-    assert len(found) == 3000
-    assert dict(found) == fields
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ import pytest
 
 from streamtopic.errors import UsageError
 from streamtopic.state import Applied, Stale
-from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, received_near
+from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState
 from streamtopic.state.model_state import Lease, ModelSettings, ModelState
-from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.scripts import AlreadyApplied
 
 DIGEST = "d" * 64
@@ -109,35 +108,3 @@ def test_the_brake_counts_what_nobody_has_looked_at(requests):
     assert [one.id for one in requests.unseen()] == ["b"]
     requests.move(approved, approved.cancel(2))
     assert [one.id for one in requests.unseen()] == ["b"]
-
-
-def test_what_is_kept_is_bounded(requests, monkeypatch):
-    """The oldest of many ended requests are forgotten, but none that the brake still counts."""
-    monkeypatch.setattr("streamtopic.state.deletion_requests.MOST_ENDED", 2)
-    for number in range(4):
-        made = taken(requests, f"r-{number}", received=number * MINUTE)
-        requests.move(made, made.moved(RequestState.SENT, number + 1))
-        sent = requests.get(made.id)
-        requests.move(sent, sent.moved(RequestState.COMPLETED, number + 1))
-    requests.trim(5 * MINUTE)
-    assert len(requests.ended()) == 4
-    requests.trim(500 * MINUTE)
-    assert [one.id for one in requests.ended()] == ["r-2", "r-3"]
-
-
-def test_facts_of_a_later_version_are_read(requests, connection, model):
-    """A field that this version does not know is passed over, and one that is missing has its default."""
-    import msgpack
-
-    values = {
-        "id": "r-9",
-        "digest": DIGEST,
-        "state": "waiting",
-        "documents": 1,
-        "received_ms": 1,
-        "due_ms": 2,
-        "changed_ms": 3,
-        "new": 4,
-    }
-    connection.call("HSET", ModelKeys(model).named("deletions:open"), "r-9", msgpack.packb(values))
-    assert requests.get("r-9") == DeletionRequest("r-9", DIGEST, RequestState.WAITING, 1, 1, 2, 3)

@@ -3,7 +3,6 @@
 import random
 import zlib
 from dataclasses import replace
-from itertools import islice
 
 import msgpack
 import numpy as np
@@ -13,7 +12,7 @@ from state_reference import plain
 from added_documents import added_document
 from streamtopic.counts import Weighting, count
 from streamtopic.errors import StateCorrupt
-from streamtopic.state import Applied, Changes, CutGone, PartitionWriter, Reader, RemovedDocument, document_counts
+from streamtopic.state import Applied, Changes, PartitionWriter, Reader, RemovedDocument, document_counts
 from streamtopic.state.documents import document_parts, read_documents, sample_words
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 
@@ -162,21 +161,6 @@ def test_a_document_whose_people_change_meanwhile_counts_once(connection, model)
         assert found.restrict(np.arange(len(found.words))).digest(found.words) == digest
 
 
-def test_documents_whose_changes_went_meanwhile_are_not_read(connection, model, monkeypatch):
-    """After two sums nobody knows what went in between: the reading ends, rather than with some documents less."""
-    monkeypatch.setattr(document_counts, "_DOCUMENTS", 0)
-    corpus = Corpus(connection, model)
-    corpus.change(made(300, 1))
-    counts = corpus.counts()
-    parts = document_parts(counts, counts.words)
-    assert len(list(islice(parts, 20))) == 20
-    corpus.change(removed=list(corpus.live)[:50])
-    corpus.sum()
-    corpus.sum()
-    with pytest.raises(CutGone):
-        list(parts)
-
-
 @pytest.mark.parametrize("lost", ["all of it", "a hash"])
 def test_documents_that_redis_loses_meanwhile_are_missed(connection, model, lost):
     """A reading that began before the loss ends in an error, and not as if there were fewer documents."""
@@ -199,41 +183,6 @@ def test_documents_that_redis_loses_meanwhile_are_missed(connection, model, lost
             read()
 
 
-def test_a_slow_reader_does_not_hold_all_documents(connection, model, monkeypatch):
-    """Hashes are read ahead of whoever takes them, but only some at a time."""
-    monkeypatch.setattr(document_counts, "_DOCUMENTS", 0)
-    corpus = Corpus(connection, model, partitions=1)
-    corpus.change(made(50, 1))
-    counts, script, asked = corpus.counts(), connection.script, []
-
-    def counted(text, keys, arguments):
-        asked.append(keys)
-        return script(text, keys, arguments)
-
-    monkeypatch.setattr(connection, "script", counted)
-    for taken, _ in enumerate(document_parts(counts, counts.words), 1):
-        assert len(asked) <= taken + document_counts._AHEAD
-    assert len(asked) == BUCKETS
-
-
-def test_what_was_read_does_not_depend_on_history(connection, new_model):
-    """Partitions, order of arrival, deleted neighbours: none shows in the arrays."""
-    found = []
-    for partitions, order in ((1, 1), (3, -1)):
-        corpus = Corpus(connection, new_model(), partitions)
-        if partitions == 3:
-            corpus.change(made(50, 9, "other"))
-        for document, value in list(made(60, 1).items())[::order]:
-            corpus.change({document: value})
-        corpus.change(removed=list(made(50, 9, "other")))
-        counts = corpus.counts()
-        found.append([read_documents(counts, counts.words, **choice) for choice in ({}, {"limit": 20})])
-    for one, other in zip(*found, strict=True):
-        assert (one.ids, one.labels) == (other.ids, other.labels)
-        for name in ("indptr", "words", "counts", "lengths", "owners"):
-            assert getattr(one.batch, name).tobytes() == getattr(other.batch, name).tobytes()
-
-
 def test_words_that_are_not_asked_for_still_count_for_length(connection, model):
     """A head's shares and a count's weight need L of the whole passage."""
     corpus = Corpus(connection, model)
@@ -243,38 +192,6 @@ def test_words_that_are_not_asked_for_still_count_for_length(connection, model):
     assert stored.batch.words.tolist() == [0, 2]
     assert stored.batch.counts.tolist() == [3, 2]
     assert stored.batch.lengths.tolist() == [9]
-
-
-def test_only_documents_with_a_label_of_a_named_task(connection, model):
-    """Naming tasks leaves out what they cannot be fitted on, and nothing else."""
-    corpus = Corpus(connection, model)
-    corpus.change(made(30, 1, "section") | made(30, 2, "tone") | made(30, 3, "none"))
-    counts = corpus.counts()
-    stored = read_documents(counts, counts.words, labelled=["section", "tone"])
-    wanted = {d: v for d, v in corpus.live.items() if {"section", "tone"} & set(v[1])}
-    assert plain(stored, counts.words) == wanted
-    assert len(read_documents(counts, counts.words, labelled=["absent"])) == 0
-
-
-def test_a_limit_takes_whole_buckets(connection, model):
-    """The sample is the documents of the first hash buckets: no draw, so it can be taken again."""
-    corpus = Corpus(connection, model)
-    corpus.change(made(500, 1))
-    counts = corpus.counts()
-    stored = read_documents(counts, counts.words, limit=100)
-    buckets = BUCKETS * 100 // 500
-    assert set(stored.ids) == {d for d in corpus.live if zlib.crc32(d) % BUCKETS < buckets}
-    assert plain(stored, counts.words) == {d: corpus.live[d] for d in sorted(stored.ids)}
-    assert len(read_documents(counts, counts.words, limit=500)) == 500
-
-
-def test_a_model_without_documents(connection, model):
-    """Nothing to read is an empty batch."""
-    corpus = Corpus(connection, model)
-    counts = corpus.counts()
-    stored = read_documents(counts, counts.words)
-    assert (len(stored), stored.batch.documents) == (0, 0)
-    assert stored.batch.indptr.tolist() == [0]
 
 
 GOOD = bytes([1, 0, 0, 1, 3, 2, 0, 1, 0])
@@ -313,16 +230,3 @@ def test_bytes_that_are_no_record_are_refused(connection, model, record):
     connection.call("HSET", keys.documents(keys.bucket(b"a")), b"a", record)
     with pytest.raises(StateCorrupt, match="streamtopic rebuild"):
         read_documents(counts, counts.words)
-
-
-@pytest.mark.parametrize("record", [b"", GOOD[:-1], bytes([1, 0, 0, 1, 3, 2, *[0xFE] * 8, 0x7F, *[0xFE] * 9, 1])])
-def test_a_sample_of_damaged_records_is_refused(connection, model, record):
-    """Gaps between words that leave every range are no way to read other memory."""
-    corpus = Corpus(connection, model, partitions=1)
-    corpus.change({b"a": (((3, {"w1": 1, "w2": 2}),), {})})
-    counts, keys = corpus.counts(), ModelKeys(model).partition(0)
-    assert len(sample_words(counts, counts.words)) == 1
-    connection.call("HSET", keys.documents(keys.bucket(b"a")), b"a", record)
-    for read in (sample_words, read_documents):
-        with pytest.raises(StateCorrupt, match="streamtopic rebuild"):
-            read(counts, counts.words)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import strategies as st
 from state_reference import LiveDocuments, as_words, words_by_id
@@ -102,47 +101,6 @@ def restore(connection, keys, saved):
     connection.batch(commands, atomic=True)
 
 
-def test_restriction_keeps_order_and_orientation(connection, model):
-    """Word ids follow arrival, positions follow the alphabet; pairs must land in the upper triangle all the same."""
-    run = Run(connection, model)
-    run.add(0, ((6, {"z": 1, "m": 2, "a": 3}),))
-    run.add(1, ((2, {"b": 1, "z": 1}),))
-    run.flush()
-    counts_now = Reader(connection, model, 1).counts()
-    keep = np.array([k for k, word in enumerate(counts_now.words) if word != "b"])
-    counts = counts_now.restrict(keep)
-    rows = np.repeat(np.arange(3), np.diff(counts.indptr))
-    assert (rows <= counts.columns).all()
-    names = [counts_now.words[k] for k in keep]
-    found = {(names[a], names[b]): int(v) for a, b, v in zip(rows, counts.columns, counts.values, strict=True)}
-    expected = {pair: v for pair, v in run.live.recount()[-1].items() if "b" not in pair}
-    assert found == expected
-    assert counts.documents == 2
-    assert counts.frequency.tolist() == [1, 1, 2]
-    touching = counts_now.touching(keep, np.array([name == "m" for name in names]))
-    assert np.array_equal(touching.indptr, [0, 1, 3, 3])
-    assert [(names[c], int(v)) for c, v in zip(touching.columns, touching.values, strict=True)] == [
-        ("m", expected["a", "m"]), ("m", expected["m", "m"]), ("z", expected["m", "z"])
-    ]  # fmt: skip
-
-
-def test_the_history_leaves_no_trace_in_the_digest(connection, new_model):
-    """A service that never saw the deleted documents has the same digest of counts."""
-    digests = []
-    for history in ([0, 1, 2, 3, -1, -3], [2, 0]):
-        model = new_model()
-        run = Run(connection, model)
-        for number in history:
-            if number >= 0:
-                run.add(number, ((5, {f"w{number}": 2, "common": 3}),))
-            else:
-                run.delete(-number)
-            run.flush()
-        counts_now = Reader(connection, model, 1).counts()
-        digests.append(counts_now.restrict(np.arange(len(counts_now.words))).digest(counts_now.words))
-    assert digests[0] == digests[1]
-
-
 def test_a_word_that_died_comes_back_under_a_new_id(connection, model):
     """Ids are never given twice, so a change that is read late cannot be read as one of another word."""
     run = Run(connection, model)
@@ -200,23 +158,6 @@ def test_a_cut_is_read_exactly_while_documents_come_and_go(connection, model):
     run.sum()
     with pytest.raises(CutGone):
         as_words(at_cut)
-
-
-def test_counts_as_of_a_position(connection, model):
-    """Counts of a moment are those of then, whatever comes or is summed up before they are read."""
-    run = Run(connection, model)
-    for number in range(9):
-        run.add(number, ((4, {f"w{number % 4}": 2, "common": 2}),))
-    run.flush()
-    begun, expected = run.state.meta, run.live.recount()
-    run.add(3, ((3, {"new": 3}),))
-    run.delete(2)
-    run.flush()
-    reader = Reader(connection, model, 1)
-    for _ in range(2):
-        assert as_words(reader.counts(at={0: begun})) == expected
-        run.sum()
-    assert as_words(reader.counts()) == run.live.recount()
 
 
 @pytest.mark.parametrize("weighting", [Weighting(1), Weighting(256)])

@@ -6,7 +6,7 @@ from test_exactness import Run, dump, restore
 
 from added_documents import added_document
 from streamtopic.counts import Weighting
-from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateMismatch, TakenOver
+from streamtopic.errors import StateCorrupt, StateMismatch, TakenOver
 from streamtopic.state import (
     AlreadyApplied,
     Applied,
@@ -207,74 +207,6 @@ def test_a_writer_notices_that_its_history_is_gone(connection, run):
     assert set(words_by_id(run.state.vocabulary).values()) == {"x", "w0", "w1", "o"}
 
 
-def test_a_sum_that_redis_has_forgotten_is_made_again(connection, run):
-    """A set-back to before a sum leaves the last change as it is: the next sum that is due writes the statistics."""
-    run.save()
-    assert run.state.sum_changes() == Applied()
-    restore(connection, run.state.keys, run.saved[0])
-    for _ in range(2):
-        assert not isinstance(run.state.sum_changes(), Stale)
-    run.open()
-    assert (run.state.meta.generation, run.state.meta.summed) == (1, run.state.meta.version)
-    assert as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
-
-
-def test_a_reload_that_fails_leaves_nothing_half_read(connection, run, monkeypatch):
-    """Position and words change together, so a failure in between is noticed and both are read again."""
-    commit_beside(run)
-    before, scan = run.state.meta, connection.scan
-
-    def fail(*_):
-        raise ComponentUnreachable("gone")
-
-    monkeypatch.setattr(connection, "scan", fail)
-    with pytest.raises(ComponentUnreachable):
-        run.state.documents([b"d0"])
-    assert run.state.meta == before
-    monkeypatch.setattr(connection, "scan", scan)
-    run.state.documents([b"d0"])
-    assert run.state.meta.documents == 3
-
-
-def test_words_and_position_of_two_moments_are_not_mixed(connection, run, monkeypatch):
-    """A commit that comes between the two is seen, and both are read once more."""
-    other, scan, tried = twin(run), connection.scan, []
-
-    def after_a_commit(key):
-        if not tried:
-            tried.append(key)
-            added = added_document(other, b"new", run.offset, ((2000, {f"n{k}": 1 for k in range(2000)}),))
-            assert other.commit(other.plan(Changes(run.offset + 1, added=[added]))) == Applied()
-            assert other.sum_changes() == Applied()
-        return scan(key)
-
-    monkeypatch.setattr(connection, "scan", after_a_commit)
-    run.state.reload()
-    assert run.state.meta.commit == other.meta.commit
-    assert words_by_id(run.state.vocabulary) == words_by_id(other.vocabulary)
-    assert run.state.vocabulary.totals.tolist() == other.vocabulary.totals.tolist()
-
-
-def test_the_newest_time_of_a_counted_record_is_kept(run):
-    """It never goes back, whatever the clocks of producers say."""
-    for time_ms, kept in ((5_000, 5_000), (3_000, 5_000), (9_000, 9_000)):
-        run.offset += 1
-        assert run.state.commit(run.state.plan(Changes(run.offset, time_ms=time_ms))) == Applied()
-        assert run.state.meta.time_ms == kept
-
-
-def test_changes_do_not_tell_of_some_documents_alone(connection, run, model):
-    """What came and went between counts of some documents only is not known: whoever asks counts again."""
-    before = {0: run.offset}
-    run.add(5, ((2, {"y": 2}),))
-    run.flush()
-    reader = Reader(connection, model, 1)
-    whole, part = reader.counts(), reader.counts(before=before)
-    for new, old in ((part, whole), (whole, part)):
-        with pytest.raises(CutGone, match="some documents"):
-            new.since(old)
-
-
 def test_old_counts_say_so_and_read_takes_newer_ones(connection, run, model):
     """Pairs of a cut that changes do not lead back to cannot be read; `read` begins again with new counts."""
     reader = Reader(connection, model, 1)
@@ -297,17 +229,6 @@ def test_old_counts_say_so_and_read_takes_newer_ones(connection, run, model):
         as_words(reader.counts().since(old))
 
 
-def test_a_sum_alone_stands_in_no_ones_way(connection, run, model):
-    """Nothing came or went: older counts stay readable after any number of sums, and nothing is new."""
-    reader = Reader(connection, model, 1)
-    old, expected = reader.counts(), run.live.recount()
-    for _ in range(3):
-        assert run.state.sum_changes() == Applied()
-    assert as_words(old) == expected
-    change = reader.counts().since(old)
-    assert (change.documents, list(change.words), change.passages().passages) == (0, [], 0)
-
-
 @pytest.mark.parametrize("number", [5, 99])
 def test_another_format_is_refused(connection, run, model, number):
     """A state of another format is not read as if it were of this one; the error names both numbers and the remedy."""
@@ -326,24 +247,6 @@ def test_another_format_is_refused(connection, run, model, number):
             read()
 
 
-def test_there_must_be_a_state_to_read(connection, model):
-    """A wrong model name or address is not an empty model."""
-    with pytest.raises(StateMismatch, match="no state"):
-        Reader(connection, model, 1).counts()
-
-
-def test_a_lexicon_that_is_full_of_gone_words_is_replaced(connection, model, monkeypatch):
-    """Words that came and went are not remembered for ever, and counting goes on as before."""
-    monkeypatch.setattr("streamtopic.state.partition_writer._SPARE_WORDS", 10)
-    run = Run(connection, model)
-    for k in range(20):
-        run.add(0, ((9, {"all": 3, f"u{k}": 3, f"v{k}": 3}),))
-        run.flush()
-        run.state.tidy()
-    assert len(run.state.lexicon) <= 2 * 3 + 12
-    assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()
-
-
 def test_deletions_that_are_put_back_twice_are_there_once(connection, model, monkeypatch):
     """A script whose answer was lost is sent again; it must not take what it put there for what it replaces."""
     forgets = [Forget(offset, b"d", ForgetKind.DELETED, "r", b"salt", 0, 1, 2) for offset in (3, 5)]
@@ -358,3 +261,15 @@ def test_deletions_that_are_put_back_twice_are_there_once(connection, model, mon
     assert Forgets(connection, ModelKeys(model).partition(0)).read() == forgets
     put_forgets(connection, model, 0, [])
     assert len(Forgets(connection, ModelKeys(model).partition(0))) == 0
+
+
+def test_a_lexicon_that_is_full_of_gone_words_is_replaced(connection, model, monkeypatch):
+    """Words that came and went are not remembered for ever, and counting goes on as before."""
+    monkeypatch.setattr("streamtopic.state.partition_writer._SPARE_WORDS", 10)
+    run = Run(connection, model)
+    for k in range(20):
+        run.add(0, ((9, {"all": 3, f"u{k}": 3, f"v{k}": 3}),))
+        run.flush()
+        run.state.tidy()
+    assert len(run.state.lexicon) <= 2 * 3 + 12
+    assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()

@@ -95,9 +95,6 @@ NOTICED = {
 }
 """What is lost, and what `require_keys` says of it. Of a position and of changes it says nothing: see below."""
 
-# A commit is refused, since what it writes there would make the key look whole.
-REFUSES = {"position", "deletions"}
-
 
 def lost(run, kind):
     """Lose the key of a kind."""
@@ -172,46 +169,6 @@ def test_a_loss_is_said_by_whoever_begins_and_whoever_goes_on(connection, run, k
             look()
 
 
-def test_counts_without_what_was_lost_are_not_followed(connection, run):
-    """A reader that has counted while words and changes were lost does not go on from there once they are back."""
-    follower = Reader(connection, run.model, 1)
-    for number in (20, 25, 30):
-        follower.counts()
-        write(run, number)
-    saved = dump(connection, run.state)
-    for kind in ("words", "changes"):
-        lost(run, kind)
-    with pytest.raises(StateCorrupt, match=NOTICED["words"]):
-        follower.counts()
-    for kind in ("words", "changes"):
-        key = keys_of(run)[kind]
-        connection.call("RESTORE", key, 0, saved[key.encode()])
-    assert as_words(follower.counts()) == run.live.recount()
-
-
-@pytest.mark.parametrize("kind", sorted(NOTICED.keys() - REFUSES))
-def test_a_loss_stays_noticed_however_the_writer_goes_on(connection, run, kind):
-    """Commits write into the lost key again: what is missing is missed all the same."""
-    key = keys_of(run)[kind]
-    lost(run, kind)
-    for number in (11, 20, 25):
-        assert write(run, number) == Applied()
-    assert kind in {"statistics", "secret"} or connection.call("EXISTS", key) == 1
-    with pytest.raises(StateCorrupt, match=NOTICED[kind]):
-        require_keys(connection, run.state.keys)
-    is_right(run, Reader(connection, run.model, 1))
-
-
-def test_a_commit_does_not_make_a_lost_key_look_whole(connection, run):
-    """It is Stale and writes nothing; the state that is read anew then names what is lost."""
-    lost(run, "deletions")
-    before = dump(connection, run.state)
-    assert write(run, 20) == Stale("keys of the partition are lost")
-    assert dump(connection, run.state) == before
-    with pytest.raises(StateCorrupt, match=NOTICED["deletions"]):
-        run.state.apply(Changes(run.offset + 1))
-
-
 def test_without_a_position_nothing_is_written_or_read(connection, run):
     """Who reads says that there is no state, and who writes changes no key."""
     follower = Reader(connection, run.model, 1)
@@ -248,40 +205,3 @@ def test_lost_changes_are_counted_from_the_documents(connection, run):
             look()
     with pytest.raises(CutGone):
         as_words(old)
-
-
-@pytest.mark.parametrize("kind", ["changes", "statistics"])
-def test_a_writer_that_still_knows_makes_what_is_lost_again(connection, run, kind):
-    """The next sum writes the statistics from its memory: from then on all is as if nothing had been lost."""
-    lost(run, kind)
-    assert write(run, 20) == Applied()
-    assert run.state.sum_changes() == Applied()
-    require_keys(connection, run.state.keys)
-    assert as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
-    run.open()
-    assert write(run, 25) == Applied()
-    assert as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
-
-
-def test_earlier_changes_are_missed_by_nobody_but_who_is_behind(connection, run):
-    """Only counts from before the last sum need them, and say so."""
-    behind = Reader(connection, run.model, 1)
-    old = behind.counts()
-    write(run, 20)
-    assert run.state.sum_changes() == Applied()
-    write(run, 25)
-    lost(run, "earlier changes")
-    run.open()
-    assert as_words(behind.counts()) == as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
-    with pytest.raises(CutGone):
-        behind.counts().since(old)
-
-
-def test_statistics_may_be_missing_before_the_first_sum(connection, model):
-    """Until then all changes are there, and lead from the beginning."""
-    run = Run(connection, model)
-    write(run, 1)
-    assert connection.call("EXISTS", run.state.keys.statistics) == 0
-    require_keys(connection, run.state.keys)
-    run.open()
-    assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()

@@ -1,10 +1,8 @@
 """Global keys: one leader, versions staged once and whole, an outbox that neither loses nor repeats."""
 
-import time
-
 import pytest
 
-from streamtopic.errors import StateCorrupt, StateMismatch
+from streamtopic.errors import StateMismatch
 from streamtopic.state import (
     AlreadyApplied,
     Applied,
@@ -62,13 +60,6 @@ def test_there_is_one_leader_at_a_time(state):
     assert state.acquire("three", 60_000) is None
 
 
-def test_a_lease_runs_out(state):
-    """A dead leader does not block others for longer than its lease."""
-    first = state.acquire("one", 20)
-    time.sleep(0.05)
-    assert state.acquire("two", 1000).token > first.token
-
-
 def test_a_version_is_staged_whole_and_once(state):
     """Release record, outbox and base appear together; a repetition changes nothing."""
     lease = state.acquire("one", 60_000)
@@ -114,15 +105,6 @@ def test_a_new_base_replaces_the_old_one(connection, state):
     assert sorted(connection.call("PTTL", key) > 0 for key in keys) == [False, True]
 
 
-def test_a_damaged_base_is_refused(connection, state):
-    """A base model is only used if its checksum holds."""
-    stage(state, state.acquire("one", 60_000), base=StoredBase(1, START, {}, b"model"))
-    (key,) = connection.call("KEYS", f"{{st:{state.model}}}:base:*")
-    connection.call("SET", key, b"other")
-    with pytest.raises(StateCorrupt, match="retrain"):
-        state.base()
-
-
 def test_the_outbox_keeps_order_and_forgets_what_is_confirmed(connection, state):
     """Records leave in the order they came, once; nothing of them stays behind."""
     records = [OutboxRecord("releases", f"1/{k}".encode(), b"bytes") for k in range(3)]
@@ -137,13 +119,6 @@ def test_the_outbox_keeps_order_and_forgets_what_is_confirmed(connection, state)
     assert sorted(left) == [f"{{st:{state.model}}}:{name}".encode() for name in kept]
 
 
-def test_staged_records_do_not_expire(connection, state):
-    """What waits in the outbox waits for as long as the log cannot be reached."""
-    stage(state, state.acquire("one", 60_000))
-    state.withdraw(state.acquire("one", 60_000), [1], [OutboxRecord("releases", b"1/0", None)])
-    assert all(connection.call("PTTL", k) == -1 for k in connection.call("KEYS", f"{{st:{state.model}}}:out:*"))
-
-
 def test_whoever_lost_the_lease_stages_nothing_even_with_the_newest_token(state):
     """A Redis set back to an earlier moment may give one token twice: the lease's holder decides then."""
     lease = state.acquire("one", 60_000)
@@ -153,39 +128,6 @@ def test_whoever_lost_the_lease_stages_nothing_even_with_the_newest_token(state)
     assert isinstance(state.adopt(lease, 1, of_ledger(1)), Stale)
     assert isinstance(state.withdraw(lease, [1], []), Stale)
     assert (state.releases(), state.withdrawn()) == ([], set())
-
-
-def test_versions_of_the_ledger_are_adopted_in_order(state):
-    """A version that Redis forgot is recorded once, gaps allowed, and the next version follows it."""
-    lease = state.acquire("one", 60_000)
-    assert stage(state, lease, 1) == Applied()
-    for version in (3, 4):
-        assert state.adopt(lease, version, of_ledger(version)) == Applied()
-        assert isinstance(state.adopt(lease, version, of_ledger(version)), AlreadyApplied)
-    assert isinstance(state.adopt(lease, 2, of_ledger(2)), AlreadyApplied)
-    assert [version for version, _ in state.releases()] == [1, 3, 4]
-    assert isinstance(stage(state, lease, 4), Stale)
-    assert stage(state, lease, 5) == Applied()
-
-
-def test_a_staged_version_gives_way_to_that_of_the_ledger(connection, state):
-    """Its record is replaced, and the base model that was learned for it goes; older base models stay."""
-    lease = state.acquire("one", 60_000)
-    kept = StoredBase(1, START, {}, b"kept")
-    assert stage(state, lease, 1, base=kept) == Applied()
-    assert stage(state, lease, 2) == Applied()
-    assert state.adopt(lease, 2, of_ledger(2)) == Applied()
-    assert state.base() == kept
-    assert stage(state, lease, 3, base=StoredBase(3, START, {}, b"of the version that goes")) == Applied()
-    for digest in ("a" * 64, "b" * 64):
-        assert state.adopt(lease, 3, of_ledger(3, digest)) == Applied()
-        assert isinstance(state.adopt(lease, 3, of_ledger(3, digest)), AlreadyApplied)
-        assert state.releases(2) == [(2, of_ledger(2)), (3, of_ledger(3, digest))]
-    assert state.base() is None
-    assert [
-        key for key in connection.call("KEYS", f"{{st:{state.model}}}:base:*") if connection.call("PTTL", key) < 0
-    ] == []
-    assert stage(state, lease, 4) == Applied()
 
 
 def test_versions_are_withdrawn_without_a_new_one(state):
@@ -198,19 +140,6 @@ def test_versions_are_withdrawn_without_a_new_one(state):
     assert isinstance(state.withdraw(lease, [1], gone), AlreadyApplied)
     assert state.withdrawn() == {1}
     assert [entry.record for entry in state.outbox()] == gone
-
-
-def test_records_at_hand_are_not_read_again_for_withdrawals(state, monkeypatch):
-    """Withdrawn versions are those that a later version names and those that were marked alone, from given records."""
-    lease = state.acquire("one", 60_000)
-    for version, names in (1, []), (2, []), (3, [1]):
-        assert stage(state, lease, version, release={"withdrawn": names}) == Applied()
-    state.withdraw(lease, [2], [])
-    records = state.releases()
-    assert state.withdrawn() == {1, 2}
-    monkeypatch.setattr(ModelState, "releases", None)
-    assert state.withdrawn(records) == {1, 2}
-    assert state.withdrawn(records[:2]) == {2}
 
 
 def test_a_request_is_removed_by_who_acted_on_it_only(state):

@@ -58,25 +58,6 @@ def test_passages_of_a_difference_make_its_pairs(connection, new_model, historie
         cuts[1].since(cuts[3])
 
 
-def test_a_passage_that_came_and_went_cancels(connection, model):
-    """Both are there, and together they change nothing, also where its words are in no document any more."""
-    run = Run(connection, model)
-    run.add(0, ((2, {"x": 2}),))
-    run.flush()
-    reader = Reader(connection, model, 1)
-    before = reader.counts()
-    run.add(1, TEXT)
-    run.flush()
-    run.delete(1)
-    run.flush()
-    change = reader.counts().since(before)
-    found = change.passages()
-    assert sorted(np.sign(found.weights)) == [-1, 1]
-    assert set(change.words) == {"x", "m", "a"}
-    assert pairs_of(change, found) == {}
-    assert as_words(change) == (0, {}, {}, {}, {})
-
-
 def test_a_word_that_died_and_came_back_is_one_word_in_a_difference(connection, model):
     """It stands there under its old and its new id; both count."""
     run = Run(connection, model)
@@ -91,18 +72,6 @@ def test_a_word_that_died_and_came_back_is_one_word_in_a_difference(connection, 
     change = reader.counts().since(old)
     assert list(change.words) == ["x", "y", "z"]
     assert as_words(change) == difference(run.live.recount(), before)
-
-
-def test_documents_too_short_for_a_pair_weigh_nothing(connection, model):
-    """They make no pair of the difference, and count as documents all the same."""
-    run = Run(connection, model)
-    reader = Reader(connection, model, 1)
-    before = reader.counts()
-    run.add(0, ())
-    run.add(1, ((1, {"alone": 1}),))
-    run.flush()
-    change = reader.counts().since(before)
-    assert (change.passages().weights.any(), pairs_of(change, change.passages()), change.documents) == (False, {}, 2)
 
 
 def test_a_difference_costs_what_changed(connection, model, monkeypatch):

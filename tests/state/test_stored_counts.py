@@ -112,29 +112,6 @@ def test_counts_that_are_half_written_are_not_read(connection, run, lease, monke
     assert (store.read(), store.about()) == (None, None)
 
 
-def test_counts_that_are_written_meanwhile_are_not_mixed_in(connection, run, lease, monkeypatch):
-    """A reader that has read some strings of one moment does not go on with those of another."""
-    store, words = CountsStore(connection, run.model), words_of(60)
-    assert store.write(words, counts_of(60, 1), now(run), lease) == Applied()
-    run.add(7, ((4, {"common": 4}),))
-    run.flush()
-    later = now(run)
-    call, seen = connection.call, []
-
-    def beside(*command):
-        answer = call(*command)
-        seen.append(command)
-        if len(seen) == 3:
-            assert store.write(words, counts_of(60, 2), later, lease) == Applied()
-        return answer
-
-    with monkeypatch.context() as patch:
-        patch.setattr(connection, "call", beside)
-        assert store.read() is None
-    assert len(seen) > 3
-    assert store.read().upper.digest(words) == counts_of(60, 2).upper().digest(words)
-
-
 corpus = st.dictionaries(st.integers(0, 5), passages, max_size=6)
 
 
@@ -189,3 +166,26 @@ def test_stored_counts_without_the_changes_since_are_not_used(connection, run, l
     assert event == "two sums" or later.cuts[0].meta.version == counts.cuts[0].meta.version
     with pytest.raises(CutGone):
         SummedCounts(later, store.read()).symmetric(np.arange(len(later.words)))
+
+
+def test_counts_that_are_written_meanwhile_are_not_mixed_in(connection, run, lease, monkeypatch):
+    """A reader that has read some strings of one moment does not go on with those of another."""
+    store, words = CountsStore(connection, run.model), words_of(60)
+    assert store.write(words, counts_of(60, 1), now(run), lease) == Applied()
+    run.add(7, ((4, {"common": 4}),))
+    run.flush()
+    later = now(run)
+    call, seen = connection.call, []
+
+    def beside(*command):
+        answer = call(*command)
+        seen.append(command)
+        if len(seen) == 3:
+            assert store.write(words, counts_of(60, 2), later, lease) == Applied()
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "call", beside)
+        assert store.read() is None
+    assert len(seen) > 3
+    assert store.read().upper.digest(words) == counts_of(60, 2).upper().digest(words)

@@ -137,16 +137,3 @@ def test_a_cluster_is_asked_over_tls(secured, authority):
         with Connection(url, timeout=1.0) as connection, pytest.raises(ComponentUnreachable, match=r"(?i)ssl|connecti"):
             # The nodes themselves speak no TLS, so whoever spoke to them in the clear would succeed.
             connection.ping()
-
-
-def test_sentinels_are_asked_over_tls(redis, secured, authority):
-    """rediss+sentinel is TLS to the sentinel and to the primary that it names, never one of them in the clear."""
-    url = f"127.0.0.1:{secured(redis.sentinels[0].port)}/{redis.service}?ssl_ca_certs={authority['ca']}"
-    with (
-        Connection(f"rediss+sentinel://{url}", timeout=1.0) as connection,
-        pytest.raises(ComponentUnreachable, match=r"(?i)ssl|conn"),
-    ):
-        connection.ping()
-    plain = f"redis+sentinel://127.0.0.1:{secured(redis.sentinels[0].port)}/{redis.service}"
-    with Connection(plain, timeout=1.0) as connection, pytest.raises(ComponentUnreachable):
-        connection.ping()

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from streamtopic.errors import StateMismatch, UsageError
-from streamtopic.streams import EventLog, FileLog, KafkaLog, KafkaOptions, Message, open_log, partition_of
+from streamtopic.streams import FileLog, KafkaLog, KafkaOptions, Message
 from waiting import PATIENCE
 
 NUMBERS = itertools.count()
@@ -61,13 +61,6 @@ def test_what_is_read_is_what_was_appended(log, news):
     assert log.read(news, *places[0])[0].header("y") is None
 
 
-def test_key_decides_partition(log, news):
-    """Without a partition the key's hash decides; with one, the caller does."""
-    for key in (b"doc-1", b"doc-2", b"\x00"):
-        assert log.append(news, key, b"v")[0] == partition_of(key, 3)
-    assert log.append(news, b"doc-1", b"v", partition=2)[0] == 2
-
-
 def test_offsets_are_consecutive_over_many_files(log, news):
     """Offsets count up from 0 and reading in batches misses and repeats nothing."""
     for i in range(300):
@@ -75,22 +68,6 @@ def test_offsets_are_consecutive_over_many_files(log, news):
     assert [r.value.split(b".")[0] for r in everything(log, news, 1)] == [b"%d" % i for i in range(300)]
     assert (log.begin(news, 1), log.end(news, 1)) == (0, 300)
     assert log.end(news, 0) == 0
-
-
-@pytest.mark.parametrize("start", [0, 1, 77, 149])
-def test_reading_starts_anywhere(log, news, start):
-    """A read begins exactly at the offset that was asked for."""
-    log.append_many(news, [Message(b"k", b"%d" % i * 40, partition=0) for i in range(150)])
-    assert log.read(news, 0, start)[0].offset == start
-
-
-def test_limits_of_a_read(log, news):
-    """A read keeps to its limits, but returns one record at least."""
-    log.append_many(news, [Message(b"k", b"v" * 99, partition=0) for _ in range(10)])
-    assert len(log.read(news, 0, 0, max_records=4)) == 4
-    assert len(log.read(news, 0, 0, max_bytes=250)) == 2
-    assert len(log.read(news, 0, 0, max_bytes=1)) == 1
-    assert log.read(news, 0, 10) == []
 
 
 def test_offsets_outside_the_log_are_refused(log, news):
@@ -112,12 +89,6 @@ def test_topics_are_checked(log, news):
     for name in ("../x", "", "..", "a b", "x" * 250):
         with pytest.raises(UsageError):
             log.create(name, 1)
-
-
-def test_it_is_an_event_log(log):
-    """Every backend has what the service asks for."""
-    assert isinstance(log, EventLog)
-    assert open_log(log) == (log, False)
 
 
 def test_waiting_ends_when_a_record_comes(log, news):
@@ -187,3 +158,12 @@ def test_settings_can_be_read_and_changed(log):
     for act in (log.settings, lambda topic: log.configure(topic, {})):
         with pytest.raises(UsageError, match="does not exist"):
             act("other")
+
+
+def test_limits_of_a_read(log, news):
+    """A read keeps to its limits, but returns one record at least."""
+    log.append_many(news, [Message(b"k", b"v" * 99, partition=0) for _ in range(10)])
+    assert len(log.read(news, 0, 0, max_records=4)) == 4
+    assert len(log.read(news, 0, 0, max_bytes=250)) == 2
+    assert len(log.read(news, 0, 0, max_bytes=1)) == 1
+    assert log.read(news, 0, 10) == []

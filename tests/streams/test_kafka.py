@@ -12,9 +12,9 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka_topics import until_compacted
 from servers.ports import quiet_ports
 from streamtopic.documents.events import HEARTBEAT_KEY
-from streamtopic.errors import ComponentUnreachable, SettingsError, StateMismatch, UsageError
+from streamtopic.errors import ComponentUnreachable, SettingsError, UsageError
 from streamtopic.local import LocalKafka
-from streamtopic.streams import KafkaLog, KafkaOptions, Message, kafka_reader, open_log
+from streamtopic.streams import KafkaLog, KafkaOptions, Message, kafka_reader
 from streamtopic.streams.opening import open_membership
 from waiting import PATIENCE, until
 
@@ -54,25 +54,6 @@ def everything(log, topic, offset=0):
         records += batch
         offset = batch[-1].next_offset
     return records
-
-
-def test_times_of_the_broker_are_told_from_those_of_producers(log, topic):
-    """Topics of the service have the broker's clock; in any other topic a producer may write any time."""
-    stamped = f"kafka-{next(NUMBERS)}"
-    log.create(stamped, 1, {"message.timestamp.type": "LogAppendTime"})
-    for name in (topic, stamped):
-        log.append(name, b"key", b"value")
-    assert [record.stamped for name in (topic, stamped) for record in everything(log, name)] == [False, True]
-
-
-def test_servers_open_kafka(kafka_server):
-    """`host:port` and options mean Kafka; the caller closes what was opened for it."""
-    for where in (kafka_server.servers, KafkaOptions(kafka_server.servers)):
-        log, opened = open_log(where)
-        with contextlib.closing(log):
-            assert isinstance(log, KafkaLog)
-            assert opened
-            assert log.partitions("none") == 0
 
 
 @pytest.mark.parametrize("bad", ["record of 300 kB", "without a key"])
@@ -200,24 +181,6 @@ def test_an_emptied_batch_is_not_the_end(monkeypatch):
     assert [record.offset for record in reader.read("t", 0, 0, 100, 1 << 20)] == [3, 4, 5]
 
 
-def test_a_log_that_was_cut_is_reported(log, topic):
-    """Where records have left the log, reading them is an error, for a reader in the middle as for a new one."""
-    from kafka import KafkaAdminClient, TopicPartition
-
-    log.configure(topic, {"cleanup.policy": "compact,delete"})
-    log.append_many(topic, [Message(b"%d" % number, b"v") for number in range(10)])
-    assert len(log.read(topic, 0, 0, max_records=3)) == 3
-    admin = KafkaAdminClient(bootstrap_servers=log.options.servers)
-    with contextlib.closing(admin):
-        admin.delete_records({TopicPartition(topic, 0): 8})
-    assert log.begin(topic, 0) == 8
-    with KafkaLog(log.options) as other:
-        for offset in (0, 7, 11):
-            with pytest.raises(StateMismatch, match="8 to 10"):
-                other.read(topic, 0, offset)
-        assert len(other.read(topic, 0, 8)) == 2
-
-
 @pytest.mark.slow
 def test_a_restart_of_the_broker_is_waited_out(tmp_path):
     """Appends, reads, waits and lookups begun while the broker is down end well once it is back; nothing is doubled."""
@@ -266,19 +229,6 @@ def test_options_that_cannot_work_are_refused(options, match):
     """A setting that is wrong is reported before anything is sent."""
     with pytest.raises(SettingsError, match=match):
         KafkaOptions(**options)
-
-
-def test_options_reach_the_clients_and_hide_the_password(tmp_path):
-    """Credentials become kafka-python's arguments; the password is in no text; a missing file is named."""
-    options = KafkaOptions("a:1,[::1]:2", "SASL_SSL", "SCRAM-SHA-512", "me", "hunter2", ssl_cafile=str(tmp_path / "ca"))
-    assert "hunter2" not in repr(options)
-    with pytest.raises(SettingsError, match="there is no file"):
-        options.client()
-    (tmp_path / "ca").touch()
-    client = options.client()
-    assert client["bootstrap_servers"] == ["a:1", "[::1]:2"]
-    assert (client["sasl_plain_password"], client["sasl_mechanism"]) == ("hunter2", "SCRAM-SHA-512")
-    assert "ssl_keyfile" not in client
 
 
 def test_partitions_that_are_no_longer_read_take_no_memory(log):

@@ -13,9 +13,9 @@ import pytest
 from kafka.coordinator.consumer import ConsumerCoordinator
 
 import waiting
-from streamtopic.streams import FileLog, KafkaLog, KafkaOptions, kafka_membership
+from streamtopic.streams import KafkaLog, KafkaOptions, kafka_membership
 from streamtopic.streams.kafka_membership import KafkaMembership
-from streamtopic.streams.opening import AllPartitions, open_membership
+from streamtopic.streams.opening import open_membership
 
 pytestmark = pytest.mark.slow
 
@@ -81,18 +81,6 @@ def shared(*owned):
     return sorted(itertools.chain(*owned)) == [0, 1, 2, 3] and max(map(len, owned)) - min(map(len, owned)) <= 1
 
 
-def test_files_have_one_member(tmp_path):
-    """In files a process owns all partitions at once."""
-    with contextlib.closing(FileLog(tmp_path)) as log:
-        log.create("t", 3)
-        membership = open_membership(log, "t", "group", SESSION_MS)
-        assert isinstance(membership, AllPartitions)
-        assert membership.poll(60) == {0, 1, 2}
-        membership.commit({0: 5})
-        membership.leave()
-        assert membership.poll(60) == set()
-
-
 def test_members_share_and_keep(log, topic):
     """A second member gets half, what stays with the first is never taken from it; who leaves gives its share back."""
     with member(log, topic) as first:
@@ -137,12 +125,6 @@ def test_a_group_that_shares_well_is_left_alone(log, topic, monkeypatch, caplog)
             before = len(looks)
             until(lambda *_: len(looks) >= before + 2, first, second)
     assert [record.event for record in caplog.records if getattr(record, "event", "") == "partitions_unowned"] == []
-
-
-def test_a_poll_ends_when_ownership_changes(log, topic):
-    """A member without partitions does not sleep through being given some."""
-    with member(log, topic) as first:
-        assert first.poll(waiting.PATIENCE) == {0, 1, 2, 3}
 
 
 def test_committed_offsets_are_seen_by_tools(log, topic, kafka_server):

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.errors import UsageError
 from streamtopic.streams import Message, addressed
 from streamtopic.streams.event_log import PARTITIONERS, murmur2, partition_of
 
@@ -30,23 +29,10 @@ def test_known_values():
     assert {key: murmur2(key) for key in known} == {key: value & 0xFFFFFFFF for key, value in known.items()}
 
 
-def test_no_partition_no_record():
-    """A topic without partitions cannot take a record; a record without a key goes to the first partition."""
-    assert partition_of(None, 5) == 0
-    with pytest.raises(UsageError):
-        partition_of(b"k", 0)
-
-
 def test_crc32_is_librdkafkas():
     """The check value of CRC-32 (ISO 3309), and for an empty key the first partition, as librdkafka's `consistent`."""
     assert partition_of(b"123456789", 1 << 31, "crc32") == 0xCBF43926 % (1 << 31)
     assert partition_of(b"", 7, "crc32") == partition_of(None, 7, "crc32") == 0
-
-
-def test_an_unknown_partitioner_is_refused_with_those_that_there_are():
-    """A misspelt one must not become another."""
-    with pytest.raises(UsageError, match="murmur2, crc32"):
-        partition_of(b"k", 3, "fnv1a")
 
 
 @pytest.mark.parametrize("partitioner", PARTITIONERS)

@@ -9,12 +9,10 @@ from kafka import KafkaAdminClient
 
 from servers.kafka_cluster import LocalKafkaCluster
 from streamtopic.client import DocumentProducer
-from streamtopic.errors import ComponentUnreachable, SettingsError, StreamtopicError
+from streamtopic.errors import ComponentUnreachable, StreamtopicError
 from streamtopic.service.app import Service, silent
-from streamtopic.service.inspection.examination import Level, examine_log
 from streamtopic.settings import load
 from streamtopic.streams import KafkaLog, KafkaOptions
-from waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -24,8 +22,8 @@ DELETED = range(0, DOCUMENTS, 8)
 
 @pytest.fixture(scope="module")
 def brokers():
-    """Three brokers with TLS, passwords and rules."""
-    made = LocalKafkaCluster(3, secured=True)
+    """Three brokers."""
+    made = LocalKafkaCluster(3)
     try:
         made.start()
     except ComponentUnreachable as error:
@@ -40,12 +38,6 @@ def cluster(brokers):
     return brokers.start()
 
 
-def administrator(cluster, patience=120.0):
-    """Return how the user without limits logs in: by a certificate."""
-    files = {"ssl_cafile": str(cluster.authority.file), "ssl_certfile": str(cluster.administrator)}
-    return KafkaOptions(cluster.administration, "SSL", **files, patience=patience)
-
-
 def leader_of(options, topic):
     """Return the number of the broker that leads partition 0."""
     with closing(KafkaAdminClient(**options.client())) as admin:
@@ -54,15 +46,12 @@ def leader_of(options, topic):
 
 
 def settings_of(cluster, folder, redis_server):
-    """Return settings of a service that reaches the cluster as the administrator."""
+    """Return settings of a service that reaches the cluster."""
     return load(
         {
             "dir": folder,
             "model": "three",
-            "kafka": cluster.administration,
-            "kafka_security_protocol": "SSL",
-            "kafka_ssl_cafile": cluster.authority.file,
-            "kafka_ssl_certfile": cluster.administrator,
+            "kafka": cluster.servers,
             "redis_url": redis_server.url,
             "min_df": 1,
             "max_df": 1.0,
@@ -102,7 +91,7 @@ class Flow(threading.Thread):
 
 def test_a_broker_is_lost_while_events_flow(cluster, redis_server, tmp_path):
     """Killed is the one that leads. Every event is in the log once, in order, and is counted once."""
-    options = administrator(cluster)
+    options = KafkaOptions(cluster.servers, patience=120.0)
     with Service(settings_of(cluster, tmp_path / "service", redis_server)) as service:
         _ = service.state
         topic = service.names.documents
@@ -141,48 +130,19 @@ def everything(log, topic):
 def test_too_few_replicas_are_told_and_writing_goes_on_once_they_are_back(cluster):
     """A topic that all three must confirm takes nothing without one of them; readers go on, and nothing is lost."""
     topic = "all-three"
-    with KafkaLog(administrator(cluster)) as log:
+    with KafkaLog(KafkaOptions(cluster.servers, patience=120.0)) as log:
         log.create(topic, 1, {"min.insync.replicas": "3"})
         assert log.append(topic, b"k", b"before") == (0, 0)
-    impatient = administrator(cluster, patience=12.0)
+    impatient = KafkaOptions(cluster.servers, patience=12.0)
     lost = cluster.nodes[leader_of(impatient, topic) % 3]
     lost.kill()
     cluster.await_brokers(2)
     refused = pytest.raises(ComponentUnreachable, match=r"too few replicas in sync \(2 of 3\).*bring its")
     with KafkaLog(impatient) as log, refused:
         log.append(topic, b"k", b"meanwhile")
-    with KafkaLog(administrator(cluster)) as log:
+    with KafkaLog(KafkaOptions(cluster.servers, patience=120.0)) as log:
         assert log.read(topic, 0, 0)[0].value == b"before"
         cluster.start()
         log.append(topic, b"k", b"after")
         values = [record.value for record in everything(log, topic)]
         assert (values[0], values[-1]) == (b"before", b"after")
-
-
-def test_the_doctor_looks_at_copies(cluster, redis_server, tmp_path):
-    """Three copies of which two confirm are fine; one that confirms alone, and three that must, are not."""
-    with Service(settings_of(cluster, tmp_path / "service", redis_server)) as service:
-        topics = service.names.documents, service.names.releases, service.names.ledger
-        for topic, least in zip(topics, ("2", "1", "3"), strict=True):
-            service.log.configure(topic, {"min.insync.replicas": least})
-        found = {}
-
-        def levels():
-            found.update({one.name: one for one in examine_log(service.log, service.settings, service.topic_settings)})
-            return [found[f"copies of {topic}"].level for topic in topics]
-
-        # Brokers tell each other of settings: the one that is asked may not have heard of them yet.
-        until(lambda: levels() == [Level.OK, Level.WARN, Level.WARN], lambda: f"right levels in place of {levels()}")
-        assert found["kafka tls"].level is Level.OK
-        for topic in topics:
-            service.log.configure(topic, {"min.insync.replicas": "2"})
-
-
-def test_a_user_with_a_password_has_no_right_until_rules_give_it_one(cluster):
-    """Each broker asks for the password that one of them was told, and knows rules by name."""
-    cluster.add_user("somebody", "password-somebody")
-    login = {"sasl_mechanism": "SCRAM-SHA-512", "sasl_username": "somebody", "sasl_password": "password-somebody"}
-    for servers in cluster.servers.split(","):
-        options = KafkaOptions(servers, "SASL_SSL", ssl_cafile=str(cluster.authority.file), **login)
-        with KafkaLog(options) as log, pytest.raises(SettingsError, match="somebody lacks the right Describe"):
-            log.partitions("t")

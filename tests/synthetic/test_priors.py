@@ -23,17 +23,3 @@ def test_moments_are_those_of_the_draws(prior):
     assert np.abs(X.T @ X / len(X) - moments.R).max() < 5 * 0.5 / np.sqrt(len(X)) + moments.error
     assert moments.R.sum(axis=1) == pytest.approx(moments.z)
     assert np.linalg.eigvalsh(moments.R)[0] > 0
-
-
-def test_two_logistic_normal_topics_against_an_integral():
-    """With two topics R is one integral over the difference of the exponents; the lattice finds it to its error."""
-    prior = LogisticNormal.with_shares(np.array([0.3, 0.7]), 1.0, 0.5)
-    mean = prior.mu[0] - prior.mu[1]
-    covariance = prior.factor @ prior.factor.T
-    deviation = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    first = 1 / (1 + np.exp(-(mean + deviation * nodes)))
-    exact = (weights * first**2).sum() / weights.sum()
-    moments = prior.moments()
-    assert abs(moments.R[0, 0] - exact) <= moments.error
-    assert covariance[0, 1] == pytest.approx(0.5)

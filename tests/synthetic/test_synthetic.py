@@ -38,16 +38,6 @@ def test_a_planted_model_has_what_was_asked(topics, words, p, a, prior, seed):
     assert np.array_equal(planted.anchors, np.sort(planted.anchors))
 
 
-@pytest.mark.parametrize("prior", PRIORS)
-def test_in_the_population_every_word_is_a_mixture_of_anchors(prior):
-    """Qbar* = C Qbar*_P: with infinitely many documents the learner's rows are the planted ones."""
-    planted = SyntheticTopics.planted(60, 4, imbalance=3, prior=prior)
-    rows = planted.Q / planted.Q.sum(axis=1)[:, None]
-    assert planted.Q.sum(axis=1) == pytest.approx(planted.word_masses)
-    assert planted.C @ rows[planted.anchors] == pytest.approx(rows)
-    assert planted.C.sum(axis=1) == pytest.approx(np.ones(60))
-
-
 @given(st.integers(2, 6), st.floats(0.05, 0.6), st.floats(1, 8), st.floats(0.1, 5), st.integers(0, 99))
 @settings(max_examples=25)
 def test_the_population_simplex_is_gamma_p_robust(topics, p, a, concentration, seed):
@@ -125,10 +115,3 @@ def test_what_cannot_be_planted_is_refused(wrong, named):
     """Each parameter out of range is refused by name, with what to use instead."""
     with pytest.raises(UsageError, match=rf"(?s){named}.*use"):
         SyntheticTopics.planted(**wrong)
-
-
-@pytest.mark.parametrize(("m", "length"), [(0, 10), (10, 0), (10, 8193)])
-def test_documents_that_cannot_be_drawn_are_refused(m, length):
-    """No documents, no tokens or more tokens than a passage holds end in one clear line."""
-    with pytest.raises(UsageError, match="cannot be drawn"):
-        SyntheticTopics.planted().documents(m, length)

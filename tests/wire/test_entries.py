@@ -66,14 +66,6 @@ def test_numbers_without_a_bound_read_back():
     assert json.loads(line_of(entry))["certificate"] is None
 
 
-def test_keys_of_maps_do_not_depend_on_their_order():
-    """Partitions are sorted as text, however a program has put them together."""
-    cut = {10: 1, 2: 2, 0: 3}
-    line = line_of(envelope_of(cut=cut))
-    assert line_of(envelope_of(cut=dict(reversed(cut.items())))) == line
-    assert '"cut":{"0":3,"10":1,"2":2}' in line
-
-
 @pytest.mark.parametrize("kind", ENTRIES)
 def test_another_spelling_of_an_entry_is_refused(kind):
     """Order, spaces, escapes and repeated names: an entry has one line, so one hash."""
@@ -103,30 +95,6 @@ def test_every_field_of_an_entry_is_there(kind):
             parse_line(json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
     with pytest.raises(InvalidRelease, match="more"):
         parse_line(json.dumps(fields | {"more": 1}, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "{}",
-        "[]",
-        "null",
-        '"kind"',
-        '{"kind":"other"}',
-        '{"kind":null}',
-        '{"kind":["receipt"]}',
-        '{"kind":"keys","note":1}',
-        '{"kind":"keys","note":' + "[" * 100_000,
-        '{"kind":"alive","interval":1,"made":NaN}',
-        "9" * 5000,
-        "\ufeff{}",
-    ],
-)
-def test_lines_that_are_no_entries_are_refused(line):
-    """Any text is an entry or InvalidRelease."""
-    with pytest.raises(InvalidRelease):
-        parse_line(line)
 
 
 @pytest.mark.parametrize(
@@ -225,29 +193,6 @@ def test_digests_are_bound_to_what_they_are_about():
     ]
     assert len(set(digests)) == len(digests)
     assert {len(digest) for digest in digests} == {64}
-
-
-def test_entries_are_found_by_the_names_that_requesters_have():
-    """Receipts by place, by request and by the link of the service; versions by number, `erased` by partition."""
-    assert names_of(RECEIPT) == ("news/0/7", RECEIPT.link, RECEIPT.request)
-    assert names_of(dataclasses.replace(RECEIPT, link="", request="")) == ("news/0/7",)
-    assert names_of(SUBJECT) == ("news/request/1", SUBJECT.link, SUBJECT.request)
-    assert set(names_of(ENTRIES["erased"])) == {"erased/0", "erased/10", "erased/2"}
-    assert names_of(ENTRIES["version"]) == ("version/3",)
-    assert names_of(ENTRIES["alive"]) == ()
-
-
-def test_what_is_erased_covers_deletions_before_its_ends():
-    """By partition, and none of a partition that it does not name."""
-    erased = ENTRIES["erased"]
-    assert [erased.covers(receipt_of(offset)) for offset in (0, 8, 9, 10)] == [True, True, False, False]
-    assert not erased.covers(receipt_of(0, partition=1))
-
-
-def test_no_number_of_an_entry_may_be_nothing():
-    """A NaN is not written: it would not equal itself."""
-    with pytest.raises(ValueError, match="JSON"):
-        line_of(envelope_of(epsilon=math.nan))
 
 
 def test_the_fields_on_the_wire_are_the_contract():

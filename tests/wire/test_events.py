@@ -184,13 +184,6 @@ def test_a_delete_needs_only_its_key():
     assert decode(b"d", b'{"op": "delete", "request": "\\ud800"}') == Delete("d", "?")
 
 
-def test_adds_are_counted():
-    """Text and counts become passages of word counts; labels and time come along, `meta` does not."""
-    event = add(text="One fish two fish", labels={"task": "x"}, ts=12.7, meta={"any": [1]})
-    assert event == Add("d", ((4, {"one": 1, "fish": 2, "two": 1}),), {"task": "x"}, 12)
-    assert add(counts={"Fish": 2}).passages == ((2, {"Fish": 2}),)
-
-
 @given(
     document=st.text(min_size=1, max_size=100).filter(lambda name: not name.startswith(("{", '"', "\0"))),
     counts=st.dictionaries(st.text(min_size=1, max_size=64), st.integers(1, 50), max_size=20),
@@ -239,11 +232,6 @@ def test_producers_learn_of_bad_events_at_once(encode):
         encode()
 
 
-def test_a_number_that_no_double_holds_is_refused():
-    """JSON has whole numbers of any size; one of 400 digits is no time, and no reason to fail."""
-    assert outcome(b"d", b'{"op": "add", "text": "a", "ts": 1' + b"0" * 400 + b"}") == "ts"
-
-
 @pytest.mark.parametrize("size", [0, 512, 513, 4 << 20])
 def test_a_pointer_is_small_whatever_the_key(size):
     """It is found again by the key, or by the digest of one that is too long."""
@@ -255,19 +243,6 @@ def test_a_pointer_is_small_whatever_the_key(size):
     assert message.key == b"\xff" * (size if size <= 512 else 64)
     digest = msgpack.unpackb(message.value).get("key_sha256")
     assert digest == (hashlib.sha256(record.key).hexdigest() if size > 512 else None)
-
-
-def test_a_rejected_pointer_holds_no_text():
-    """The dead letter names place and reason, and nothing of the content."""
-    record = Record("t.documents", 2, 7, b"doc", msgpack.packb({"op": "add", "text": ["secret"]}), (), 0)
-    with pytest.raises(InvalidEvent) as caught:
-        decode_record(record)
-    message = encode_rejected(record, caught.value)
-    assert message.key == b"doc"
-    assert msgpack.unpackb(message.value) == {
-        "offset": 7, "partition": 2, "reason": "text-type", "topic": "t.documents",
-    }  # fmt: skip
-    assert b"secret" not in message.value
 
 
 def test_a_salt_travels_with_its_delete_and_spoils_none():

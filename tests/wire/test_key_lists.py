@@ -32,18 +32,6 @@ def test_a_list_reads_back(keys):
     assert note(keys) == note(keys)
 
 
-def test_a_list_is_a_note_that_people_can_read():
-    """One line for each thing that it says."""
-    assert note(THIRD).splitlines()[:6] == [
-        "streamtopic keys",
-        f"origin {NAME}",
-        "sequence 3",
-        "created 3000",
-        f"current {KEYS[1].public}",
-        f"revoked {KEYS[0].public} 5 9 3000",
-    ]
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -78,26 +66,6 @@ def test_a_key_comes_once_and_goes_for_ever():
     for key in (KEYS[1], KEYS[0], KEYS[3]):
         with pytest.raises(UsageError, match="cannot be revoked"):
             THIRD.without(Revoked(key.public, 0, 9, 4000))
-
-
-def test_before_the_first_list_the_given_key_signs():
-    """With one it is the root key, which signs nothing but lists."""
-    keys = ring()
-    assert (keys.trusted, keys.sequence, keys.revoked) == ((ROOT.public,), 0, ())
-    assert keys.take(note(FIRST))
-    assert (keys.trusted, keys.sequence, keys.note) == ((KEYS[0].public,), 1, note(FIRST))
-    with pytest.raises(UnknownKey):
-        keys.open(sign_note("text\n", ROOT))
-    assert keys.open(sign_note("text\n", KEYS[0])) == ("text\n", KEYS[0].public)
-
-
-def test_a_key_of_another_model_signs_nothing_here():
-    """Not even if it was given: a name that no ledger of this model has may still be that of a root key."""
-    root = SigningKey.from_seed(b"r" * 32, "example.org/root")
-    keys = ring(root, SigningKey.from_seed(bytes(32), "example.org/mail"))
-    assert keys.trusted == ()
-    keys.take(note(FIRST, root))
-    assert keys.trusted == (KEYS[0].public,)
 
 
 def test_an_older_list_brings_no_key_back():
@@ -141,15 +109,6 @@ def test_a_revoked_key_signs_nothing_that_stands_alone():
     with pytest.raises(UnknownKey) as error:
         keys.open(sign_note("text\n", KEYS[3]))
     assert "revoked" not in str(error.value)
-
-
-def test_a_ring_with_a_list_leaves_the_ring_of_before():
-    """A page may bring a list which the reader takes in only once the page counts."""
-    keys = ring()
-    keys.take(note(FIRST))
-    grown = keys.with_list(note(SECOND))
-    assert (keys.sequence, grown.sequence) == (1, 2)
-    assert keys.trusted == (KEYS[0].public,)
 
 
 def test_a_ring_is_given_as_a_key_in_any_form(tmp_path):

@@ -1,7 +1,6 @@
 """The rules of the ledger, one after another (`streamtopic/signed/ledger.py` numbers them)."""
 
 import dataclasses
-import hashlib
 import json
 import os
 
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from sent_records import Sent
 
 from ledger_maker import LedgerMaker, key_of, receipt_of
-from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey
+from streamtopic.errors import InvalidRelease, SettingsError
 from streamtopic.signed import (
     Alive,
     Checkpoint,
@@ -19,7 +18,6 @@ from streamtopic.signed import (
     Frontier,
     KeyList,
     KeyRing,
-    Keys,
     Ledger,
     Receipt,
     Revoked,
@@ -33,7 +31,6 @@ from streamtopic.signed import (
     sign_note,
 )
 from streamtopic.signed.checkpoints import text_of
-from streamtopic.signed.ledger import lines_of
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "150"))
 
@@ -185,15 +182,6 @@ def test_a_draft_whose_hashes_are_others_is_passed_over(three):
         assert (ledger.pending, ledger.strays) == (None, 1), change
 
 
-def test_a_draft_behind_another_tree_is_passed_over(three):
-    """A tree of the same size, which the key has signed elsewhere, is not the present one."""
-    fork = LedgerMaker(Sent())
-    fork.append(*receipts(fork, 4, 5, 6))
-    draft, checkpoint = fork.records(receipts(fork, 7))
-    ledger = read(three.keys(), *sent(three), draft, checkpoint)
-    assert (ledger.root, ledger.pending, ledger.strays) == (three.ledger.root, None, 2)
-
-
 def test_a_ledger_keeps_to_its_origin(three):
     """A second key of the same model under another name goes on with no ledger but its own."""
     elsewhere = SigningKey.from_seed(bytes(32), "elsewhere/news")
@@ -230,18 +218,6 @@ def test_a_draft_of_long_ago_is_passed_over(three):
     assert (ledger.root, ledger.strays) == (three.ledger.root, 2)
 
 
-def test_writing_a_page_takes_three_calls(three):
-    """A draft is appended, read back as the next page, and signed by whoever read it."""
-    ledger = read(three.keys(), *sent(three))
-    assert ledger.take(ledger.draft(receipts(three, 3), KEYS[0])) == ()
-    assert lines_of(ledger.draft(receipts(three, 3), KEYS[0])) == [line_of(three.receipt(3))]
-    note = ledger.sign(ledger.pending, KEYS[0])
-    # Ed25519: another writer that signs the same draft makes the same bytes.
-    assert note == ledger.sign(ledger.pending, SigningKey.from_seed(bytes(32), "test/news"))
-    assert offsets_of(ledger.take(page_record(note))) == [3]
-    assert (ledger.checkpoint, ledger.pending, ledger.page.lines) == (note, None, (line_of(three.receipt(3)),))
-
-
 # 3. A page counts once a checkpoint with its very size and root stands behind its draft.
 
 
@@ -263,24 +239,6 @@ def test_a_page_counts_only_with_its_own_checkpoint(three):
     assert read(three.keys(), *sent(three), checkpoint, draft).size == 3
 
 
-def test_a_page_counts_once(three):
-    """Records that are written twice, in any order, change nothing."""
-    three.append(*receipts(three, 3, 4))
-    ledger = read(three.keys(), *sent(three))
-    for value in [*sent(three), *reversed(sent(three))]:
-        assert ledger.take(value) == ()
-        assert ledger.page is None
-    assert (ledger.root, ledger.strays) == (three.ledger.root, 2 * len(sent(three)))
-
-
-def test_cosignatures_stand_beside_the_signature(three):
-    """The note with signatures of witnesses is the checkpoint that proofs carry."""
-    draft, checkpoint = three.records(receipts(three, 3))
-    note = json.loads(checkpoint)["checkpoint"] + "— witness.example AAAAAAAAAA==\n"
-    ledger = read(three.keys(), *sent(three), draft, page_record(note))
-    assert (ledger.size, ledger.checkpoint) == (4, note)
-
-
 # 4. Keys: those that the user gave, or those of the newest list of the root key.
 
 
@@ -293,41 +251,6 @@ def test_a_page_may_be_signed_by_a_key_that_it_brings(listed):
     ledger = read(listed.keys(), *sent(listed))
     assert (ledger.root, ledger.strays) == (listed.ledger.root, 0)
     assert ledger.keys.sequence == 2
-
-
-def test_a_page_is_not_signed_by_a_key_that_another_root_brings(listed):
-    """The list in it says nothing to a reader who does not have that root key."""
-    forged = seal_keys(listed.list.rotated(KEYS[1].public, 1), KEYS[3])
-    ledger = read(listed.keys(), *sent(listed), *listed.records([Keys(forged)], KEYS[1]))
-    assert (ledger.root, ledger.keys.sequence) == (listed.ledger.root, 1)
-
-
-def test_a_reader_with_the_one_key_passes_lists_over(listed):
-    """A list of a root that is not known makes a page no stray, and goes on with the drafts for those who know it."""
-    ledger = Ledger(KeyRing.load(KEYS[0].public, "news"))
-    for value in sent(listed):
-        ledger.take(value)
-    assert (ledger.root, ledger.strays, ledger.keys.sequence) == (listed.ledger.root, 0, 0)
-    draft = ledger.draft(receipts(listed, 1), KEYS[0])
-    assert json.loads(draft)["keys"] == ledger.foreign == seal_keys(listed.list, ROOT)
-
-
-def test_an_older_list_brings_no_key_back(listed):
-    """Anybody may write an old list again, also in a page of its own."""
-    old = seal_keys(listed.list, ROOT)
-    rotate(listed, 1)
-    revoke(listed, 0, 1)
-    listed.append(Keys(old))
-    ledger = read(listed.keys(), *sent(listed), *Parts(listed, Keys(old)).stolen(0))
-    assert (ledger.root, ledger.keys.sequence, ledger.strays) == (listed.ledger.root, 3, 2)
-
-
-def test_a_reader_at_the_tail_learns_the_newest_list(listed):
-    """It stands beside each draft, so that a draft and its checkpoint verify by themselves."""
-    rotate(listed, 1)
-    listed.append(*receipts(listed, 1))
-    ledger = read(listed.keys(), *sent(listed)[-2:], tail=True)
-    assert (ledger.size, ledger.start, ledger.keys.sequence) == (listed.ledger.size, 2, 2)
 
 
 # 5. A revoked key signs nothing more, and what it may not have signed is void.
@@ -421,15 +344,6 @@ def test_a_reader_may_begin_anywhere(three):
         assert ledger.strays == first % 2
 
 
-def test_a_gap_closes_where_its_draft_was_not_lost(three):
-    """A checkpoint that is lost, and signed again by somebody else, completes the page of a draft that waits."""
-    draft, checkpoint = three.records(receipts(three, 3))
-    three.take(draft, checkpoint)
-    following = three.records(receipts(three, 4))
-    ledger = read(three.keys(), *sent(three), draft, following[0], checkpoint, following[1])
-    assert (ledger.size, ledger.gaps, ledger.strays) == (5, [], 0)
-
-
 def test_drafts_ahead_do_not_fill_the_memory(three):
     """Of many that never get their checkpoint the last few are kept."""
     ledger = read(three.keys(), *sent(three))
@@ -441,17 +355,6 @@ def test_drafts_ahead_do_not_fill_the_memory(three):
 
 
 # 7. The first entry of a version counts. Withdrawals are never taken back.
-
-
-def test_the_first_entry_of_a_version_counts(maker):
-    """A second one with its number says nothing, nor one of a number that has passed, nor that of another model."""
-    first, second = maker.made(2)[1], maker.made(2, seed=1)[1]
-    assert first.release != second.release
-    maker.append(first)
-    maker.append(second, maker.made(1)[1], dataclasses.replace(maker.made(3)[1], model="mail"))
-    ledger = read(maker.keys(), *sent(maker))
-    assert (ledger.newest, ledger.digest(2), ledger.index_of(2)) == (2, first.release, 0)
-    assert (ledger.digest(1), ledger.index_of(3)) == (None, None)
 
 
 def test_withdrawals_are_never_taken_back(maker):
@@ -467,33 +370,7 @@ def test_withdrawals_are_never_taken_back(maker):
     assert read(maker.keys(), *sent(maker)[4:6], tail=True).withdrawn == {4, 5, 6}
 
 
-def test_old_versions_are_forgotten_and_stay_proved(maker):
-    """A reader remembers the entries of the newest ones; the proof beside its bytes is enough for an old one."""
-    first = maker.publish(1)
-    for version in range(2, 80):
-        maker.append(maker.made(version)[1])
-    ledger = read(maker.keys(), *sent(maker))
-    assert (ledger.newest, ledger.digest(1)) == (79, None)
-    assert ledger.digest(79) is not None
-    assert ledger.open_release(1, first.data, first.proof).version == 1
-
-
-def test_the_end_of_a_model_stands_in_its_ledger(maker):
-    """A reader learns that the model was deleted."""
-    end = End(NOW * 1000, 5, 1, 0, ledger_kept=True)
-    maker.append(*receipts(maker, 1), end)
-    assert read(maker.keys(), *sent(maker)).end == end
-
-
 # 8. A version's bytes count if a proof leads from its entry to a checkpoint, and they fit.
-
-
-def test_a_version_opens_by_its_proof(maker):
-    """Without its page, too: the reader may have begun behind it."""
-    made = maker.publish(1)
-    for ledger in (read(maker.keys(), *sent(maker)), Ledger(maker.keys())):
-        release = ledger.open_release(1, made.data, made.proof)
-        assert (release.version, release.proof, release.data()) == (1, made.proof, made.data)
 
 
 def test_any_changed_byte_of_a_version_is_refused(maker):
@@ -523,33 +400,6 @@ def test_versions_are_not_mixed(maker):
             ledger.open_release(version, data, proof)
 
 
-def test_bytes_against_their_facts_are_refused(maker):
-    """The ledger has their digest, and they are no release of these facts."""
-    data = maker.made(1)[0]
-    _, facts = maker.made(1, seed=3, n=7)
-    maker.append(dataclasses.replace(facts, release=hashlib.sha256(data).hexdigest()))
-    with pytest.raises(InvalidRelease, match="7 sorted"):
-        maker.ledger.open_release(1, data, maker.proof(0))
-
-
-def test_a_second_entry_of_a_version_proves_no_bytes(maker):
-    """Two leaders drew the same number: the bytes of the one whose entry came first are the version."""
-    first, second = maker.made(1), maker.made(1, seed=1)
-    maker.append(first[1])
-    maker.append(second[1])
-    ledger = read(maker.keys(), *sent(maker))
-    assert ledger.open_release(1, first[0], maker.proof(0)).digest == first[1].release
-    with pytest.raises(InvalidRelease, match="another entry"):
-        ledger.open_release(1, second[0], maker.proof(1))
-
-
-def test_a_version_under_another_key_is_refused_as_such(maker):
-    """The user is told which key the ledger has."""
-    made = maker.publish(1)
-    with pytest.raises(UnknownKey):
-        Ledger(KeyRing.load(KEYS[1].public, "news")).open_release(1, made.data, made.proof)
-
-
 # 9. A reader is out of date if entries, the newest version or the last word are missing.
 
 
@@ -563,38 +413,6 @@ def spoken(maker, **changes):
     maker.publish(1)
     maker.append(Alive(**{"made": NOW * 1000 - 5000, "interval": 60_000, "newest": 1} | changes))
     return {1: maker.ledger.digest(1)}.get
-
-
-def test_a_reader_with_the_newest_version_is_up_to_date(maker):
-    """As long as its service said so in time."""
-    holds = spoken(maker)
-    assert stale(maker.ledger, holds) is None
-    assert stale(maker.ledger, holds, max_age=6) is None
-
-
-def test_a_shorter_ledger_than_before_is_old(maker):
-    """Whoever serves it hides what came after."""
-    holds = spoken(maker)
-    assert "had 3 before" in stale(maker.ledger, holds, remembered=3)
-    assert stale(maker.ledger, holds, remembered=2) is None
-
-
-def test_a_reader_without_the_newest_version_is_out_of_date(maker):
-    """Its bytes are missing, or others are in their place; a withdrawn version is missed by nobody."""
-    spoken(maker)
-    for other in (lambda _: None, lambda _: "e" * 64):
-        assert "version 1 is the newest" in stale(maker.ledger, other)
-    maker.append(Withdraw((1,), 1))
-    assert stale(maker.ledger, lambda _: None) is None
-
-
-def test_a_version_is_missed_once_its_service_says_that_it_was_sent(maker):
-    """Its entry comes before its bytes, and the next `alive` after both."""
-    holds = spoken(maker)
-    maker.append(maker.made(2)[1])
-    assert stale(maker.ledger, holds) is None
-    maker.append(Alive(NOW * 1000, 60_000, 2))
-    assert "version 2 is the newest" in stale(maker.ledger, holds)
 
 
 @pytest.mark.parametrize(
@@ -615,13 +433,6 @@ def test_the_last_word_must_not_be_too_old_nor_of_the_future(maker, age, interva
     holds = spoken(maker, made=(NOW - age) * 1000, interval=interval)
     why = stale(maker.ledger, holds, max_age=max_age)
     assert why is None if said is None else said in why
-
-
-def test_a_ledger_without_a_word_is_not_known_to_be_fresh(maker):
-    """Only a reader who asks for an age minds."""
-    maker.append(*receipts(maker, 1))
-    assert stale(maker.ledger) is None
-    assert "has not said yet" in stale(maker.ledger, max_age=60)
 
 
 # 10. Whatever else is in the topic is passed over and counted.
@@ -670,14 +481,6 @@ def test_notes_that_cannot_be_read_are_passed_over(three, note):
     ):
         ledger = read(three.keys(), *sent(three), value)
         assert (ledger.size, ledger.strays) == (3, 1)
-
-
-def test_lines_that_cannot_be_read_are_passed_over(three):
-    """Halves of characters, and a list of keys that is nested without end, also in a draft that the key has signed."""
-    parts = Parts(three)
-    for line in ("\ud800", '{"kind":"keys","note":"\ud800"}', '{"kind":"keys","note":' + "[" * 200_000, 7):
-        ledger = read(three.keys(), *sent(three), parts.draft(lines=[line]))
-        assert (ledger.pending, ledger.strays) == (None, 1)
 
 
 def test_an_entry_of_a_newer_program_stays_in_the_tree(three):
@@ -801,3 +604,33 @@ def test_no_two_checkpoints_contradict_each_other(steps):
         assert tree.root(checkpoint.size) == checkpoint.root
     for ledger, _ in readers:
         assert tree.root(ledger.size) == ledger.root
+
+
+def test_a_gap_closes_where_its_draft_was_not_lost(three):
+    """A checkpoint that is lost, and signed again by somebody else, completes the page of a draft that waits."""
+    draft, checkpoint = three.records(receipts(three, 3))
+    three.take(draft, checkpoint)
+    following = three.records(receipts(three, 4))
+    ledger = read(three.keys(), *sent(three), draft, following[0], checkpoint, following[1])
+    assert (ledger.size, ledger.gaps, ledger.strays) == (5, [], 0)
+
+
+def test_old_versions_are_forgotten_and_stay_proved(maker):
+    """A reader remembers the entries of the newest ones; the proof beside its bytes is enough for an old one."""
+    first = maker.publish(1)
+    for version in range(2, 80):
+        maker.append(maker.made(version)[1])
+    ledger = read(maker.keys(), *sent(maker))
+    assert (ledger.newest, ledger.digest(1)) == (79, None)
+    assert ledger.digest(79) is not None
+    assert ledger.open_release(1, first.data, first.proof).version == 1
+
+
+def test_a_reader_with_the_one_key_passes_lists_over(listed):
+    """A list of a root that is not known makes a page no stray, and goes on with the drafts for those who know it."""
+    ledger = Ledger(KeyRing.load(KEYS[0].public, "news"))
+    for value in sent(listed):
+        ledger.take(value)
+    assert (ledger.root, ledger.strays, ledger.keys.sequence) == (listed.ledger.root, 0, 0)
+    draft = ledger.draft(receipts(listed, 1), KEYS[0])
+    assert json.loads(draft)["keys"] == ledger.foreign == seal_keys(listed.list, ROOT)

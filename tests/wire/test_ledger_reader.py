@@ -10,7 +10,6 @@ from streamtopic.signed import (
     Receipt,
     Revoked,
     Tree,
-    Withdraw,
     leaf_hash,
 )
 from streamtopic.streams import FileLog
@@ -116,25 +115,6 @@ def test_the_tail_is_read_as_far_back_as_the_last_word(maker, behind):
     assert reader.ledger.start > 0
     maker.append(maker.receipt(5000))
     assert offsets(reader.catch_up()) == [5000]
-
-
-def test_a_tail_without_a_word_is_the_whole(maker):
-    """A service that has said nothing yet: then the reader has read everything, from the begin."""
-    for offset in range(100):
-        maker.append(maker.receipt(offset))
-    reader = reader_of(maker, tail=True)
-    assert offsets(reader.catch_up()) == list(range(100))
-    assert (reader.ledger.start, reader.ledger.tail) == (0, False)
-
-
-def test_junk_behind_the_last_word_hides_nothing(maker):
-    """Whoever may write to the topic writes as much as there is, and more."""
-    maker.append(Withdraw((3,), NOW))
-    maker.alive(made=NOW, newest=5)
-    maker.send(*([b"junk"] * 5000))
-    reader = reader_of(maker, tail=True)
-    reader.catch_up()
-    assert (reader.ledger.alive.made, reader.ledger.withdrawn) == (NOW, {3})
 
 
 def test_a_revocation_makes_a_reader_read_anew(listed):

@@ -69,27 +69,6 @@ def test_a_tree_and_its_frontier_have_the_root_of_the_recursion():
         frontier = Frontier(size, frontier.hashes).grown([leaf_hash(entry)])
 
 
-@given(before=SIZES, more=st.integers(0, 99))
-@settings(max_examples=60)
-def test_growing_leaves_the_frontier_of_before_as_it_is(before, more):
-    """A draft grows a tree that stays what it was until the page counts."""
-    old = Frontier().grown(map(leaf_hash, entries_of(before)))
-    hashes = old.hashes
-    grown = old.grown([leaf_hash(b"entry %d" % number) for number in range(before, before + more)])
-    assert (old.size, old.hashes) == (before, hashes)
-    assert grown.root == Frontier().grown(map(leaf_hash, entries_of(before + more))).root
-
-
-@pytest.mark.parametrize(
-    ("size", "hashes"),
-    [(-1, []), (0, [bytes(32)]), (3, [bytes(32)]), (4, [bytes(32)] * 2), (1, [bytes(31)]), (1, [bytes(33)])],
-)
-def test_hashes_that_do_not_fit_a_size_are_refused(size, hashes):
-    """A frontier has one hash of 32 bytes for each bit of its size."""
-    with pytest.raises(InvalidRelease, match="do not fit"):
-        Frontier(size, hashes)
-
-
 @pytest.mark.parametrize("size", [*range(1, 20), 33, 64])
 def test_proofs_are_those_of_the_recursion(size):
     """Every inclusion and consistency proof of small trees, hash for hash; each of an entry verifies."""
@@ -102,18 +81,6 @@ def test_proofs_are_those_of_the_recursion(size):
     for old in range(1, size + 1):
         path = tree().consistency(old, size)
         assert path == rfc6962.proof(old, entries)
-
-
-@given(data=st.data(), size=SIZES)
-@settings(max_examples=100)
-def test_proofs_of_larger_trees_are_those_of_the_recursion(data, size):
-    """Also where subtrees are whole tiles."""
-    entries = entries_of(size)
-    index = data.draw(st.integers(0, size - 1))
-    old = data.draw(st.integers(1, size))
-    assert tree().inclusion(index, size) == rfc6962.path(index, entries)
-    assert tree().consistency(old, size) == rfc6962.proof(old, entries)
-    verify_inclusion(leaf_hash(entries[index]), index, size, tree().inclusion(index, size), tree().root(size))
 
 
 def damaged(path):
@@ -141,11 +108,6 @@ def test_any_other_inclusion_is_refused(data, size):
     for changed_leaf, place, changed_path, changed_root in wrong:
         with pytest.raises(InvalidRelease, match="ledger"):
             verify_inclusion(changed_leaf, place, size, changed_path, changed_root)
-
-
-def test_every_tree_begins_with_the_empty_one():
-    """And with itself, without any proof."""
-    assert tree().consistency(0, 9) == tree().consistency(9, 9) == []
 
 
 def test_proofs_of_a_long_ledger_ask_for_few_hashes():

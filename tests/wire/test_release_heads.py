@@ -60,24 +60,6 @@ def test_scores_are_x_times_b():
     assert release.classify([], "desk") == []
 
 
-def test_words_of_a_class_are_those_that_speak_for_it():
-    """In order of B less its mean over classes, ties by word."""
-    release = opened(withheld(desk=B))
-    assert release.class_words("desk", 2)["c"] == ("w00000", "w00001")
-    tilted = dataclasses.replace(B, B=B.B * np.array([[1, -1, 0]], np.float32))
-    release = opened(withheld(desk=tilted))
-    assert release.class_words("desk", 2)["a"] == ("w00005", "w00004")
-    assert release.class_words("desk", 99)["b"][0] == "w00000"
-
-
-def test_weights_belong_to_anchor_words():
-    """A head names the topics that it rests on, in any order."""
-    payload = payload_of(n=30, r=5)
-    head = Head(payload.anchors[::-1], ("a", "b", "c"), 5, w=np.random.default_rng(0).normal(size=(5, 3)))
-    release = opened(with_heads(payload, t=head))
-    assert np.array_equal(release.task_weights("t"), release.A[:, ::-1] @ head.w)
-
-
 def test_withheld_topics_say_so():
     """Where only heads are published, they classify, and whatever needs A says that it is withheld."""
     release = opened(withheld(desk=B))
@@ -95,15 +77,6 @@ def test_withheld_topics_say_so():
             ask()
     with pytest.raises(UsageError, match="it has desk"):
         release.classes("mood")
-
-
-def test_a_withdrawn_version_classifies_nothing():
-    """Heads hold forgotten documents as topics do."""
-    release = opened(withheld(desk=B))
-    gone = dataclasses.replace(release, is_withdrawn=lambda version: version == 1)
-    for ask in (gone.scores, gone.classify):
-        with pytest.raises(InvalidRelease, match="withdrawn"):
-            ask(["w00001"], "desk")
 
 
 @pytest.mark.parametrize(
@@ -128,3 +101,13 @@ def test_heads_that_contradict_themselves_are_not_published(change):
     """Classes sorted and distinct, topics among the anchors, shapes that fit, numbers that are numbers."""
     with pytest.raises(InvalidRelease, match="head of task 'desk'"):
         pack_payload(with_heads(payload_of(), desk=dataclasses.replace(W, **change)), envelope_of())
+
+
+def test_words_of_a_class_are_those_that_speak_for_it():
+    """In order of B less its mean over classes, ties by word."""
+    release = opened(withheld(desk=B))
+    assert release.class_words("desk", 2)["c"] == ("w00000", "w00001")
+    tilted = dataclasses.replace(B, B=B.B * np.array([[1, -1, 0]], np.float32))
+    release = opened(withheld(desk=tilted))
+    assert release.class_words("desk", 2)["a"] == ("w00005", "w00004")
+    assert release.class_words("desk", 99)["b"][0] == "w00000"

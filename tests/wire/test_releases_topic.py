@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger_maker import LedgerMaker, key_of
-from streamtopic.errors import CannotLearn, InvalidRelease
+from streamtopic.errors import CannotLearn
 from streamtopic.signed import (
     RELEASE_BYTES,
     Assembled,
@@ -21,7 +21,6 @@ from streamtopic.signed import (
     Removed,
     Revoked,
     proof_message,
-    sent_releases,
     to_messages,
     tombstones,
     version_of,
@@ -104,19 +103,6 @@ def test_half_releases_never_appear():
     assert [message.key for message in dead] == [message.key for message in messages]
 
 
-def test_a_newer_proof_takes_the_place_of_an_older_one():
-    """A version that comes later is given with the newest one."""
-    chunks = to_messages(1, LARGE)
-    assert assembled([proof_message(1, "old"), proof_message(1, "new"), *chunks])[0].proof == "new"
-    assert assembled([*chunks, proof_message(2, "other")]) == []
-
-
-def test_tombstones_say_why():
-    """A version that was erased for its age may still be used; one that was withdrawn may not."""
-    assert assembled(tombstones(3, 2)) == [Removed(3)] * 3
-    assert assembled(tombstones(3, 1, retired=True)) == [Removed(3, retired=True)] * 2
-
-
 @given(
     key=st.none()
     | st.sampled_from([b"1/0", b"1/1", b"0/0", b"1/-1", b"01/0", b"1/proof", b"1/Proof", b"x"])
@@ -135,38 +121,6 @@ def test_stray_records_are_passed_over(key, value, headers):
     assert Assembler().take(Record("t", 0, 0, key, value, headers, 0)) == []
 
 
-def test_unfinished_releases_are_bounded():
-    """Chunks and proofs that never come together do not fill the memory."""
-    assembler = Assembler()
-    for version in range(1, 100):
-        assembler.take(records([to_messages(version, bytes(1 << 20))[0]])[0])
-    assert len(assembler._pending) <= 8
-    for version in range(1, 20_000):
-        assembler.take(records([proof_message(version, "proof")])[0])
-    assert len(assembler._proofs) <= 10_000
-    assembler.take(records([proof_message(1, "p" * (64 << 10) + "p")])[0])
-    assert assembler.proof(1) is None
-
-
-def test_a_release_that_no_reader_accepts_is_not_sent():
-    """Its service says what to change."""
-
-    class Long(bytes):
-        def __len__(self):
-            return RELEASE_BYTES + 1
-
-    with pytest.raises(CannotLearn, match="max_words"):
-        to_messages(1, Long())
-
-
-def test_what_its_topic_holds_of_a_version_is_known(world):
-    """Complete or in parts, and nothing once all of it is erased."""
-    world.send(*sent(1), *sent(2)[:-1], *sent(3), *tombstones(3, len(sent(3)) - 1))
-    found = sent_releases(world.log, "news")
-    assert {version: one.complete for version, one in found.items()} == {1: True, 2: False}
-    assert found[1].chunks == len(sent(1)) - 1
-
-
 def test_a_version_opens_once_entry_chunks_and_proof_are_there(world):
     """In whatever order a reader comes to them; sent again, it is no news."""
     made = world.maker.publish(1)
@@ -179,33 +133,12 @@ def test_a_version_opens_once_entry_chunks_and_proof_are_there(world):
     assert world.releases.digest(2) is None
 
 
-def test_bytes_that_are_not_in_the_ledger_are_refused(world):
-    """Under their own number or that of another version; the true ones are opened beside them."""
-    made = world.maker.publish(1)
-    forged = world.maker.made(1, seed=5)[0]
-    world.send(*to_messages(1, forged), *to_messages(2, made.data), proof_message(2, made.proof))
-    found = world.read()
-    assert [(type(one), one.version) for one in found] == [(Opened, 1), (Refused, 1), (Refused, 2)]
-    assert isinstance(found[1].reason, InvalidRelease)
-    assert world.releases.digest(1) == hashlib.sha256(made.data).hexdigest()
-
-
 def unsent(maker, version=1, **changes):
     """A version whose entry stands in the ledger, and none of whose records were sent."""
     data, facts = maker.made(version, **changes)
     index = maker.ledger.size
     maker.append(facts)
     return maker.made_of(version, data, index)
-
-
-def test_a_refused_version_is_opened_once_another_proof_comes(world):
-    """Somebody had written over its proof, and the publisher wrote it again."""
-    made = unsent(world.maker)
-    world.send(*made.chunks, proof_message(1, made.proof.replace("index 0", "index 1")))
-    assert [type(one) for one in world.read()] == [Refused]
-    assert world.read() == []
-    world.send(made.messages[-1])
-    assert [(type(one), one.version) for one in world.read()] == [(Opened, 1)]
 
 
 def test_a_refused_version_is_opened_once_its_key_is_known(tmp_path):
@@ -217,23 +150,6 @@ def test_a_refused_version_is_opened_once_its_key_is_known(tmp_path):
     assert [type(one) for one in world.read()] == [Refused]
     world.maker.list_keys(KeyList("test/news", 1, 0, world.maker.key.public))
     assert [type(one) for one in world.read()] == [Opened]
-
-
-def test_refused_versions_are_bounded(world):
-    """Junk under all numbers does not fill the memory."""
-    for version in range(1, 40):
-        world.send(*sent(version, b"junk %d" % version))
-    assert [type(one) for one in world.read()] == [Refused] * 39
-    assert len(world.releases._refused) <= 8
-
-
-def test_a_version_that_is_gone_is_told(world):
-    """Its tombstones erase bytes; only the ledger withdraws."""
-    world.maker.publish(1)
-    assert [type(one) for one in world.read()] == [Opened]
-    world.send(*tombstones(1, 1))
-    assert world.read() == [Removed(1), Removed(1)]
-    assert world.reader.ledger.withdrawn == frozenset()
 
 
 def test_a_version_under_a_revoked_key_needs_another_proof(tmp_path):
@@ -252,3 +168,14 @@ def test_a_version_under_a_revoked_key_needs_another_proof(tmp_path):
     assert [(type(one), "revoked" in str(getattr(one, "reason", ""))) for one in found] == [(Refused, True)]
     world.send(proof_message(1, maker.proof(made.index)))
     assert [type(one) for one in world.read()] == [Opened]
+
+
+def test_a_release_that_no_reader_accepts_is_not_sent():
+    """Its service says what to change."""
+
+    class Long(bytes):
+        def __len__(self):
+            return RELEASE_BYTES + 1
+
+    with pytest.raises(CannotLearn, match="max_words"):
+        to_messages(1, Long())

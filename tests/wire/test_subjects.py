@@ -5,7 +5,7 @@ import json
 import msgpack
 import pytest
 
-from streamtopic.documents.events import Add, decode, encode_add
+from streamtopic.documents.events import decode
 from streamtopic.documents.subjects import MAX_SUBJECT, MAX_SUBJECTS, subject_digest, subject_digests
 from streamtopic.errors import InvalidEvent
 
@@ -17,16 +17,6 @@ def reason(key, value, headers=()):
     with pytest.raises(InvalidEvent) as caught:
         decode(key, value, headers)
     return caught.value.reason
-
-
-@encoders
-def test_an_add_names_one_subject_or_several(encode):
-    """`subject` is short for a list of one; each subject counts once."""
-    one = decode(b"d", encode({"op": "add", "text": "a b", "subject": "alice"}))
-    assert one == decode(b"d", encode({"op": "add", "text": "a b", "subjects": ["alice", "alice"]}))
-    assert isinstance(one, Add)
-    assert one.subjects == ("alice",)
-    assert decode(b"d", encode({"op": "add", "text": "a b"})).subjects == ()
 
 
 @encoders
@@ -51,14 +41,6 @@ def test_an_add_names_one_subject_or_several(encode):
 def test_bad_subjects_refuse_the_add(encode, fields):
     """Wrong types and sizes have a reason of their own: a document without its subject could not be found again."""
     assert reason(b"d", encode({"op": "add", "text": "a b", **fields})) == "subjects"
-
-
-def test_a_producer_learns_of_bad_subjects_at_once():
-    """Encoding checks the same limits, also half a character, and a text in the place of a list."""
-    for subjects in (["a"] * 9, [""], ["\ud800"], "alice", [7]):
-        with pytest.raises(InvalidEvent, match="subject"):
-            encode_add("d", text="a b", subjects=subjects)
-    assert decode(b"d", encode_add("d", text="a b", subjects=("alice", "bob")).value).subjects == ("alice", "bob")
 
 
 def test_digests_depend_on_the_secret_and_on_nothing_else():

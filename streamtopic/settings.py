@@ -373,7 +373,9 @@ class Settings(BaseSettings):
         "documents).",
     )
     anchor_min_df: Share = Field(
-        0.01, description="An anchor word is in at least this share of documents (at least 2)."
+        0.0075,
+        description="An anchor word is in at least this share of documents, and in 20 of them or in 2 %, whichever is "
+        "less; with 0 or learner `paper`, in 2 documents.",
     )
     max_words: int = Field(
         20_000, ge=10, description="Size of the vocabulary: where more words pass, the most frequent ones stay."

@@ -280,7 +280,7 @@ def _options(rng: np.random.Generator, topics: int, **fixed: Any) -> LearnerOpti
         "min_df": int(rng.choice([1, 2, 3, 5])),
         "max_df": float(rng.choice([1.0, 1.0, 0.5, 0.2, 0.05])),
         "anchor_min_df": float(rng.choice([0.0, 0.01, 0.05])),
-        "max_candidates": max(int(rng.choice([3_000, 3_000, 20])), topics),
+        "max_candidates": max(int(rng.choice([2_000, 2_000, 20])), topics),
     }
     return LearnerOptions(n_topics=max(topics, 1), **{**drawn, **fixed})
 

@@ -35,6 +35,7 @@ __all__ = [
     "put",
     "put_wide",
     "read",
+    "read_back",
     "seek",
     "shrink",
     "unpack",
@@ -141,6 +142,18 @@ def read(m: Compact, k: Integer, w: Integer) -> tuple[Integer, Integer]:
     value = np.int64(m.low[k])
     if value == MARK:
         return m.wide[w], w + 1
+    return value, w
+
+
+@inner
+def read_back(m: Compact, k: Integer, w: Integer) -> tuple[Integer, Integer]:
+    """Return entry k, and the place after the last wide value before it: `read` for a loop from the end of a row.
+
+    w: the place after the last wide value that belongs to entry k or to one before it.
+    """
+    value = np.int64(m.low[k])
+    if value == MARK:
+        return m.wide[w - 1], w - 1
     return value, w
 
 

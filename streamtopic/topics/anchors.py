@@ -27,7 +27,7 @@ import numpy as np
 from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int32, Int64, Mask, Positions, places
-from streamtopic.counts.compact import Compact, read
+from streamtopic.counts.compact import Compact, read_back
 from streamtopic.topics.learner_options import too_much_alike
 from streamtopic.topics.reproducible import (
     check_arithmetic,
@@ -62,6 +62,8 @@ _GRID = 2.0**_BITS
 _STEPS = 6
 # Columns in addition to those that are wanted: they take up the directions just after the last wanted one.
 _GUARDS = 16
+# Columns that are copied together when a matrix is mirrored: eight lines of memory of each row.
+_BLOCK = 64
 # Below these shares of the largest, a column, a direction or a row is taken as dependent on those before it.
 _LEAST_PIVOT = 2.0**-20
 _LEAST_VALUE = 2.0**-16
@@ -195,6 +197,7 @@ def _scaled(q: SymmetricCounts, mass: Int64, candidates: Positions, *, diagonal:
     same = (q.rows, candidates, place, scale, diagonal, out)
     # Four spans a thread: rows differ in length, and so do the spans' times.
     each_span(_fill_scaled, same, even_spans(c, 4 * workers()))
+    each_span(_mirror, (out,), even_spans(c, 4 * workers()))
     return out
 
 
@@ -308,20 +311,38 @@ def _fill_scaled(
     start: int,
     stop: int,
 ) -> None:
-    """Fill rows start ... stop - 1 of `out` (c, c). rows: (c,) positions in Q; place, scale: (n,) by position in Q."""
+    """Fill rows start ... stop - 1 of `out` (c, c), from the diagonal on.
+
+    rows: (c,) positions in Q, ascending.
+    place, scale: (n,) by position in Q.
+    """
     for i in range(start, stop):
         row = rows[i]
         target = out[i]
         own = scale[row]
-        w = q.wide_indptr[row]
-        for k in range(q.indptr[row], q.indptr[row + 1]):
-            value, w = read(q, k, w)
+        w = q.wide_indptr[row + 1]
+        # From the end of the row to its diagonal, since reading is the cost: the other half is a copy.
+        for k in range(q.indptr[row + 1] - 1, q.indptr[row] - 1, -1):
             column = q.columns[k]
+            if column < row:
+                break
+            value, w = read_back(q, k, w)
             j = place[column]
             if j >= 0 and (diagonal or j != i):
                 # The product of the scales first: it is the same for (i, j) and (j, i).
                 scales = own * scale[column]
                 target[j] = np.rint(float(value) * scales * _GRID)
+
+
+@kernel
+def _mirror(out: Float, start: int, stop: int) -> None:
+    """Copy the entries after the diagonal of `out` (c, c) to rows start ... stop - 1 before it."""
+    # In blocks, so that lines of memory that one row has read are still at hand for the next one.
+    for first in range(0, stop, _BLOCK):
+        for i in range(max(start, first + 1), stop):
+            row = out[i]
+            for j in range(first, min(first + _BLOCK, i)):
+                row[j] = out[j, i]
 
 
 def _column_lengths(Z: Float) -> Float:

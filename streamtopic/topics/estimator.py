@@ -121,7 +121,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         min_df: int = 5,
         min_share: float = 0.0005,
         max_df: float | None = None,
-        anchor_min_df: float = 0.01,
+        anchor_min_df: float = 0.0075,
         max_words: int = 20_000,
         exclude_words: Iterable[str] | Path | str | None = None,
         alpha: float = 0.1,

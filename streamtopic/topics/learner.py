@@ -66,6 +66,8 @@ __all__ = [
 # In a small corpus a share is less than the documents of one subject: this many may always hold a word.
 _LEAST_MAX_DF = 20
 _LEAST_ANCHOR_DF = 2
+# The row of a word in fewer documents says too little to represent a topic (docs/decisions/0008).
+_ENOUGH_ANCHOR_DF = 20
 # A word in this share of the documents is frequent enough, however few documents that is.
 _MOST_MIN_DF_SHARE = 0.02
 # With this many words or more, words that repeat themselves are left out (docs/decisions/0008).
@@ -320,6 +322,9 @@ def thresholds(documents: int, options: LearnerOptions) -> Thresholds:
     if options.max_df == 1:
         most = documents
     anchor = max(_LEAST_ANCHOR_DF, _coarse(options.anchor_min_df * documents))
+    # The published learner has anchors as rare as its theory allows. A share of 0 means every word.
+    if options.learner == "default" and options.anchor_min_df > 0:
+        anchor = max(anchor, min(_ENOUGH_ANCHOR_DF, never_more))
     return Thresholds(max(by_count, by_share), most, anchor)
 
 

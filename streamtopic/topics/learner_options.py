@@ -46,7 +46,8 @@ class LearnerOptions:
     min_df: the fewest documents that must hold a kept word; 2 % of the documents are always enough.
     min_share: the least share of the documents that must hold a kept word. Both limits hold.
     max_df: the largest share of the documents that may hold a kept word; 20 documents always may.
-    anchor_min_df: the least share of the documents that must hold an anchor word; at least 2 documents.
+    anchor_min_df: the least share of the documents that must hold an anchor word; at least 2 documents. If it is not 0,
+        the default learner asks for 20 documents too, or for 2 % of all if that is fewer.
     max_words: the most words of the working vocabulary.
     max_candidates: the most words that may become anchors (default learner).
     tolerance: bound on ||A - A*||_F that the certificate must reach.
@@ -60,9 +61,9 @@ class LearnerOptions:
     min_df: int = 5
     min_share: float = 0.0005
     max_df: float = 0.1
-    anchor_min_df: float = 0.01
+    anchor_min_df: float = 0.0075
     max_words: int = 20_000
-    max_candidates: int = 3_000
+    max_candidates: int = 2_000
     tolerance: float = 1e-7
     # Without a part in the representation, which enters the digests of models that were published before.
     guided: tuple[GuidedTopic, ...] = field(default=(), repr=False)

@@ -170,23 +170,3 @@ def test_add_takes_all_kinds_at_once(tmp_path, capsys, redis_server):
     report = json.loads(printed.out)
     assert (report["sent"], report["skipped"], report["ingested"]["added"]) == (3, 1, 3)
     assert "line 3: 1 cells, where the header has 2; skipped" in printed.err
-
-
-TIMES = {
-    "microseconds": pa.array([2**63 - 1, 1_769_860_800_000_001], pa.timestamp("us")),
-    "milliseconds": pa.array([2**62, 1_769_860_800_000], pa.timestamp("ms")),
-    "a zone that nobody knows": pa.array([2**62, 1_769_860_800_000], pa.timestamp("ms", "Nowhere/City")),
-    "milliseconds of dates": pa.array([10**18, 1_769_860_800_000], pa.date64()),
-    "codes": pa.array([2**62, 1_769_860_800_000], pa.timestamp("ms")).dictionary_encode(),
-}
-
-
-@pytest.mark.parametrize("name", TIMES)
-def test_a_time_out_of_the_calendar_costs_its_own_row(tmp_path, name):
-    """The infinite times of databases are neither the end of the file nor another time."""
-    columns = {"id": ["a", "b"], "text": ["one", "two"], "ts": TIMES[name], "label": TIMES[name]}
-    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
-    found = load_file(tmp_path / "a.parquet")
-    day = 86_400_000
-    assert [(document.id, document.timestamp_ms // day) for document in found.documents] == [("b", 20_484)]
-    assert [(problem.where, "too far" in problem.reason) for problem in found.problems] == [("row 1", True)]

@@ -204,6 +204,12 @@ def test_anchors_are_farthest_and_sets_are_mixtures():
         assert all(_mixture(E, found, k).max() <= MEMBER + 1e-6 for k in np.flatnonzero(group < 0))
 
 
+def test_a_word_joins_a_topic_from_six_tenths_on():
+    """A row that lies .61 in a topic represents it, and a row of .59 represents none."""
+    E = np.array([[1, 0], [0, 1], [0.61, 0.39], [0.59, 0.41], [0.41, 0.59], [0.39, 0.61]])
+    assert super_anchors(E, np.array([0, 1])).tolist() == [0, 1, 0, -1, -1, 1]
+
+
 def _mixture(E, anchors, k):
     """Return row k as a mixture of the anchors' rows, by nonnegative least squares with a heavy sum."""
     from scipy.optimize import nnls

@@ -1,6 +1,7 @@
 """The twin: forgetting gives what never having seen would have given."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from streamtopic.counts import Cooccurrence, Counts
 from streamtopic.topics.display import topic_correlations
 from streamtopic.topics.fit import Words, fingerprint
 from streamtopic.topics.learner import learn
+from streamtopic.topics.mixtures import Mixtures
 from streamtopic.topics.update import NeedsRetrain, Updated, update
+from streamtopic.topics.update_rows import regrouped
 
 LEARNERS = ["default", "paper"]
 KEY = bytes(range(32))
@@ -62,6 +65,23 @@ def test_without_all_about_an_anchor_another_word_takes_its_place(planted, learn
     assert before[0] not in outcome.fit.anchors
     assert outcome.new_anchors == tuple(sorted({*outcome.fit.anchors} - {*before})) != ()
     same_model(outcome.fit, learn(now, options))
+
+
+def test_a_topic_of_other_words_is_solved_from_nothing_of_before(planted, monkeypatch):
+    """The search for shares begins with those of before, and with none of a topic whose words are others."""
+    options = planted.options()
+    fit = learn(planted.counts(options), options)
+    old, other = fit.mixtures.C.copy(), fit.group.copy()
+    # The anchor of topic 0 alone is another set of words than the anchor and the words that joined it.
+    other[(fit.group == 0) & (np.arange(len(other)) != fit.choice[0])] = -1
+    assert (other != fit.group).any()
+    starts = []
+    monkeypatch.setattr(Mixtures, "solve", lambda *given: starts.append(given[2].copy()))
+    unchanged = SimpleNamespace(mass=fit.mass, squares=fit.squares)
+    regrouped(fit.mixtures, fit.q, unchanged, fit.group, other)
+    assert old[:, 0].any()
+    assert not starts[0][:, 0].any()
+    assert np.array_equal(starts[0][:, 1:], old[:, 1:])
 
 
 def test_forgotten_words_leave_the_vocabulary(make_planted):

@@ -61,9 +61,7 @@ class TextTopics(AnchorTopics):
         """
         del y
         counts = TextCounts()
-        with duration_is_said("read the words of all texts", self.verbose):
-            counted = counts.fit_transform(X)
-        learned = self._learned(counted)
+        learned = self._learned(*self._first_counts(self._read(counts, X)))
         self._model = replace(learned, vectoriser=counts)
         warn_of(self._model)
         return self
@@ -103,6 +101,11 @@ class TextTopics(AnchorTopics):
         left = self._without(model, model.vectoriser.transform(X))
         self._model = replace(left, vectoriser=model.vectoriser)
         return self
+
+    def _read(self, counts: TextCounts, X: Any) -> Any:  # noqa: ANN401  texts, and their counts
+        """Return texts as a matrix; with `verbose` say how long reading took."""
+        with duration_is_said("read the words of all texts", self.verbose):
+            return counts.fit_transform(X)
 
     def _rows_of(self, model: Fitted, X: Any) -> csr_array:  # noqa: ANN401  texts
         """Return texts over the columns of a model, (texts, words)."""

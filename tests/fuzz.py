@@ -61,17 +61,16 @@ from streamtopic.signed import (
     line_of,
     open_keys,
     open_release,
-    pack,
     pack_payload,
     parse_line,
     proof_message,
     seal_keys,
     sign_note,
     to_messages,
-    unpack,
 )
 from streamtopic.signed.checkpoints import text_of
 from streamtopic.streams import Record
+from streamtopic.tensors import parts, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,7 +97,7 @@ _EXTREMES: list[Any] = [
 class Decoder:
     """A decoder of bytes that others write.
 
-    form: how input is damaged, as a tree of values and as bytes: `msgpack`, and `packed` in its canonical form; `json`,
+    form: how input is damaged, as a tree of values and as bytes: `msgpack`; `tensors`; `json`,
     and `line` in the canonical form of entries; `text`, as words of lines. sample: sound input, in bytes. read: decodes
     it, and uses all of what it decoded.
     """
@@ -265,11 +264,24 @@ def _as_msgpack(value: object) -> bytes:
         return b"\xc1"
 
 
-def _as_packed(value: object) -> bytes:
-    # Content without a canonical form is signed all the same: the reader must refuse it by itself.
+_TYPES = {"<f4": np.float32, "<f8": np.float64}
+
+
+def _tensors(data: bytes) -> dict[str, Any]:
+    arrays, texts = unpacked(data)
+    held = {name: [array.dtype.str, list(array.shape), array.tobytes()] for name, array in arrays.items()}
+    return {"arrays": held, "texts": {name: json.loads(text) for name, text in texts.items()}}
+
+
+def _as_tensors(value: Any) -> bytes:
+    # Content without a form is signed all the same: the reader must refuse it by itself.
     try:
-        return pack(value)
-    except (TypeError, ValueError, OverflowError):
+        arrays = {
+            name: np.frombuffer(held[2], _TYPES[held[0]]).reshape(held[1]) for name, held in value["arrays"].items()
+        }
+        texts = {name: _as_line(text).decode() for name, text in value["texts"].items()}
+        return b"".join(parts(arrays, texts))
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
         return _as_msgpack(value)
 
 
@@ -296,7 +308,7 @@ _FORMS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
     "json": (json.loads, _as_json),
     "line": (json.loads, _as_line),
     "msgpack": (msgpack.unpackb, _as_msgpack),
-    "packed": (unpack, _as_packed),
+    "tensors": (_tensors, _as_tensors),
     "text": (_words, _as_text),
 }
 
@@ -695,7 +707,7 @@ DECODERS = (
     Decoder("suppression", "text", _suppression, _read_suppression),
     Decoder("request of ingest", "json", _request, _read_request),
     Decoder("rejection", "msgpack", _rejection, _read_rejection),
-    Decoder("release", "packed", _release, _read_release),
+    Decoder("release", "tensors", _release, _read_release),
     Decoder("chunk of a release", "msgpack", _chunk, _read_chunk),
     *(Decoder(f"entry, {kind}", "line", _line(kind), _read_line) for kind in _KINDS),
     Decoder("record of the ledger", "json", lambda: _pages([_lines()["receipt"]])[0], _read_record),

@@ -20,6 +20,7 @@ PACKAGE = "streamtopic"
 ALLOWED = {
     "errors": set(),
     "formats": set(),
+    "tensors": set(),
     "compiled": set(),
     "security": set(),
     "monitoring": {"security"},
@@ -27,7 +28,7 @@ ALLOWED = {
     "words": {"compiled"},
     "settings": {"words"},
     "counts": {"compiled"},
-    "topics": {"compiled", "counts"},
+    "topics": {"compiled", "counts", "tensors"},
     "text_counts": {"compiled", "counts", "words"},
     "text_topics": {"compiled", "counts", "text_counts", "topics", "words"},
     "privacy": {"compiled", "counts", "topics"},
@@ -37,7 +38,7 @@ ALLOWED = {
     "documents": {"monitoring", "streams", "words"},
     "state": {"compiled", "counts", "documents", "formats", "security", "words"},
     "local": {"security"},
-    "signed": {"security", "streams", "topics", "words"},
+    "signed": {"security", "streams", "tensors", "topics", "words"},
     "client": {"documents", "monitoring", "signed", "streams", "topics", "words"},
     "pages": {"console", "formats", "monitoring", "security", "service", "settings", "signed", "state", "topics"},
 }

@@ -1,7 +1,7 @@
 // Verifies a receipt or a release of streamtopic with Node.js alone, offline: no package, no log, no service.
 //
 //   node verify.mjs receipt FILE.tlog-proof KEY [--document ID] [--request ID] [--salt SALT]
-//   node verify.mjs release FILE KEY         its proof is FILE.tlog-proof
+//   node verify.mjs release FILE KEY         its proof is FILE.tlog-proof, its words are in words.txt if that is there
 //
 // KEY is the public key of the ledger, as signing.pub holds it: a text name+hash+base64, or a file of it. You must have
 // got it from somebody you trust. Formats: c2sp.org/signed-note, tlog-checkpoint, tlog-proof; trees as in RFC 6962.
@@ -9,6 +9,7 @@
 
 import { createHash, createHmac, createPublicKey, verify as verifySignature } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 const sha256 = (...parts) => createHash("sha256").update(Buffer.concat(parts)).digest();
@@ -124,6 +125,17 @@ export function verifyRelease(bytes, proof, key) {
   return entry;
 }
 
+/** Returns the texts and the arrays, { shape, numbers } each, in the bytes of a version: they are safetensors. */
+export function readVersion(bytes) {
+  const start = 8 + Number(bytes.readBigUInt64LE(0));
+  const { __metadata__: texts, ...arrays } = JSON.parse(bytes.toString("utf8", 8, start));
+  for (const array of Object.values(arrays)) {
+    const own = Uint8Array.from(bytes.subarray(start + array.data_offsets[0], start + array.data_offsets[1]));
+    array.numbers = array.dtype === "F32" ? new Float32Array(own.buffer) : new Float64Array(own.buffer);
+  }
+  return { texts, arrays };
+}
+
 const hmac = (salt, ...parts) => createHmac("sha256", salt).update(Buffer.concat(parts.map(Buffer.from))).digest("hex");
 
 /** Returns how a receipt names a document under the salt that was sent with its deletion. */
@@ -151,7 +163,11 @@ function main([what, file, keyOrFile, ...rest]) {
   check(["receipt", "release"].includes(what) && keyOrFile, "usage: verify.mjs receipt|release FILE KEY [--salt SALT]");
   const key = readKey(existsSync(keyOrFile) ? readFileSync(keyOrFile, "utf8") : keyOrFile);
   if (what === "release") {
-    const entry = verifyRelease(readFileSync(file), readFileSync(`${file}.tlog-proof`, "utf8"), key);
+    const bytes = readFileSync(file);
+    const entry = verifyRelease(bytes, readFileSync(`${file}.tlog-proof`, "utf8"), key);
+    const words = join(dirname(file), "words.txt");
+    const own = JSON.parse(readVersion(bytes).texts.words).map((word) => `${word}\n`);
+    check(!existsSync(words) || readFileSync(words, "utf8") === own.join(""), "words.txt has other words");
     console.log(`version ${entry.version} of ${entry.model}: ${entry.guarantee}, epsilon ${entry.epsilon}`);
     return;
   }

@@ -480,6 +480,6 @@ def _next(keep: Path | None, newest: int) -> str:
         "delete ID",
         "verify",
         "export --evidence --verify --to report.html",
-        f"export {newest} --to model.npz",
+        f"export {newest} --to model",
     )
     return "\n".join(f"streamtopic {command} --dir {keep}" for command in commands)

@@ -1,4 +1,4 @@
-"""`streamtopic export`: write a published model, or the evidence about it, to a file."""
+"""`streamtopic export`: write a published model, a page about it, or the evidence."""
 
 from __future__ import annotations
 
@@ -14,20 +14,17 @@ from streamtopic.console import progress
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.signed import Release
 
 __all__ = ["register", "run"]
 
-
-_FILES = (".npz", ".json", ".html", ".release")
+_FILES = {".npz", ".json", ".release", ".safetensors", ".txt", ".md"}
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(subparsers, "export", run, "write a published model, or the evidence about it, to a file")
+    parser = command(subparsers, "export", run, "write a published model, a page or the evidence about it")
     parser.add_argument(
         "number", nargs="?", type=whole_number(1), metavar="VERSION", help="which version (default: the newest)"
     )
@@ -35,8 +32,9 @@ def register(subparsers: Subparsers) -> None:
         "--to",
         type=Path,
         required=True,
-        metavar="FILE",
-        help="a name that ends in .npz, .json, .html (a page) or .release (as published, and a file with its proof)",
+        metavar="DIR|FILE",
+        help="a folder for the model, its proof, words and card, which other programs read; or a name that ends in "
+        ".html, for a page",
     )
     add_slices(parser)
     parser.add_argument(
@@ -79,28 +77,33 @@ def run(args: argparse.Namespace) -> int:
 
 def _refuse_other(args: argparse.Namespace) -> None:
     """Raise UsageError for a file or for arguments that do not go together."""
-    kinds = (".json", ".html") if args.evidence else _FILES
-    if args.to.suffix not in kinds:
-        raise UsageError(f"cannot write {args.to.name}: end the name in {', '.join(kinds[:-1])} or {kinds[-1]}")
+    kind = args.to.suffix
+    if args.evidence and kind not in {".json", ".html"}:
+        raise UsageError(f"cannot write evidence to {args.to.name}: end the name in .json or .html")
+    # Such a name was meant as a file, and a folder of that name would surprise.
+    if not args.evidence and kind in _FILES:
+        raise UsageError(f"cannot write {args.to.name}: a model is a folder, so give a name without {kind}")
     if args.verify and not args.evidence:
         raise UsageError("--verify is about evidence: give --evidence too")
-    if (args.over or args.by) and args.to.suffix != ".html":
+    if (args.over or args.by) and kind != ".html":
         raise UsageError(
-            f"a {args.to.suffix} file holds no slices: write a page (.html), or use `streamtopic topics --over --json`"
+            "the files of a model hold no slices: write a page (.html), or use `streamtopic topics --over --json`"
         )
 
 
-def _write(path: Path, release: Release, facts: dict[str, Any] | None) -> None:
-    """Write a file. facts: those of the page, or of the evidence; None for the model itself."""
+def _write(to: Path, release: Release, facts: dict[str, Any] | None) -> None:
+    """Write a folder or a file. facts: those of the page, or of the evidence; None for the model itself."""
     if facts is None:
-        _WRITERS[path.suffix](release, path)
+        from streamtopic.signed import write_release
+
+        write_release(release, to)
         return
     from streamtopic.pages.version_page import version_page
 
     # Programs of others read this file, and JSON has no infinity: one that slipped through must not be written.
-    page = path.suffix == ".html"
+    page = to.suffix == ".html"
     written = version_page(facts) if page else json.dumps(facts, indent=1, allow_nan=False) + "\n"
-    path.write_text(written, encoding="utf-8")
+    to.write_text(written, encoding="utf-8")
 
 
 def _tell_evidence(args: argparse.Namespace, facts: dict[str, Any]) -> int:
@@ -130,60 +133,3 @@ def _tell_model(args: argparse.Namespace, release: Release) -> int:
         },
         f"version {release.version}: {', '.join(parts)}, written to {args.to}",
     )
-
-
-def _npz(release: Release, path: Path) -> None:
-    import numpy as np
-
-    arrays: dict[str, Any] = {"words": np.array(release.words)}
-    if release.payload.A is not None:
-        arrays |= {"A": release.A, "R": release.R, "shares": release.shares}
-    if release.heads:
-        # Tasks have names in any script, which are poor names of arrays: arrays have the task's number among `heads`.
-        arrays["heads"] = np.array(release.heads)
-    for number, task in enumerate(release.heads):
-        head = release.head(task)
-        arrays[f"head_{number}_topics"] = np.array(head.topics)
-        arrays[f"head_{number}_classes"] = np.array(head.classes)
-        arrays[f"head_{number}_B"] = release.task_weights(task)
-        if head.w is not None:
-            arrays[f"head_{number}_w"] = head.w
-    np.savez_compressed(path, **arrays)
-
-
-def _json(release: Release, path: Path) -> None:
-    found: dict[str, Any] = {"version": release.version, "words": list(release.words)}
-    if release.payload.A is not None:
-        found |= {
-            "A": release.A.tolist(),
-            "R": release.R.tolist(),
-            "shares": release.shares.tolist(),
-            "top_words": [list(words) for words in release.top_words],
-        }
-    found["quality"] = dict(release.quality)
-    found["heads"] = {task: _head(release, task) for task in release.heads}
-    path.write_text(json.dumps(found), encoding="utf-8")
-
-
-def _head(release: Release, task: str) -> dict[str, Any]:
-    head = release.head(task)
-    found: dict[str, Any] = {
-        "topics": list(head.topics),
-        "classes": list(head.classes),
-        "documents": head.documents,
-        "B": release.task_weights(task).tolist(),
-    }
-    # If topics are withheld there is no w: B alone has noise.
-    return found if head.w is None else found | {"w": head.w.tolist()}
-
-
-def _release(release: Release, path: Path) -> None:
-    path.write_bytes(release.data())
-    path.with_name(f"{path.name}.tlog-proof").write_text(release.proof, encoding="utf-8")
-
-
-_WRITERS: dict[str, Callable[[Release, Path], None]] = {
-    ".npz": _npz,
-    ".json": _json,
-    ".release": _release,
-}

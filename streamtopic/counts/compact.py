@@ -49,6 +49,9 @@ SHORT = 1 << 16
 """Columns that two bytes can name."""
 # Sums stay two bits below the end of int64, so that one more addition cannot wrap before it is checked.
 _ROOM = 1 << 62
+# Entries that rows have room for at first. Pages that are never written take no memory, and arrays of more than 32 MiB
+# are given back to the system at once: smaller ones would leave holes between others.
+_ROWS = (1 << 24) + 1
 
 
 class Compact(NamedTuple):
@@ -305,7 +308,7 @@ class UpperRows:
 
 
 class RowWriter:
-    """Rows appended in order. The arrays grow in place, which the operating system does without a copy."""
+    """Rows appended in order, to arrays that have room for more than was written so far."""
 
     def __init__(self, n_columns: int) -> None:
         self._n = n_columns
@@ -313,14 +316,23 @@ class RowWriter:
         self._wide_sizes: list[Int64] = []
         nothing = np.zeros(1, np.int64)
         self._rows = allocate(n_columns, nothing, nothing)
+        self._entries = 0
 
     def append(self, sizes: Int64, columns: Int32, values: Int64) -> Self:
         """Append rows of these sizes. Columns ascend in each row."""
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         part = pack(self._n, indptr, columns, values)
         rows = self._rows
-        _extend(rows.columns, part.columns)
-        _extend(rows.low, part.low)
+        start = self._entries
+        self._entries += len(part.low)
+        room = len(rows.low)
+        if self._entries > room:
+            room = max(_ROWS, self._entries, 2 * room)
+            # Not by `resize`, which would write zeros to all of it.
+            rows = rows._replace(columns=_longer(rows.columns, start, room), low=_longer(rows.low, start, room))
+            self._rows = rows
+        rows.columns[start : self._entries] = part.columns
+        rows.low[start : self._entries] = part.low
         _extend(rows.wide_columns, part.wide_columns)
         _extend(rows.wide, part.wide)
         self._sizes.append(np.diff(part.indptr))
@@ -328,11 +340,20 @@ class RowWriter:
         return self
 
     def result(self) -> Compact:
-        """Return all rows."""
+        """Return all rows. Nothing may be appended afterwards."""
         begin = [np.zeros(1, np.int64)]
         indptr = np.cumsum(np.concatenate(begin + self._sizes))
         wide_indptr = np.cumsum(np.concatenate(begin + self._wide_sizes))
-        return self._rows._replace(indptr=indptr, wide_indptr=wide_indptr)
+        rows = self._rows._replace(indptr=indptr, wide_indptr=wide_indptr)
+        shrink(rows)
+        return rows
+
+
+def _longer(array: npt.NDArray[Any], used: int, room: int) -> npt.NDArray[Any]:
+    """Return an array with more room and the same first `used` numbers."""
+    longer = np.empty(room, array.dtype)
+    longer[:used] = array[:used]
+    return longer
 
 
 def _extend(array: npt.NDArray[Any], more: npt.NDArray[Any]) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import math
 import time
 from dataclasses import asdict, dataclass
@@ -31,7 +32,7 @@ from streamtopic.privacy.series_noise import SeriesNoise
 from streamtopic.service.schedule.modeller import Made, NewBase, NotVerified
 from streamtopic.service.schedule.payload import TOP_WORDS, PayloadPlan, ReleaseNoise, displayed, no_sample
 from streamtopic.service.schedule.version import kept_of
-from streamtopic.signed import Envelope, Payload, pack, unpack
+from streamtopic.signed import Envelope, Payload
 from streamtopic.state.documents import read_documents
 from streamtopic.topics.display import WordEvidence, correlations_and_words
 
@@ -116,12 +117,12 @@ class Period:
         """Read the kept base model. Raises StateCorrupt if it was kept in another mode."""
         if not (kept := kept_of(stored)):
             raise StateCorrupt("the base model was not kept for private mode: run `streamtopic unlearn --retrain`")
-        fields = unpack(kept)
+        fields = json.loads(kept.decode("utf-8", "surrogatepass"))
         return cls(tuple(fields["words"]), tuple((scale, slack) for scale, slack in fields["before"]))
 
     def pack(self) -> bytes:
         """Return the bytes that `parse` reads."""
-        return pack({"words": self.words, "before": self.before})
+        return json.dumps({"words": self.words, "before": self.before}).encode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,16 +24,16 @@ link_digest        how the service finds a receipt (service_salt, service_docume
 Releases: one published version of a model
 Payload            words, A, R, shares, top words, quality, heads: what the guarantee covers (Head; pack_payload)
 Release            a verified version, as readers use it (open_release; Topic, Guarantee: parts of it)
+write_release      a release as files that other programs read
 match_topics       pairs the topics of two versions
 to_messages        records of a release in its topic (proof_message; tombstones: records that erase it)
 version_of         the version to which a record belongs, by its key
 RELEASE_BYTES      the longest release
 ReleaseReader      follows the releases topic (Opened, Refused, Removed; Assembler, Assembled)
 sent_releases      which versions its topic holds (SentRelease)
-pack, unpack       canonical msgpack: equal values have equal bytes (fitting: a dataclass with checked types)
+fitting            a dataclass with checked types
 """
 
-from streamtopic.signed.canonical import fitting, pack, unpack
 from streamtopic.signed.checkpoints import Checkpoint, LedgerProof, Logged
 from streamtopic.signed.entries import (
     Alive,
@@ -48,6 +48,7 @@ from streamtopic.signed.entries import (
     Salt,
     Withdraw,
     document_digest,
+    fitting,
     line_of,
     link_digest,
     parse_line,
@@ -66,6 +67,7 @@ from streamtopic.signed.notes import cosigned, open_note, sign_note
 from streamtopic.signed.number_runs import Runs, runs
 from streamtopic.signed.release import Guarantee, Release, Topic, match_topics, open_release
 from streamtopic.signed.release_codec import Head, Payload, pack_payload
+from streamtopic.signed.release_files import write_release
 from streamtopic.signed.releases_topic import (
     RELEASE_BYTES,
     Assembled,
@@ -137,7 +139,6 @@ __all__ = [
     "open_keys",
     "open_note",
     "open_release",
-    "pack",
     "pack_payload",
     "page_record",
     "parse_line",
@@ -154,6 +155,6 @@ __all__ = [
     "sign_note",
     "to_messages",
     "tombstones",
-    "unpack",
     "version_of",
+    "write_release",
 ]

@@ -13,20 +13,26 @@ An entry stays for ever, so none holds a word, and none names a document: whoeve
 try ids until a digest fits. So the digests of request id and document id are salted. The requester draws the salt and
 can check the receipt with it. Without one the service salts with a key of the month, which is destroyed on schedule.
 From then on nobody can tell which document the receipt is about.
+
+`fitting` makes a dataclass of fields that were read, here and for all that is signed.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import hmac
 import json
 import math
 import re
-from collections.abc import Mapping
+import types
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from streamtopic.errors import InvalidRelease
-from streamtopic.signed.canonical import fitting, reading_fields
+import numpy as np
+
+from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.signed.number_runs import Runs
 from streamtopic.words.text import TOKENISER
 
@@ -43,10 +49,12 @@ __all__ = [
     "Salt",
     "Withdraw",
     "document_digest",
+    "fitting",
     "line_of",
     "link_digest",
     "names_of",
     "parse_line",
+    "reading_fields",
     "receipt_id",
     "request_digest",
     "request_receipt_id",
@@ -57,6 +65,7 @@ __all__ = [
 
 Kind = Literal["retrain", "unlearn"]
 Salt = str | bytes
+T = TypeVar("T")
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 # One spelling for each number: int() would also take "01" or "+1", and two names would be one partition.
@@ -432,3 +441,82 @@ def document_digest(salt: bytes, model: str, document: bytes) -> str:
     """Return the digest by which a receipt names a document, hexadecimal."""
     message = b"streamtopic document\0" + model.encode() + b"\0" + document
     return hmac.new(salt, message, hashlib.sha256).hexdigest()
+
+
+@contextlib.contextmanager
+def reading_fields(what: str) -> Iterator[None]:
+    """Turn the errors of missing fields and wrong types within the block into InvalidRelease.
+
+    what: the signed thing, for the message. A signature says who wrote the fields, and not that they make sense.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, UsageError) as error:
+        raise InvalidRelease(f"a signed {what} has malformed fields ({error}): update this program") from error
+
+
+def _all_text(values: Iterable[object]) -> bool:
+    """Return whether all values are text and nothing else, without a call for each: a model has thousands of words."""
+    return set(map(type, values)) <= {str}
+
+
+def fitting(kind: type[T], fields: Mapping[str, Any]) -> T:
+    """Return a dataclass of these fields. Raises InvalidRelease unless each field has its annotated type.
+
+    A whole number passes for a float; numbers are below 2**62; keys of maps are checked as their values are.
+    """
+    hints = _hints(cast("Any", kind))
+    found = [_problem(name, value, hints) for name, value in fields.items()]
+    problems = filter(None, found)
+    problem = "; ".join(problems)
+    if not problem:
+        try:
+            return kind(**fields)
+        except TypeError as error:
+            problem = str(error)
+    raise InvalidRelease(f"a signed {kind.__name__.lower()} has malformed fields ({problem}): update this program")
+
+
+def _problem(name: str, value: object, hints: Mapping[str, Any]) -> str:
+    if name not in hints:
+        return f"{name[:40]!r} is unknown"
+    if _fits(value, hints[name]):
+        return ""
+    return f"{name} is a {type(value).__name__}"
+
+
+@cache
+def _hints(kind: Any) -> Mapping[str, Any]:  # noqa: ANN401 -- mypy takes a class for unhashable
+    return get_type_hints(kind)
+
+
+def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 -- an annotation
+    origin = get_origin(hint)
+    arguments = get_args(hint)
+    if origin in {Union, types.UnionType}:
+        return any(_fits(value, argument) for argument in arguments)
+    if origin is Literal:
+        return isinstance(value, str) and value in arguments
+    if origin is tuple:
+        return isinstance(value, tuple) and _all_fit(value, arguments[0])
+    if origin is np.ndarray:
+        dtype = get_args(arguments[1])[0]
+        return isinstance(value, np.ndarray) and value.dtype == dtype
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        keys, items = arguments
+        return isinstance(value, Mapping) and _all_fit(value, keys) and _all_fit(value.values(), items)
+    return _scalar_fits(value, hint)
+
+
+def _all_fit(values: Collection[object], hint: Any) -> bool:  # noqa: ANN401 -- an annotation
+    return (hint is str and _all_text(values)) or all(_fits(value, hint) for value in values)
+
+
+def _scalar_fits(value: object, hint: type) -> bool:
+    if hint is float:
+        return isinstance(value, float) or _scalar_fits(value, int)
+    if hint is int:
+        # A bool is an int in Python, and a version or an offset of True would pass.
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return whole and -_LARGEST <= cast("int", value) <= _LARGEST
+    return isinstance(value, hint)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey, UsageError
-from streamtopic.signed.canonical import reading_fields
+from streamtopic.signed.entries import reading_fields
 from streamtopic.signed.notes import open_note, sign_note
 from streamtopic.signed.signing_keys import PublicKey, SigningKey
 

@@ -35,9 +35,19 @@ from typing import Any, TypeVar
 import msgpack
 
 from streamtopic.errors import InvalidRelease, SettingsError
-from streamtopic.signed.canonical import fitting, reading_fields
 from streamtopic.signed.checkpoints import Checkpoint, LedgerProof, Logged, hash_of, text_of
-from streamtopic.signed.entries import Alive, End, Entry, Envelope, Keys, Withdraw, line_of, parse_line
+from streamtopic.signed.entries import (
+    Alive,
+    End,
+    Entry,
+    Envelope,
+    Keys,
+    Withdraw,
+    fitting,
+    line_of,
+    parse_line,
+    reading_fields,
+)
 from streamtopic.signed.key_list import KeyRing, check_origin
 from streamtopic.signed.merkle import Frontier, leaf_hash
 from streamtopic.signed.notes import read_note, sign_note

@@ -4,6 +4,7 @@ A payload that contradicts the facts is neither published nor opened (`check_rel
 """
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed.canonical import fitting, pack, reading_fields, unpack
-from streamtopic.signed.entries import Envelope
+from streamtopic.signed.entries import Envelope, fitting, reading_fields
+from streamtopic.tensors import parts, unpacked
 
 __all__ = ["Head", "Payload", "check_release", "pack_payload", "unpack_payload"]
 
@@ -76,39 +77,64 @@ class Payload:
 
 
 def pack_payload(payload: Payload, envelope: Envelope) -> bytes:
-    """Return the bytes of a release; equal payloads have equal bytes. Raises as `check_release`."""
+    """Return the bytes of a release, in the safetensors format. Raises as `check_release`.
+
+    Equal payloads have equal bytes. Fields that are no arrays are texts of JSON, heads among them; an array of a head
+    has a name such as heads/TASK/w.
+    """
     check_release(payload, envelope)
-    heads = {task: _present_fields(head) for task, head in payload.heads.items()}
-    return pack(_present_fields(payload) | {"heads": heads})
+    arrays, fields = _divided(payload)
+    heads = {}
+    for task, head in payload.heads.items():
+        own, heads[task] = _divided(head)
+        arrays |= {f"heads/{task}/{name}": array for name, array in own.items()}
+    fields["heads"] = heads
+    texts = {name: _json(value) for name, value in fields.items()}
+    return b"".join(parts(arrays, texts))
 
 
-def _present_fields(part: Payload | Head) -> dict[str, Any]:
-    """Return the fields that are not None, arrays in the type that they travel in."""
-    present: dict[str, Any] = {}
+def _divided(part: Payload | Head) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Return the arrays that are there, each in the type that it travels in, and the other fields."""
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    others: dict[str, Any] = {}
     for name in (one.name for one in dataclasses.fields(part)):
         value = getattr(part, name)
-        if value is not None:
-            present[name] = np.asarray(value, DTYPES[name]) if name in DTYPES else value
-    return present
+        if name not in DTYPES:
+            others[name] = dict(value) if isinstance(value, Mapping) else value
+        elif value is not None:
+            arrays[name] = np.asarray(value, DTYPES[name])
+    return arrays, others
+
+
+def _json(value: object) -> str:
+    return json.dumps(
+        value, default=np.generic.item, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
+    )
 
 
 def unpack_payload(data: bytes, envelope: Envelope) -> Payload:
     """Undo `pack_payload`. Raises InvalidRelease for other bytes, and as `check_release`."""
     with reading_fields("release"):
-        fields = unpack(data)
+        arrays, texts = unpacked(data)
+        fields = {name: json.loads(text) for name, text in texts.items()}
         for name in ("words", "anchors"):
             fields[name] = tuple(fields[name])
         fields["top_words"] = tuple(map(tuple, fields["top_words"]))
-        fields["quality"] = dict(fields["quality"])
         fields["guided"] = {name: tuple(seeds) for name, seeds in fields["guided"].items()}
-        fields["heads"] = {task: _unpack_head(head) for task, head in fields["heads"].items()}
-        payload = fitting(Payload, fields)
-        check_release(payload, envelope)
+        fields["heads"] = {task: _head(task, head, arrays) for task, head in fields["heads"].items()}
+        payload = fitting(Payload, fields | arrays)
+        # Two encodings of one payload would give two digests of it. A field that is missing shows here as well.
+        if pack_payload(payload, envelope) != data:
+            raise ValueError("its bytes are not in canonical form")
     return payload
 
 
-def _unpack_head(fields: dict[str, Any]) -> Head:
-    return fitting(Head, fields | {"topics": tuple(fields["topics"]), "classes": tuple(fields["classes"])})
+def _head(task: str, fields: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Head:
+    """Return the head of a task. Its arrays are taken off `arrays`."""
+    names = [name for name in ("w", "B") if f"heads/{task}/{name}" in arrays]
+    own = {name: arrays.pop(f"heads/{task}/{name}") for name in names}
+    tuples = {name: tuple(fields[name]) for name in ("topics", "classes")}
+    return fitting(Head, fields | tuples | own)
 
 
 def check_release(payload: Payload, envelope: Envelope) -> None:

@@ -19,14 +19,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamtopic.compiled import compiling_is_said, duration_is_said
 from streamtopic.counts import Counts, DocumentBatch, KeptCounts, SignedPassages, TextMatrix, count, narrowed
-from streamtopic.counts.arrays import Float, Int32, Int64, Positions
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions, places, row_ends
 from streamtopic.counts.matrices import TextColumns, as_documents, canonical
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
 from streamtopic.topics.arrange import MapData, TopicHit, TopicTree, pyldavis_data, search_topics
 from streamtopic.topics.display import TopicRow, TopicTable, WordEvidence, heap, top_words
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.fitted import Fitted, Inside, steady
-from streamtopic.topics.inference import fold_in, held_out_likelihood, unknown_documents, warn_of_unknown
+from streamtopic.topics.inference import fold_in, held_out_likelihood, warn_of_unknown
 from streamtopic.topics.learner import learn, why_left_out
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.topics.over_time import FLOOR, ShareEstimator, SliceKeys, TopicSlices, Unit, periods, read_days
@@ -168,7 +168,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises ValueError if these documents make no model. An earlier model then stays as it was.
         """
         del y
-        self._model = self._learned(X)
+        self._model = self._learned(*self._first_counts(X))
         warn_of(self._model)
         return self
 
@@ -202,7 +202,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         `tolerance` that is not a number above 0.
         """
         model = self._now()
-        theta, unknown = self._proportions(model, *_arrays(self._rows_of(model, X)))
+        theta, unknown = self._proportions(model, X)
         # One more than usual, since scikit-learn's wrapper comes between.
         warn_of_unknown(unknown, len(theta), stacklevel=4)
         return theta
@@ -215,11 +215,8 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises ValueError as `transform`, and if no document has two words of the model.
         """
         del y
-        model = self._now()
-        self._check_inference()
-        arrays = _arrays(self._rows_of(model, X))
-        A = np.ascontiguousarray(model.components.T)
-        found = held_out_likelihood(A, *arrays, alpha=self.alpha, tolerance=self.tolerance)
+        known = self._known_words(self._now(), X)
+        found = held_out_likelihood(*known, alpha=self.alpha, tolerance=self.tolerance)
         if isnan(found):
             raise ValueError("no document has two words of the model, so none can be held out: give other documents")
         return found
@@ -231,20 +228,27 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         top: how many of each topic; with fewer documents there are fewer columns.
         Raises ValueError as `transform`.
         """
-        model = self._now()
-        theta, unknown = self._proportions(model, *_arrays(self._rows_of(model, X)))
+        theta, unknown = self._proportions(self._now(), X)
         # No topic has a document whose proportions are equal because it holds no word.
         theta[unknown] = -1
         return np.argsort(-theta, axis=0, kind="stable")[:top].T
 
-    def _proportions(
-        self, model: Fitted, indptr: Int64, words: npt.NDArray[np.integer], counts: Any
-    ) -> tuple[Float, Positions]:
+    def _proportions(self, model: Fitted, X: Any) -> tuple[Float, Positions]:
         """Return topic proportions of documents by a model, and the documents without a word of it."""
-        self._check_inference()
-        A = np.ascontiguousarray(model.components.T)
+        return self._inferred(*self._known_words(model, X))
+
+    def _inferred(self, A: Float, indptr: Int64, words: Int32, counts: npt.NDArray[Any]) -> tuple[Float, Positions]:
+        """Return topic proportions of documents over known words alone, and the documents without one."""
         theta = fold_in(A, indptr, words, counts, alpha=self.alpha, tolerance=self.tolerance)
-        return theta, unknown_documents(A, theta, indptr, words)
+        return theta, np.flatnonzero(np.diff(indptr) == 0)
+
+    def _known_words(self, model: Fitted, X: Any) -> tuple[Float, Int64, Int32, npt.NDArray[Any]]:
+        """Return what topic proportions need: A over the model's words, and these words of each document as CSR rows.
+
+        The matrix is not needed any more afterwards. Most of its columns are no words of the model.
+        """
+        self._check_inference()
+        return _known(model, *_arrays(self._rows_of(model, X)))
 
     def word_places(self) -> tuple[Positions, Positions]:
         """Return where the model's words are, in the order of words: their columns, and their places in `counts_`."""
@@ -277,7 +281,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         for block in model.counts.blocks:
             ends = np.searchsorted(block.owners, np.arange(block.documents + 1))
             columns = model.columns.order[block.words]
-            theta, unknown = self._proportions(model, block.indptr[ends], columns, block.counts)
+            theta, unknown = self._inferred(*_known(model, block.indptr[ends], columns, block.counts))
             known = np.delete(theta, unknown, axis=0)
             largest += np.bincount(known.argmax(axis=1), minlength=len(shown))
         rows = []
@@ -451,22 +455,31 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             return _checked(_Columns.of(model), X, type(self).__name__)
         # The vectoriser may have grown since the fit, or not have grown as far as the model: later words are left out.
         shared = model.columns.shared(X.texts)
-        rows = csr_array(X)[:, :shared]
+        rows = csr_array(X)
+        if shared < rows.shape[1]:
+            rows = rows[:, :shared]
         rows.resize((rows.shape[0], model.n_features))
         return rows
 
-    def _learned(self, X: Any) -> Fitted:
-        """Return the model of documents alone."""
+    def _learned(self, columns: TextColumns, names: npt.NDArray[np.object_] | None, counts: KeptCounts) -> Fitted:
+        """Return the model of counts, as `_first_counts` returns them."""
+        with _as_value_error(), compiling_is_said():
+            all_options = [*self._options(columns, names)]
+            with duration_is_said("learned topics", self.verbose):
+                fit = _first_learned(counts, all_options)
+            return Fitted.of(counts, columns, names, len(columns.order), fit)
+
+    def _first_counts(self, X: Any) -> tuple[TextColumns, npt.NDArray[np.object_] | None, KeptCounts]:
+        """Return the columns of a matrix, their names, and the counts of its documents over them.
+
+        The matrix is not needed any more afterwards: a fit on texts gives it back before it learns.
+        """
         columns, names, batch = self._first_documents(X)
         self._check_inference()
         with _as_value_error(), compiling_is_said():
             all_options = [*self._options(columns, names)]
             with duration_is_said(f"counted {batch.documents} documents", self.verbose):
-                counts = KeptCounts.counted(columns.words, batch, all_options[0].weighting)
-            del batch
-            with duration_is_said("learned topics", self.verbose):
-                fit = _first_learned(counts, all_options)
-            return Fitted.of(counts, columns, names, len(columns.order), fit)
+                return columns, names, KeptCounts.counted(columns.words, batch, all_options[0].weighting)
 
     def _first_documents(self, X: Any) -> tuple[TextColumns, npt.NDArray[np.object_] | None, DocumentBatch]:
         """Return the columns of a matrix, their names, and its documents over them."""
@@ -608,6 +621,17 @@ def _shown_words(model: Fitted, names: Sequence[str] | None, top: int) -> list[l
         possible = order[share[order] > 0]
         shown.append(labels[possible].tolist())
     return shown
+
+
+def _known(
+    model: Fitted, indptr: Int64, columns: npt.NDArray[np.integer], counts: npt.NDArray[Any]
+) -> tuple[Float, Int64, Int32, npt.NDArray[Any]]:
+    """Return A over the model's words, and of documents over its columns these words alone, as CSR rows."""
+    inside = np.flatnonzero(model.components.any(axis=0))
+    words = places(model.n_features, inside, np.int32)[columns]
+    known = words >= 0
+    A = np.ascontiguousarray(model.components[:, inside].T)
+    return A, row_ends(known)[indptr], words[known], counts[known]
 
 
 def _arrays(rows: csr_array) -> tuple[Int64, Int32, Any]:

@@ -29,6 +29,7 @@ __all__ = ["fold_in", "held_out_likelihood", "unknown_documents", "warn_of_unkno
 
 # Named here, since subscribers load this module with numpy alone: importing the counts' types would load a compiler.
 Float = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.intp]
@@ -79,17 +80,20 @@ def fold_in(
     table = np.asarray(A, np.float64)
     documents = len(indptr) - 1
     r = table.shape[1]
-    amounts = np.asarray(counts, np.float64)
+    given = np.asarray(counts)
     in_the_model = table.max(axis=1) > 0
-    owners = np.repeat(np.arange(documents), np.diff(indptr))
-    # Also without what is not a number.
-    known = in_the_model[words] & (amounts > 0)
-    amounts = _bounded(np.where(known, amounts, 0.0), owners, documents)
+    # Also without what is not a number. Left out first: whatever is made of all entries takes memory.
+    known = in_the_model[words] & (given > 0)
+    owners = np.repeat(np.arange(documents, dtype=np.int32), np.diff(indptr))[known]
+    words = words[known]
+    amounts = _bounded(given[known].astype(np.float64), owners, documents)
     # Such a count moves no proportion by its tolerance, and the bound on the residual would ask more than floats hold.
     counted = amounts > _FAINT * alpha * tolerance
-    words = words[counted]
-    amounts = amounts[counted]
-    starts = np.searchsorted(owners[counted], np.arange(documents + 1))
+    if not counted.all():
+        words = words[counted]
+        amounts = amounts[counted]
+        owners = owners[counted]
+    starts = np.searchsorted(owners, np.arange(documents + 1, dtype=np.int32))
     sizes = np.diff(starts)
     theta = np.full((documents, r), 1.0 / r)
     # By size, so that the documents of a block need little padding.
@@ -174,7 +178,7 @@ def held_out_likelihood(
     return float(weights @ np.log(p) / weights.sum()) if len(p) else math.nan
 
 
-def _bounded(amounts: Float, owners: Positions, documents: int) -> Float:
+def _bounded(amounts: Float, owners: Int32, documents: int) -> Float:
     """Return amounts, (entries,), scaled down in documents that sum to more than _LONGEST.
 
     owners: (entries,) the document of each amount.

@@ -23,6 +23,7 @@ from streamtopic.counts.arrays import entry_rows
 from streamtopic.counts.compact import MARK, Compact
 from streamtopic.counts.matrices import TextColumns
 from streamtopic.errors import UsageError
+from streamtopic.tensors import parts, unpacked
 from streamtopic.topics.fit import TopicFit, Words
 from streamtopic.topics.fitted import Fitted
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
@@ -44,10 +45,6 @@ def write_model(path: Path, params: Mapping[str, Any], model: Fitted) -> None:
     params: the parameters of its estimator.
     Raises OSError if it cannot be written, and UsageError for a parameter that is no number, text or list.
     """
-    # Only those who save a model load the library.
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
     counts = model.counts
     batch = DocumentBatch.stacked(counts.blocks)
     arrays = _fields(batch, _BATCH, "batch.")
@@ -66,13 +63,13 @@ def write_model(path: Path, params: Mapping[str, Any], model: Fitted) -> None:
     }
     text = json.dumps(state, default=_plain).encode()
     arrays["state"] = np.frombuffer(text, np.uint8)
-    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     written = path.with_name(path.name + ".part")
-    # A folder that is missing is an error of the system here. The library would raise its own.
+    # A folder that is missing is an error by itself.
     written.touch()
     try:
-        save_file(whole, written, {"format": _FORMAT, "sha256": _digest(whole)})
-    except SafetensorError as error:
+        with written.open("wb") as file:
+            file.writelines(parts(arrays, {"format": _FORMAT, "sha256": _digest(arrays)}))
+    except OSError as error:
         written.unlink()
         raise OSError(f"{path} cannot be written: {error}") from error
     written.replace(path)
@@ -146,18 +143,15 @@ def read_model(path: Path) -> tuple[dict[str, Any], Fitted]:
 
     Raises UsageError if the file does not hold a whole model.
     """
-    from safetensors import SafetensorError, safe_open
-
     try:
-        with safe_open(path, framework="numpy") as file:
-            named = file.metadata() or {}
-            kind = named.get("format")
-            if kind != _FORMAT:
-                raise UsageError(f"{path} has the format {kind!r}, not {_FORMAT!r}: save the model with this version")
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a mapping
+        # In an array, since updates change the numbers of a model in place.
+        arrays, named = unpacked(np.fromfile(path, np.uint8).data)
+        kind = named.get("format")
+        if kind != _FORMAT:
+            raise UsageError(f"{path} has the format {kind!r}, not {_FORMAT!r}: save the model with this version")
         _check_digest(arrays, named.get("sha256"))
         return _model(arrays)
-    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise UsageError(f"{path} does not hold a whole model ({error}): save the model again") from error
 
 

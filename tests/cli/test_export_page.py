@@ -38,3 +38,17 @@ def test_pages_show_how_topics_moved_until_a_deletion_forbids_it(program, grown,
     assert "counterparts since" not in said
     status, _, err = program("export", 2, "--to", page, "--dir", grown)
     assert (status, "withdrawn" in err) == (2, True)
+
+
+def test_a_name_of_another_kind_is_refused(program, grown, tmp_path):
+    """A name of a file, evidence in another form, and a folder of somebody's other files."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("keep", "utf-8")
+    for given, why in (
+        (["--to", tmp_path / "model.npz"], "without .npz"),
+        (["--to", tmp_path / "report.pdf", "--evidence"], "in .json or .html"),
+        (["--to", tmp_path / "notes"], "other files, such as mine.txt"),
+    ):
+        status, _, err = program("export", *given, "--dir", grown)
+        assert (status, why in err) == (2, True)
+    assert [path.name for path in (tmp_path / "notes").iterdir()] == ["mine.txt"]

@@ -2,10 +2,10 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from streamtopic.cli import main
+from streamtopic.tensors import unpacked
 
 TASKS = '{"label": {"ridge": 1e-7}, "mood of the day": {}}'
 
@@ -46,20 +46,18 @@ def test_versions_show_heads_and_tasks_without_one(on):
 
 
 def test_exports_hold_heads(kept, on, tmp_path):
-    """Both formats have the same B; w too where topics are published, which are left out where they are withheld."""
+    """With w beside the topics if these are published, else with B alone."""
     version = json.loads(on("status", "--json"))["version"]
-    told = json.loads(on("export", version, "--to", tmp_path / "m.npz", "--json"))
+    told = json.loads(on("export", version, "--to", tmp_path / "m", "--json"))
     assert (told["topics"], told["heads"]) == (4 if kept[1] == "topics" else 0, ["label"])
-    assert "heads of label" in on("export", version, "--to", tmp_path / "m.json")
-    with np.load(tmp_path / "m.npz") as held:
-        arrays = dict(held)
-    plain = json.loads((tmp_path / "m.json").read_text())
-    assert arrays["heads"].tolist() == ["label"]
-    assert arrays["head_0_classes"].tolist() == plain["heads"]["label"]["classes"] == ["0", "1", "2", "3"]
-    assert np.array_equal(arrays["head_0_B"], plain["heads"]["label"]["B"])
+    assert "heads of label" in on("export", version, "--to", tmp_path / "m")
+    arrays, texts = unpacked((tmp_path / "m" / "model.safetensors").read_bytes())
+    head = json.loads(texts["heads"])["label"]
+    assert head["classes"] == ["0", "1", "2", "3"]
+    card = (tmp_path / "m" / "README.md").read_text()
     if kept[1] == "tasks":
-        assert set(arrays) == {"words", "heads", "head_0_topics", "head_0_classes", "head_0_B"}
-        assert "A" not in plain
+        assert {name: array.shape[1] for name, array in arrays.items()} == {"heads/label/B": 4}
+        assert "They are withheld." in card
     else:
-        assert arrays["A"][:, :4] @ arrays["head_0_w"] == pytest.approx(arrays["head_0_B"])
-        assert np.array_equal(arrays["head_0_w"], plain["heads"]["label"]["w"])
+        assert set(arrays) == {"A", "R", "shares", "heads/label/w"}
+        assert arrays["heads/label/w"].shape == (len(head["topics"]), 4)

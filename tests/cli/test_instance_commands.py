@@ -2,13 +2,16 @@
 
 import hashlib
 import json
+import re
 import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from streamtopic.client import DocumentProducer
 from streamtopic.errors import InvalidRelease
@@ -71,30 +74,35 @@ def test_odd_documents_each_have_a_visible_outcome(on, program, kept, tmp_path):
     assert on("verify")["passed"] is True
 
 
-def test_topics_and_exports_are_those_of_the_release(on, tmp_path):
-    """What `topics` shows and what `export` writes is one model, with columns on the simplex."""
+def test_topics_and_exports_are_those_of_the_release(on, tmp_path, monkeypatch):
+    """Other programs read the model that `topics` shows, as the quickstart says; the card names its facts."""
     shown = on("topics", "--top", 3)
     version = shown["version"]
-    assert all(len(topic["words"]) == 3 for topic in shown["topics"])
-    assert on("export", version, "--to", tmp_path / "m.npz")["topics"] == 4
-    on("export", version, "--to", tmp_path / "m.json")
-    with np.load(tmp_path / "m.npz") as arrays:
-        written = {name: arrays[name] for name in arrays.files}
-    plain = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
-    assert set(written) == {"words", "A", "R", "shares"}
-    assert np.allclose(written["A"].sum(axis=0), 1, atol=1e-5)
-    assert written["R"].shape == (4, 4)
-    assert list(written["words"]) == plain["words"]
-    assert np.array_equal(written["A"], np.array(plain["A"]))
-    assert {word for topic in shown["topics"] for word in topic["words"]} <= set(plain["words"])
+    folder = tmp_path / "model"
+    for _ in range(2):
+        assert on("export", version, "--to", folder)["topics"] == 4
+    page = Path(__file__).parents[2] / "docs" / "quickstart.md"
+    block = re.search(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)[1]
+    monkeypatch.chdir(tmp_path)
+    read = {}
+    exec(block, read)  # noqa: S102  it is ours
+    assert set(load_file(folder / "model.safetensors")) == {"A", "R", "shares"}
+    assert read["A"].shape == (len(read["words"]), 4)
+    assert np.allclose(read["A"].sum(axis=0), 1, atol=1e-5)
+    assert {word for topic in shown["topics"] for word in topic["words"]} <= set(read["words"])
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    facts = next(entry for entry in on("versions")["versions"] if entry["version"] == version)
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    for said in (digest, f"version {version}", f"{facts['epsilon']:g}", "not privacy", *shown["topics"][0]["words"]):
+        assert said in card
 
 
 def test_an_exported_release_is_opened_with_the_public_key_alone(on, kept, tmp_path):
-    """Whoever gets the file, its proof and the public key has the version; a changed byte of either is refused."""
+    """Whoever gets the folder and the public key has the version; a changed byte of model or proof is refused."""
     version = on("topics")["version"]
-    file = tmp_path / "m.release"
-    on("export", version, "--to", file)
-    data, proof = file.read_bytes(), file.with_name("m.release.tlog-proof").read_text()
+    on("export", version, "--to", tmp_path / "m")
+    data = (tmp_path / "m" / "model.safetensors").read_bytes()
+    proof = (tmp_path / "m" / "model.safetensors.tlog-proof").read_text()
     ledger = Ledger(KeyRing.load(kept / "keys" / "signing.pub", "default"))
     release = ledger.open_release(version, data, proof)
     assert release.envelope.epsilon > 0
@@ -102,6 +110,13 @@ def test_an_exported_release_is_opened_with_the_public_key_alone(on, kept, tmp_p
     for changed in ((flipped(data), proof), (data, proof.replace("index ", "index 1"))):
         with pytest.raises(InvalidRelease):
             ledger.open_release(version, *changed)
+
+
+def test_withdrawn_and_missing_versions_are_refused(on, tmp_path):
+    """Nobody gets a model that holds forgotten documents by accident."""
+    assert "withdrawn" in on("export", 1, "--to", tmp_path / "m", status=2)
+    assert "no version 99" in on("topics", "--version", 99, status=2)
+    assert on("versions")["versions"][0]["withdrawn"] is True
 
 
 def test_a_tampered_log_fails_verification(on, program, kept, tmp_path):

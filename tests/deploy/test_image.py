@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 FILE = (DEPLOY / "Containerfile").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-LOCKS = ["requirements.lock", "build.lock", "ci.lock"]
+LOCKS = ["requirements.lock", "build.lock", "ci.lock", "outsiders.lock"]
 HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
 
 

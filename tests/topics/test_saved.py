@@ -10,8 +10,8 @@ from scipy.sparse import csr_array
 
 from streamtopic import AnchorTopics
 from streamtopic.errors import UsageError
-
-pytest.importorskip("safetensors", reason="safetensors comes with the package")
+from streamtopic.tensors import parts, unpacked
+from streamtopic.topics.saved import _FORMAT, _digest
 
 RNG = np.random.default_rng(11)
 TOPICS = RNG.dirichlet(np.full(80, 0.05), 4)
@@ -65,11 +65,9 @@ def test_a_file_holds_no_document_that_went(tmp_path):
 
 def test_files_that_are_no_model_are_refused(tmp_path):
     """Other bytes, another format, a lost array, indices out of range and shapes that differ end in one clear error."""
-    from safetensors.numpy import load_file, save_file
-
     path = tmp_path / "m"
     fitted().save(path)
-    arrays = load_file(path)
+    arrays, _ = unpacked(path.read_bytes())
     (tmp_path / "bytes").write_bytes(path.read_bytes()[:-40])
     wrong = {"none": {}, "format": arrays}
     for name in ("batch.words", "q.columns", "fit.candidates", "choice", "order"):
@@ -91,8 +89,8 @@ def test_files_that_are_no_model_are_refused(tmp_path):
     del state["words"]
     wrong["state"] = {**arrays, "state": np.frombuffer(json.dumps(state).encode(), np.uint8)}
     for name, changed in wrong.items():
-        kind = "another" if name == "format" else "streamtopic AnchorTopics 2"
-        save_file(changed, tmp_path / name, {"format": kind})
+        texts = {"format": "another" if name == "format" else _FORMAT, "sha256": _digest(changed)}
+        (tmp_path / name).write_bytes(b"".join(parts(changed, texts)))
     for name in ("bytes", *wrong):
         with pytest.raises(UsageError, match="save the model"):
             AnchorTopics.load(tmp_path / name)
@@ -100,9 +98,6 @@ def test_files_that_are_no_model_are_refused(tmp_path):
 
 def test_one_changed_byte_is_noticed(tmp_path):
     """A number that was changed on the disk is still a number: only the digest tells, and it must be there."""
-    from safetensors import safe_open
-    from safetensors.numpy import load_file, save_file
-
     path = tmp_path / "m"
     model = fitted()
     model.save(path)
@@ -116,9 +111,8 @@ def test_one_changed_byte_is_noticed(tmp_path):
         with pytest.raises(UsageError, match="save the model again"):
             AnchorTopics.load(path)
     path.write_bytes(whole)
-    with safe_open(path, framework="numpy") as file:
-        kept = {"format": file.metadata()["format"]}
-    save_file(load_file(path), tmp_path / "without", kept)
+    arrays, _ = unpacked(whole)
+    (tmp_path / "without").write_bytes(b"".join(parts(arrays, {"format": _FORMAT})))
     with pytest.raises(UsageError, match="save the model again"):
         AnchorTopics.load(tmp_path / "without")
 

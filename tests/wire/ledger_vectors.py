@@ -92,7 +92,14 @@ def vectors():
         "consistency": [growth(maker, *sizes) for sizes in grown],
         "witness": cosigned(maker.ledger.checkpoint),
         "receipt": receipt,
-        "release": {"key": str(SECOND.public), "version": 1, "bytes": data, "proof": maker.proof(made.index)},
+        "release": {
+            "key": str(SECOND.public),
+            "version": 1,
+            "bytes": data,
+            "proof": maker.proof(made.index),
+            "words": ["news", "today"],
+            "A": [0.75, 0.25],
+        },
         "ledger": whole(maker),
     }
 

@@ -8,6 +8,7 @@ import subprocess
 import ledger_vectors
 import pytest
 import rfc6962
+from safetensors import safe_open
 
 from streamtopic.client import verify_receipt
 from streamtopic.errors import InvalidRelease
@@ -39,6 +40,14 @@ const { verifyProof, readKey } = await import(module);
 const said = (text) => { try { verifyProof(text, readKey(key)); return ""; } catch (error) { return error.message; } };
 console.log(JSON.stringify(texts.map(said)));
 """
+# Reads the words, the numbers of A and its shape.
+READ = """
+import { readFileSync } from "node:fs";
+const [module, file] = JSON.parse(readFileSync(0, "utf8"));
+const { readVersion } = await import(module);
+const { texts, arrays } = readVersion(readFileSync(file));
+console.log(JSON.stringify([JSON.parse(texts.words), [...arrays.A.numbers], arrays.A.shape]));
+"""
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +70,9 @@ def files(tmp_path):
     """The receipt, the release and the key of the vectors, as `streamtopic` writes them."""
     receipt, release = VECTORS["receipt"], VECTORS["release"]
     (tmp_path / "mine.tlog-proof").write_text(receipt["proof"], "utf-8")
-    (tmp_path / "1.release").write_bytes(base64.b64decode(release["bytes"]))
-    (tmp_path / "1.release.tlog-proof").write_text(release["proof"], "utf-8")
+    (tmp_path / "model.safetensors").write_bytes(base64.b64decode(release["bytes"]))
+    (tmp_path / "model.safetensors.tlog-proof").write_text(release["proof"], "utf-8")
+    (tmp_path / "words.txt").write_text("".join(f"{word}\n" for word in release["words"]), "utf-8")
     (tmp_path / "signing.pub").write_text(receipt["key"] + "\n", "utf-8")
     return tmp_path
 
@@ -153,19 +163,34 @@ def test_javascript_refuses_a_receipt_of_somebody_else(node, files, options, why
 
 
 def test_javascript_verifies_a_release(node, files):
-    """Its bytes by the proof beside them; not by that of a receipt, nor with a byte changed."""
-    status, said, problem = node(VERIFIER, "release", files / "1.release", files / "signing.pub")
+    """Its bytes by the proof beside them; not by that of a receipt, nor with a byte changed, nor with other words."""
+    path = files / "model.safetensors"
+    status, said, problem = node(VERIFIER, "release", path, files / "signing.pub")
     assert (status, problem) == (0, "")
     assert said.startswith("version 1 of news: certified, epsilon 1")
-    path = files / "1.release"
     sound = path.read_bytes()
     path.write_bytes(flipped(sound))
     status, _, problem = node(VERIFIER, "release", path, files / "signing.pub")
     assert (status, "not those of the version" in problem) == (1, True)
     path.write_bytes(sound)
-    (files / "1.release.tlog-proof").write_text(VECTORS["receipt"]["proof"], "utf-8")
+    (files / "words.txt").write_text("today\nnews\n", "utf-8")
+    status, _, problem = node(VERIFIER, "release", path, files / "signing.pub")
+    assert (status, "other words" in problem) == (1, True)
+    (files / "model.safetensors.tlog-proof").write_text(VECTORS["receipt"]["proof"], "utf-8")
     status, _, problem = node(VERIFIER, "release", path, files / "signing.pub")
     assert (status, "not that of a version" in problem) == (1, True)
+
+
+def test_javascript_and_safetensors_read_a_release(node, files):
+    """Words and numbers are those of the vectors."""
+    said = VECTORS["release"]
+    with safe_open(files / "model.safetensors", framework="numpy") as file:
+        assert json.loads(file.metadata()["words"]) == said["words"]
+        assert file.get_tensor("A").ravel().tolist() == said["A"]
+    asked = json.dumps([VERIFIER.as_uri(), str(files / "model.safetensors")])
+    status, found, problem = node("--input-type=module", "-e", READ, given=asked)
+    assert (status, problem) == (0, "")
+    assert json.loads(found) == [said["words"], said["A"], [2, 1]]
 
 
 def test_javascript_refuses_what_we_refuse(node):

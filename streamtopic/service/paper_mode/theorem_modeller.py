@@ -14,6 +14,7 @@ the forget set. Numbers measured before noise go into the release record, for th
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from dataclasses import asdict, dataclass, field
@@ -41,7 +42,8 @@ from streamtopic.service.schedule.payload import (
     published_heads,
 )
 from streamtopic.service.schedule.version import kept_of
-from streamtopic.signed import Payload, pack, unpack
+from streamtopic.signed import Payload
+from streamtopic.tensors import parts, unpacked
 from streamtopic.topics.anchors import changed_anchors
 from streamtopic.topics.display import WordEvidence, top_words, topic_shares
 from streamtopic.topics.fit import fingerprint
@@ -113,14 +115,20 @@ class TheoremBase:
 
     @classmethod
     def parse(cls, stored: StoredBase) -> Self:
-        """Read the kept base model. Raises StateCorrupt if it was kept in another mode."""
+        """Read the kept base model. Raises StateCorrupt if it is damaged or was kept in another mode."""
         # Certified mode keeps nothing.
         if not (kept := kept_of(stored)):
             raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic unlearn --retrain`")
-        fields = unpack(kept)
+        try:
+            arrays, texts = unpacked(kept)
+        except ValueError as error:
+            raise StateCorrupt(
+                f"the kept base model is damaged ({error}): run `streamtopic unlearn --retrain`"
+            ) from error
+        fields = json.loads(texts["facts"])
         documents = stored.start.documents
         statistics = Statistics(
-            tuple(fields["words"]), np.array(fields["C"]), tuple(stored.fields["anchors"]), documents
+            tuple(fields["words"]), np.array(arrays["C"]), tuple(stored.fields["anchors"]), documents
         )
         facts = BaseFacts(documents, ModelConstants(**fields["constants"]), fields["q_norm"], fields["rarest"])
         return cls(statistics, facts, fields["length"], stored.fields["capacity"])
@@ -128,16 +136,14 @@ class TheoremBase:
     def pack(self) -> bytes:
         """Return the bytes that `parse` reads."""
         facts = self.facts
-        return pack(
-            {
-                "words": self.statistics.words,
-                "C": self.statistics.C,
-                "constants": asdict(facts.constants),
-                "q_norm": facts.q_norm,
-                "rarest": facts.rarest,
-                "length": self.length,
-            }
-        )
+        fields = {
+            "words": self.statistics.words,
+            "constants": asdict(facts.constants),
+            "q_norm": facts.q_norm,
+            "rarest": facts.rarest,
+            "length": self.length,
+        }
+        return b"".join(parts({"C": self.statistics.C}, {"facts": json.dumps(fields)}))
 
     def options(self, rule: TheoremRule) -> TheoremOptions:
         """Return the options that noise is calibrated to, with m_U = T."""

@@ -1,11 +1,10 @@
 """Examine an instance or a service for faults before they do harm. Each line of the doctor names a remedy.
 
-The doctor looks at keys, Redis, the log, the ledger, the state and its room, in this order. It changes nothing.
+The doctor looks at keys, Redis, the log, the ledger, the state and its words, in this order. It changes nothing.
 """
 
 from __future__ import annotations
 
-import math
 import platform
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -30,11 +29,8 @@ from streamtopic.service.partition_counts import count_remedy, wanted_partitions
 from streamtopic.service.publish.witnesses import Witnesses
 from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret
 from streamtopic.state import MAX_WORD_IDS, ModelState, Reader
-from streamtopic.state.change_log import MOST_UNSUMMED
-from streamtopic.state.measure import measure
 from streamtopic.state.meta import changed_limits, require_keys
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.stored_counts import CountsStore
 from streamtopic.state.word_ids import MANY_WORDS, NEARLY
 from streamtopic.streams import KafkaLog, TopicNames
 
@@ -49,7 +45,7 @@ if TYPE_CHECKING:
     from streamtopic.state import Connection, Meta, ModelSettings
     from streamtopic.streams import EventLog
 
-__all__ = ["Diagnosis", "Level", "examine", "examine_log", "examine_room"]
+__all__ = ["Diagnosis", "Level", "examine", "examine_log", "examine_words"]
 
 _SECRETS = ("signing_key", "noise_key", "receipt_key")
 
@@ -63,14 +59,6 @@ _INIT = "run `streamtopic init`"
 _RETENTION = {"retention.ms", "retention.bytes"}
 
 _BUSY_OUTBOX = 1_000
-
-# With fewer documents, their memory says little about the documents to come.
-_LEAST_DOCUMENTS = 1_000
-# Redis needs so many times the bytes of the state: a hash that grows is there twice for a while, statistics are written
-# before those of before go, and clients have buffers.
-_TIMES = 2
-# Bytes of two generations of changes, which each partition may hold however few documents it has.
-_CHANGES = 2 * MOST_UNSUMMED
 
 
 class Level(StrEnum):
@@ -138,7 +126,7 @@ def examine(
     if redis and read:
         yield from _guarded("ledger", lambda: examine_ledger(ledger(), settings, clock))
         yield from _guarded("state", lambda: examine_state(connection(), log(), settings, fixed, clock))
-        yield from _guarded("room", lambda: examine_room(connection(), settings, fixed))
+        yield from _guarded("words", lambda: examine_words(connection(), settings, fixed))
     else:
         yield warn("state", "not looked at", "make Redis and the log answer first")
 
@@ -572,8 +560,8 @@ def _waiting(reader: Reader, state: ModelState, positions: Mapping[int, Meta]) -
         yield warn("model", "there is no base model yet", "`streamtopic status` gives the reason")
 
 
-def examine_room(connection: Connection, settings: Settings, fixed: ModelSettings) -> Iterator[Diagnosis]:
-    """Examine words and word ids of each partition, and how many documents Redis will hold."""
+def examine_words(connection: Connection, settings: Settings, fixed: ModelSettings) -> Iterator[Diagnosis]:
+    """Examine words and word ids of each partition."""
     found = ModelState.find(connection, settings.model)
     # `examine_state` has reported both of these.
     if found is None or found.settings != fixed:
@@ -584,9 +572,6 @@ def examine_room(connection: Connection, settings: Settings, fixed: ModelSetting
         return
     for partition, meta in positions.items():
         yield _words(f"words of partition {partition}", meta)
-    documents = sum(meta.documents for meta in positions.values())
-    if documents >= _LEAST_DOCUMENTS:
-        yield _documents_that_fit(connection, settings.model, documents, len(positions))
 
 
 def _words(name: str, meta: Meta) -> Diagnosis:
@@ -598,38 +583,3 @@ def _words(name: str, meta: Meta) -> Diagnosis:
     if meta.words > MANY_WORDS:
         return warn(name, f"{shown}: each costs memory everywhere", "keep ids, hashes and base64 out of the texts")
     return ok(name, shown)
-
-
-def _documents_that_fit(connection: Connection, model: str, documents: int, partitions: int) -> Diagnosis:
-    """Estimate how many documents Redis can hold, from the memory of those that it holds now."""
-    keys = ModelKeys(model)
-    about = CountsStore(connection, model).about()
-    counts = 0 if about is None else about.size
-    sizes = [measure(connection, keys.partition(partition)) for partition in range(partitions)]
-    held = sum(size.held for size in sizes)
-    records = sum(size.documents for size in sizes)
-    changes = sum(size.changes for size in sizes)
-    words = sum(size.words for size in sizes)
-    each = (records + words + changes) / documents
-    detail = (
-        f"{each:,.0f} bytes a document so far: "
-        f"{records / documents:,.0f} its record, "
-        f"{words / documents:,.0f} words ({words / max(held, 1):.0f} each), "
-        f"{changes / documents:,.0f} changes and statistics; "
-        f"{counts / 2**20:,.1f} MiB of co-occurrence counts"
-    )
-    limit = int(connection.information().get("maxmemory", 0))
-    if not limit:
-        more = _round((1 << 30) / (_TIMES * each))
-        return ok("room", f"{detail}; at {_TIMES} times all that, a GiB more is for about {more:,}")
-    most = _round(max(limit / _TIMES - counts - partitions * _CHANGES, 0) / each)
-    detail = f"{detail}; at {_TIMES} times all that, maxmemory {limit / 2**20:,.0f} MiB is for about {most:,}"
-    if documents > most:
-        return warn("room", detail, "raise maxmemory: at the limit ingest stops")
-    return ok("room", detail)
-
-
-def _round(number: float) -> int:
-    """Round a number to two digits: more of it is not known."""
-    digits = max(1, math.floor(math.log10(max(number, 1))))
-    return int(round(number, 1 - digits))

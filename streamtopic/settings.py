@@ -522,6 +522,11 @@ class Settings(BaseSettings):
         return f"streamtopic-{self.model}"
 
     @property
+    def budget(self) -> float:
+        """The epsilon that versions may spend together: of one base model, or in private mode of one period."""
+        return self.private.epsilon if self.guarantee == "private" else self.epsilon_budget
+
+    @property
     def cap(self) -> int:
         """The cap of the document mass f(L) = min(L, cap) that belongs to the learner."""
         return 1 if self.learner == "paper" else 256

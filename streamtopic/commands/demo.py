@@ -170,6 +170,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_private(args: argparse.Namespace, corpus: Corpus, stages: _Stages) -> int:
     """Publish two versions in private mode, and try to find the deleted document by subtracting them."""
+    from streamtopic.settings import FILE_NAME, write
+
     chosen = {"topics": args.topics or _PRIVATE_TOPICS, "max_forget_lag": 0.0, "guarantee": "private"}
     given = settings_of(args, **chosen)
     # Few documents need few words and versions. Whoever set these has decided.
@@ -177,6 +179,8 @@ def _run_private(args: argparse.Namespace, corpus: Corpus, stages: _Stages) -> i
         chosen |= {"private.size": 500, "private.versions": 4}
     with _folder(args.keep) as folder:
         settings = settings_of(args, dir=folder, **chosen)
+        if args.keep is not None:
+            write(settings, folder / FILE_NAME)
         report = _private_flow(settings, corpus, stages, kept=args.keep is not None)
     if args.json:
         say_json(report)

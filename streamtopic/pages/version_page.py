@@ -19,7 +19,7 @@ from streamtopic.pages.plots import draw_correlations, draw_map
 from streamtopic.pages.rendering import render
 from streamtopic.service.publish.published import heads_of, read_earlier
 from streamtopic.service.verify import gather
-from streamtopic.signed.release import GIVEN_AWAY, HELPS
+from streamtopic.signed.release import GIVEN_AWAY, HELPS, ONE_DOCUMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -126,6 +126,7 @@ def version_page(facts: Json, service: Mapping[str, object] | None = None) -> st
         courses=_courses(slices) if slices and not slices["by"] else [],
         spending=spending_chart(spending["versions"], spending["budget"]),
         given_away=GIVEN_AWAY,
+        one_document=ONE_DOCUMENT,
         helps=HELPS,
         service=service,
         data=None if service else _embedded(facts),

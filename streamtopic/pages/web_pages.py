@@ -120,7 +120,7 @@ class _Pages:
     def _versions(self, request: Request) -> Response:
         answer = self._view.read("service", read_service)
         versions = answer.value.versions
-        budget = self._view.settings.epsilon_budget
+        budget = self._view.settings.budget
         charts = [_capacity_chart(versions), spending_chart(versions[-_MOST_VERSIONS:], budget)]
         values = {"versions": versions, "charts": [chart for chart in charts if chart is not None]}
         return self._shown(request, "versions.html", values, answer.at)

@@ -851,7 +851,7 @@ class Service:
             noise_key=key,
             partitioner=settings.partitioner,
             refuted=frozenset(self.situation.refuted()),
-            epsilon_budget=settings.epsilon_budget,
+            epsilon_budget=settings.budget,
             clock=self.clock,
             dialect=self.dialect,
             suppression=self.suppression,

@@ -202,9 +202,11 @@ class Looks:
         head = state.base_head()
         if newest:
             record = newest[0][1]
-            budget = self._service.settings.epsilon_budget
+            settings = self._service.settings
+            # In private mode a budget is spent whole and periods add up, so no share of it means trouble.
+            spent = None if settings.guarantee == "private" else record["cumulative_epsilon"] / settings.budget
             self._metrics.show(catalogue.RELEASE, record["created"] / 1000)
-            self._metrics.show(catalogue.BUDGET, record["cumulative_epsilon"] / budget, of="epsilon")
+            self._metrics.show(catalogue.BUDGET, spent, of="epsilon")
         base = None if head is None else Base.parse(head)
         used = None
         if base is not None and base.capacity:

@@ -20,6 +20,7 @@ from streamtopic.words.text import TOKENISER, AnyText, passages
 __all__ = [
     "GIVEN_AWAY",
     "HELPS",
+    "ONE_DOCUMENT",
     "Guarantee",
     "Release",
     "Topic",
@@ -36,7 +37,7 @@ Bool = npt.NDArray[np.bool_]
 # `streamtopic bench difference` measured this on docstrings, 20 topics; docs/benchmarks.md has the whole table.
 MEASURED = "10 of 10 single deletions ranked first among 300 candidates, with a median of 55 % of their words read off"
 GIVEN_AWAY = f"two consecutive versions give a deleted document away ({MEASURED})"
-_ONE_DOCUMENT = (
+ONE_DOCUMENT = (
     "this is for one document with two contents at most, one after the other; more of them and the documents of one "
     "person together reveal more (docs/guarantees.md)"
 )
@@ -81,9 +82,7 @@ class Guarantee:
     @property
     def limit(self) -> str:
         """What the version does not promise, with the number that was measured."""
-        if self.facts.guarantee == "private":
-            return _ONE_DOCUMENT
-        return f"unlearning is not privacy: {GIVEN_AWAY}"
+        return ONE_DOCUMENT if self.facts.guarantee == "private" else f"unlearning is not privacy: {GIVEN_AWAY}"
 
     @property
     def vacuous(self) -> bool:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from streamtopic.errors import UsageError
+from streamtopic.signed.entries import Envelope
 from streamtopic.signed.release import HELPS, Release
 
 __all__ = ["release_card", "write_release"]
@@ -43,9 +44,7 @@ def release_card(release: Release) -> str:
         "SHA-256 of the model": f"`{release.digest}`",
         "Documents, words, topics": f"{facts.m:,}, {facts.n:,}, {facts.r:,}",
         "Guarantee": facts.guarantee,
-        "Unlearning epsilon, delta": f"{facts.epsilon:g}, {facts.delta:g}",
-        "Epsilon of all versions since the base": f"{facts.cumulative_epsilon:.3g}",
-        "Documents forgotten since the base": f"{facts.forgotten:,}",
+        **_spent(facts),
         "Versions that it withdraws": ", ".join(map(str, facts.withdrawn)) or "none",
     }
     table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
@@ -53,8 +52,23 @@ def release_card(release: Release) -> str:
     if release.payload.A is not None:
         shown = [f"| {topic.share:.1%} | {' '.join(topic.words)} |" for topic in release.topics()]
         topics = "\n".join(["| share | words |", "|---|---|", *shown])
-    named = {"model": facts.model, "version": facts.version, "guarantee": release.guarantee, "helps": HELPS}
+    helps = "" if facts.guarantee == "private" else f"What helps against this: {HELPS}. "
+    named = {"model": facts.model, "version": facts.version, "guarantee": release.guarantee, "helps": helps}
     return _CARD.format(**named, table=table, topics=topics)
+
+
+def _spent(facts: Envelope) -> dict[str, str]:
+    """Return the rows of a card that say what versions reveal."""
+    if facts.guarantee == "private":
+        return {
+            "Epsilon, delta of all versions of a period": f"{facts.epsilon:g}, {facts.delta:g}",
+            "Epsilon of all periods so far": f"{facts.cumulative_epsilon:.3g}",
+        }
+    return {
+        "Unlearning epsilon, delta": f"{facts.epsilon:g}, {facts.delta:g}",
+        "Epsilon of all versions since the base": f"{facts.cumulative_epsilon:.3g}",
+        "Documents forgotten since the base": f"{facts.forgotten:,}",
+    }
 
 
 _CARD = """# Topic model {model}, version {version}
@@ -67,7 +81,7 @@ _CARD = """# Topic model {model}, version {version}
 
 {guarantee}.
 
-What helps against this: {helps}. A later version may have withdrawn this one: the ledger's newest entries say so.
+{helps}A later version may have withdrawn this one: the ledger's newest entries say so.
 The model holds counts of words with noise, as topics, and no document.
 
 ## Files

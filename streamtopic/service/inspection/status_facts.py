@@ -35,7 +35,7 @@ __all__ = ["status_of"]
 def _remarks(state: ModelState, base: Base | None) -> list[str]:
     """Return remarks on the model: no capacity, conditions of the proof that fail, a failed self-check."""
     remarks = []
-    if base is not None and base.capacity == 0:
+    if base is not None and base.capacity == 0 and base.guarantee != "private":
         remarks.append("capacity 0: every deletion is a retrain")
     newest = state.releases(1)
     record = newest[0][1] if newest else {}
@@ -269,7 +269,7 @@ def _model(
         "unserved_deletions": present.unserved,
         "new_documents": present.new_documents,
         "cumulative_epsilon": last.get("cumulative_epsilon", 0.0),
-        "epsilon_budget": settings.epsilon_budget,
+        "epsilon_budget": settings.budget,
         "guarantee": last.get("guarantee"),
         "ratio": last.get("ratio"),
         "covered": last.get("covered"),

@@ -52,6 +52,11 @@ def run(args: argparse.Namespace) -> int:
     _refuse_other(args)
     settings = instance_settings(args)
     unit = slice_unit(args.over, settings)
+    if settings.guarantee == "private" and (args.over or args.by):
+        raise UsageError(
+            "a page of a private version holds no slices, which are exact counts: `streamtopic topics --over` shows "
+            "them to those who may see the documents"
+        )
     with Service(settings) as service:
         # Fixed now: a version that is published while this one is verified must not take its place.
         number = args.number if args.number is not None else service.release(None).version

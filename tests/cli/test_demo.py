@@ -112,10 +112,13 @@ def test_the_private_demo_fits_on_one_screen(program, tmp_path):
             lines.write(json.dumps({"id": number, "text": " ".join(f"word{n}" for n in words)}) + "\n")
     status, out, err = program(
         *("demo", "--private", "--topics", 3, "--documents", file, "--set", "max_df=1"),
-        *("--set", "private.epsilon=20", "--set", "private.versions=2"),
+        *("--set", "private.epsilon=20", "--set", "private.versions=2", "--keep", tmp_path / "kept"),
     )
     assert status == 0, err
     after = out[out.index("Topics\n") :]
     assert len(after.splitlines()) <= 24
     for said in ("private: all versions of a period together", "of 300 candidates", "1 for 1 deletion", "checks hold"):
         assert said in after
+    # The mode is kept with the instance, and its pages hold no exact counts.
+    status, _, err = program("export", "--to", tmp_path / "page.html", "--by", "place", "--dir", tmp_path / "kept")
+    assert (status, "exact counts" in err) == (2, True)

@@ -3,14 +3,17 @@
 import math
 
 import mpmath
+import numpy as np
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import toeplitz
 from scipy.special import log_ndtr
 
 from streamtopic.errors import UsageError
 from streamtopic.privacy import Composition, gaussian_delta, gaussian_epsilon, gaussian_scale
+from streamtopic.privacy.series_noise import SeriesNoise, factors
 
 DELTA = 1e-6
 
@@ -126,3 +129,16 @@ def test_a_new_base_starts_from_nothing():
     for scale in scales:
         running = running.then(scale)
     assert running.epsilon(DELTA) == pytest.approx(Composition.of([(s, 0.0) for s in scales]).epsilon(DELTA), rel=1e-12)
+
+
+@pytest.mark.parametrize("versions", [4, 64])
+def test_a_period_of_private_versions_spends_no_more_than_it_says(versions):
+    """By dp-accounting: independent rows of noise, each hit by its part of a document's life, compose to epsilon 3."""
+    noise = SeriesNoise(versions, gaussian_scale(3.0, DELTA))
+    life = np.zeros((versions, 2))
+    life[: versions - 1, 0] = 1.0
+    life[versions - 1 :, 1] = 1.0
+    for contents in (life, np.fliplr(life[::-1])):
+        rows = np.linalg.norm(np.linalg.solve(toeplitz(factors(versions), np.zeros(versions)), contents), axis=1)
+        spent = accountant([noise.sigma / row for row in rows.tolist() if row > 1e-6], step=1e-4)
+        assert 1.0 < spent <= 3.0 + 1e-2

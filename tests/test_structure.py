@@ -182,7 +182,7 @@ SERVICE = [
     {"publish"},
     {"schedule"},
     {"verify"},
-    {"paper_mode"},
+    {"paper_mode", "private_mode"},
     {"assembly"},
     {"requests"},
     {"inspection"},

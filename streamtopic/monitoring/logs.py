@@ -83,6 +83,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "serve_refused": Event("The HTTP server refused a wrong token."),
         "serve_requested": Event("The HTTP server took a request for a deletion in."),
         "serve_failed": Event("A page of the HTTP server failed unexpectedly."),
+        "duration": Event("A step of the library with `verbose`, and how long it took."),
         "compiling": Event("Code is compiled for this machine, once; the library alone says so."),
         "kafka_retried": Event("A call to Kafka failed and is tried again."),
     }

@@ -16,6 +16,7 @@ GUARANTEE = NoiseClaim(1.0, 1e-6, 1e-7)
 PLAN = AuditPlan(draws=600, whole=8)
 GAMES = {
     "unlearned or retrained, whole model",
+    "versions of private mode",
     "edge, in two numbers",
     "edge, in numbers that are 0",
     "edge, two versions",

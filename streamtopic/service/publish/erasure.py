@@ -16,7 +16,7 @@ import numpy as np
 
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import SettingsError, StateError, StateMismatch
-from streamtopic.service.publish.published import cut_of
+from streamtopic.service.publish.ledger_writer import cut_of
 from streamtopic.service.watching import Watch
 from streamtopic.signed import tombstones, version_of
 from streamtopic.state.base_documents import remaining_noted

@@ -13,7 +13,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streamtopic.errors import InvalidRelease, SettingsError, StateError, StateMismatch
-from streamtopic.signed import Frontier, Ledger, LedgerProof, LedgerReader, Logged, leaf_hash, line_of, page_record
+from streamtopic.signed import (
+    Envelope,
+    Frontier,
+    Ledger,
+    LedgerProof,
+    LedgerReader,
+    Logged,
+    leaf_hash,
+    line_of,
+    page_record,
+)
 from streamtopic.signed.entries import Keys, names_of, parse_line
 from streamtopic.signed.merkle import consistency_path, inclusion_path, range_hash
 from streamtopic.state.ledger_index import TILE, Additions, LedgerIndex, ReadOnlyIndex
@@ -26,7 +36,7 @@ if TYPE_CHECKING:
     from streamtopic.state import Connection
     from streamtopic.streams import EventLog
 
-__all__ = ["Cosigner", "LedgerWriter", "refuse_losing"]
+__all__ = ["Cosigner", "LedgerWriter", "cut_of", "recorded", "refuse_losing"]
 
 logger = logging.getLogger("streamtopic.service")
 
@@ -398,3 +408,21 @@ def refuse_losing(log: EventLog, topic: str, kept: Mapping[str, Any]) -> None:
             f"topic {topic} has {', '.join(losing)}, so records would be lost: run `streamtopic init`, which makes it "
             "keep every record"
         )
+
+
+def recorded(record: Mapping[str, Any]) -> Envelope:
+    """Return the facts of a version as its record in Redis has them. Raises StateError for another record."""
+    entry = parse_line(record["entry"])
+    if not isinstance(entry, Envelope):
+        raise StateError(
+            "the record of a version in Redis holds another entry: `streamtopic unlearn --retrain` makes a new one"
+        )
+    return entry
+
+
+def cut_of(record: Mapping[str, Any]) -> dict[int, int]:
+    """Return, by partition, the offset up to which a recorded version reflects deletions.
+
+    It is {} without a record, and where documents were moved since.
+    """
+    return {int(partition): int(offset) for partition, offset in record.get("cut", {}).items()}

@@ -2,18 +2,17 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from streamtopic.client import ModelSubscriber
-from streamtopic.errors import CheckFailed, StateError, UsageError
-from streamtopic.signed import Envelope, KeyRing, Receipt, Release, parse_line
+from streamtopic.errors import CheckFailed, UsageError
+from streamtopic.signed import KeyRing, Receipt, Release
 from streamtopic.state import ModelState
 from streamtopic.streams import EventLog
 
 __all__ = [
-    "cut_of",
     "finite",
     "heads_of",
     "quality_of",
@@ -21,7 +20,6 @@ __all__ = [
     "read_earlier",
     "read_release",
     "receipt_fields",
-    "recorded",
     "topics_of",
     "versions_of",
 ]
@@ -110,24 +108,6 @@ def versions_of(state: ModelState, count: int | None = None) -> list[dict[str, A
         fields |= {name: dict(record.get(name, {})) for name in ("heads", "unfitted")}
         found.append(finite(fields))
     return found
-
-
-def recorded(record: Mapping[str, Any]) -> Envelope:
-    """Return the facts of a version as its record in Redis has them. Raises StateError for another record."""
-    entry = parse_line(record["entry"])
-    if not isinstance(entry, Envelope):
-        raise StateError(
-            "the record of a version in Redis holds another entry: `streamtopic unlearn --retrain` makes a new one"
-        )
-    return entry
-
-
-def cut_of(record: Mapping[str, Any]) -> dict[int, int]:
-    """Return, by partition, the offset up to which a recorded version reflects deletions.
-
-    It is {} without a record, and where documents were moved since.
-    """
-    return {int(partition): int(offset) for partition, offset in record.get("cut", {}).items()}
 
 
 def topics_of(release: Release, top: int) -> list[dict[str, Any]]:

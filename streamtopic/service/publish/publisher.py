@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import StateError
 from streamtopic.monitoring.tracing import span
-from streamtopic.service.publish.published import cut_of, recorded
+from streamtopic.service.publish.ledger_writer import cut_of, recorded
 from streamtopic.service.publish.request_receipts import RequestReceipts
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (

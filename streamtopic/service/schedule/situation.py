@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from streamtopic.monitoring.tracing import MAX_LINKS
 from streamtopic.privacy.accounting import Composition
-from streamtopic.service.publish.published import cut_of, recorded
+from streamtopic.service.publish.ledger_writer import cut_of, recorded
 from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Policy, Situation, Wait, decide, held
 from streamtopic.signed import Envelope
 from streamtopic.state import Forget, Meta, ModelState, Reader, RemainingBase, StoredBase

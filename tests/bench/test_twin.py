@@ -1,6 +1,5 @@
 """The benchmark of twins: it measures every kind of forget set, and it fails where a model remembers."""
 
-import json
 import math
 
 import numpy as np
@@ -12,19 +11,6 @@ from streamtopic.errors import CheckFailed
 from streamtopic.topics.update import Updated
 
 SMALL = {"topics": 3, "draws": 2, "seed": 1}
-
-
-@pytest.fixture(scope="module")
-def documents(tmp_path_factory):
-    """A file of labelled texts that lean to one of three topics each."""
-    rng = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("twin") / "documents.jsonl"
-    with path.open("w", encoding="utf-8") as file:
-        for k in range(240):
-            own = [f"topic{k % 3}word{j}" for j in rng.zipf(1.3, 40) % 200]
-            shared = [f"common{j}" for j in rng.integers(0, 150, 6)]
-            file.write(json.dumps({"id": k, "text": " ".join([*own, *shared]), "label": f"class {k % 3}"}) + "\n")
-    return str(path)
 
 
 @pytest.mark.parametrize("learner", ["default", "paper"])

@@ -24,13 +24,7 @@ def main() -> int:
     args = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="streamtopic-faults-"))
     with Cluster(folder / "cluster", sharded=args.cluster) as target:
-        options = Options(
-            args.seed,
-            args.faults,
-            args.events,
-            60.0 * args.minutes,
-        )
-        report = run(target, options, _say)
+        report = run(target, Options(args.seed, args.faults), _say)
     if report.findings:
         print(*report.findings, sep="\n")
         print(f"{len(report.findings)} findings with seed {args.seed}: logs and data are in {folder}")
@@ -44,8 +38,6 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python tests/campaign", description=__doc__)
     parser.add_argument("--faults", type=int, default=1000, metavar="N", help="end with the round that reaches them")
-    parser.add_argument("--events", type=int, default=1 << 60, metavar="N", help="end with the round that reaches them")
-    parser.add_argument("--minutes", type=float, default=0, metavar="N", help="go on for at least this long")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of faults and events")
     parser.add_argument("--cluster", action="store_true", help="a Redis Cluster in place of one Redis")
     return parser.parse_args()

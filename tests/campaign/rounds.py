@@ -38,11 +38,10 @@ _WARMING = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A campaign. It ends after the round that reaches `faults` or `events`, not before its time, or has a finding.
+    """A campaign. It ends after the round that reaches `faults`, or that has a finding.
 
     seed: of events and faults.
-    faults, events: numbers at which it ends.
-    seconds: for which its rounds go on at least.
+    faults: number at which it ends.
     kinds: kind of fault to share; None: every kind that fits the target.
     round_faults, round_events: numbers in one round.
     window: seconds within which these happen.
@@ -52,8 +51,6 @@ class Options:
 
     seed: int
     faults: int = 40
-    events: int = 1 << 40
-    seconds: float = 0.0
     kinds: Mapping[str, float] | None = None
     round_faults: int = 8
     round_events: int = 240
@@ -122,19 +119,10 @@ class _Campaign:
         start = time.monotonic()
         self._begin()
         report, options = self._report, self._options
-        first = time.monotonic()
-        while not report.findings and self._goes_on(first):
-            left = options.faults - report.faults.total()
-            number = options.round_faults if left <= 0 else min(options.round_faults, left)
-            self._round(draw(self._rng, number, options.window, self._kinds))
+        while not report.findings and (left := options.faults - report.faults.total()) > 0:
+            self._round(draw(self._rng, min(options.round_faults, left), options.window, self._kinds))
         report.seconds = time.monotonic() - start
         return report
-
-    def _goes_on(self, first: float) -> bool:
-        """Return whether there is one more round. first: when the first of them began."""
-        report, options = self._report, self._options
-        early = time.monotonic() - first < options.seconds
-        return early or (report.faults.total() < options.faults and report.events < options.events)
 
     def _begin(self) -> None:
         """Reach a first model without any fault."""

@@ -1,12 +1,15 @@
 """Commands on an instance with downstream tasks: what people see of heads, and what is exported."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from streamtopic.cli import main
 from streamtopic.tensors import unpacked
 
+PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
 TASKS = '{"label": {"ridge": 1e-7}, "mood of the day": {}}'
 
 
@@ -61,3 +64,13 @@ def test_exports_hold_heads(kept, on, tmp_path):
     else:
         assert set(arrays) == {"A", "R", "shares", "heads/label/w"}
         assert arrays["heads/label/w"].shape == (len(head["topics"]), 4)
+
+
+def test_the_page_s_subscriber_classifies(kept, tmp_path, monkeypatch, capsys):
+    """The Python of docs/tasks.md, beside the folder that the demo has kept; no word of its text is known here."""
+    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    Path("news").symlink_to(kept[0])
+    capsys.readouterr()
+    exec(compile(block, "tasks.md", "exec"), {})  # noqa: S102  executing it is the point
+    assert capsys.readouterr().out.startswith("('label',) ('0', '1', '2', '3')\n[None]\n(1, 4)\n")

@@ -6,10 +6,9 @@ import threading
 import pytest
 
 from ledger_maker import LedgerMaker
-from streamtopic.client import DocumentProducer, ModelSubscriber
-from streamtopic.documents.events import Add, Delete, decode_record
+from streamtopic.client import ModelSubscriber
 from streamtopic.signed import tombstones
-from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames, partition_of
+from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
 
 NUMBERS = itertools.count()
 
@@ -34,23 +33,6 @@ def model(log):
 def maker(log, model):
     """The service of the model."""
     return LedgerMaker(log, model)
-
-
-def test_what_is_sent_is_what_the_service_reads(log, model, kafka_server):
-    """Adds, replacements and deletes arrive in the partition of their key, in order."""
-    with DocumentProducer(kafka_server.servers, model=model) as producer:
-        partition, offset = producer.add("doc-1", text="one fish", labels={"task": "x"})
-        producer.add("doc-1", counts={"two": 2})
-        request = producer.delete("doc-1")
-        assert producer.add_many((f"d{number}", "some text") for number in range(2_500)) == 2_500
-    assert (partition, offset) == (partition_of(b"doc-1", 3), 0)
-    found = [decode_record(record) for record in log.read(f"{model}.documents", partition, 0, max_records=3)]
-    assert found == [
-        Add("doc-1", ((2, {"one": 1, "fish": 1}),), {"task": "x"}),
-        Add("doc-1", ((2, {"two": 2}),)),
-        Delete("doc-1", request, request.salt.encode()),
-    ]
-    assert sum(log.end(f"{model}.documents", number) for number in range(3)) == 2_503
 
 
 def test_a_release_wakes_the_subscriber(model, kafka_server, maker):

@@ -108,23 +108,6 @@ def test_a_proof_proves_nothing_else(maker, receipts, log):
         verify_receipt(olds.proof(0), olds.pinned)
 
 
-def test_what_is_not_the_ledger_is_passed_over_and_counted(maker, log, receipts):
-    """Tombstones, garbage, pages of other keys and copies hide no receipt and stop no reader."""
-    stranger = LedgerMaker(log, key=key_of(number=9))
-    for offset in range(5):
-        for value in (None, b"", b"x" * 99, b'{"draft":"x","entries":["y"]}'):
-            log.append(TOPIC, None, value, partition=0)
-        stranger.append(stranger.receipt(offset + 50))
-        records = maker.records([maker.receipt(offset)])
-        maker.send(*records)
-        maker.take(*records)
-        maker.send(*records)
-    assert [receipt.offset for receipt in receipts] == [0, 1, 2, 3, 4]
-    assert receipts.find("r-4", salt=SALT) == [maker.receipt(4)]
-    assert verify_receipt(receipts.proof(maker.receipt(4)), maker.pinned).offset == 4
-    assert receipts.skipped == 5 * (4 + 2 + 2)
-
-
 @pytest.mark.parametrize("longer", [False, True])
 def test_a_ledger_that_was_made_again_is_the_one_that_counts(maker, log, tmp_path, receipts, longer):
     """A running reader finds the receipts of a topic that was made again, and none of the topic before.

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cooccurrence import N, corpora, counted, same
 
-from streamtopic.counts import DocumentBatch, Weighting, count, count_rows, statistics
+from streamtopic.counts import DocumentBatch, Weighting, count
 
 
 def signed(kept, gone):
@@ -20,24 +20,6 @@ def test_one_pass_over_both_is_the_difference(kept, gone):
     """Counts with signs equal counts less counts, in every array."""
     batch, signs = signed(kept, gone)
     assert same(count(batch, N, Weighting(), signs), counted(kept) - counted(gone))
-
-
-@settings(max_examples=100)
-@given(corpora, corpora, st.integers(1, 60))
-def test_blocks_are_the_rows_of_the_whole(kept, gone, pairs):
-    """However small the blocks, one behind the other they are what `count` gives."""
-    batch, signs = signed(kept, gone)
-    whole, row = count(batch, N, Weighting(), signs), 0
-    for block in count_rows(batch, N, Weighting(), signs, pairs):
-        assert block.first == row
-        row += len(block.sizes)
-        start, stop = whole.indptr[block.first], whole.indptr[row]
-        assert np.array_equal(block.sizes, np.diff(whole.indptr[block.first : row + 1]))
-        assert np.array_equal(block.columns, whole.columns[start:stop])
-        assert np.array_equal(block.values, whole.values[start:stop])
-    assert row == N
-    for found, expected in zip(statistics(batch, N, signs), (whole.frequency, whole.tokens, whole.heavy), strict=True):
-        assert np.array_equal(found, expected)
 
 
 @settings(max_examples=100)

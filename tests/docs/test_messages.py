@@ -85,23 +85,6 @@ def test_the_console_tools_add_and_delete(log, kafka_server, tmp_path):
     assert sent(log, run) == [(b"doc-1", Add("doc-1", text)), (b"doc-1", Delete("doc-1", "r-1"))]
 
 
-def test_plain_kafka_python_adds_and_deletes(log, kafka_server):
-    """The page's example without our client arrives as adds and a delete."""
-
-    def run():
-        namespace = {}
-        (block,) = (block for block in blocks("python") if "KafkaProducer" in block)
-        exec(block.replace("localhost:9092", kafka_server.servers), namespace)  # noqa: S102 - our own page
-        namespace["producer"].close()
-
-    found = [event for _, event in sent(log, run)]
-    assert found == [
-        Add("doc-1", ((4, {"the": 1, "quick": 1, "brown": 1, "fox": 1}),)),
-        Add("doc-2", ((3, {"fox": 2, "dog": 1}),)),
-        Delete("doc-1", "r-1"),
-    ]
-
-
 def test_our_client_s_examples_run(log, kafka_server, tmp_path, capsys):
     """The other examples of the page run as they stand, from a folder with the public key."""
     key = tmp_path / "signing.pub"

@@ -74,10 +74,3 @@ def test_each_name_of_the_program_on_a_page_is_one(page):
     named = {name for span in spans for name in re.findall(r"(?<!\w)[a-z]+(?:_[a-z0-9]+)+(?!\w)", span)}
     missing = {name for name in named if name.removeprefix(PREFIX) not in words_of_the_code()} - FOREIGN
     assert not {name for name in missing if not is_there(f"{name}.py")}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_number_of_a_decision_leads_to_that_decision(page):
-    """The number that a reader sees and the page that opens are the same."""
-    numbers = re.findall(r"\[(?:decision )?(\d{4})\]\((?:[\w./]*/)?(\d{4})-", page.read_text("utf-8"))
-    assert all(shown == opened for shown, opened in numbers)

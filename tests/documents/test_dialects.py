@@ -6,7 +6,7 @@ from source_pairs import PAIRS, written
 from test_ingest import opened, recount
 
 from streamtopic.documents.dialects import Dialect, InputMapping
-from streamtopic.documents.events import LIMITS, Add, Delete
+from streamtopic.documents.events import LIMITS
 from streamtopic.errors import InvalidEvent, StateMismatch
 from streamtopic.service import assembly
 from streamtopic.service.ingest.rejections import rejections
@@ -69,25 +69,6 @@ def test_hostile_input_is_refused_with_a_reason_and_loses_nothing(connection, tm
         pointer = list(rejections(world.log, world.topics))[-1]
         assert (pointer.reason, pointer.document) == (reason, pair.key)
         assert world.live() == {"other"}
-
-
-def outcome(dialect, one):
-    """The event in a record, or its refusal."""
-    try:
-        return dialect.event(one)
-    except InvalidEvent as error:
-        return error
-
-
-@EVENTS
-def test_every_prefix_of_a_value_is_an_event_or_refused(pair):
-    """Truncated anywhere, a record is an event or has a reason; no other exception leaves the decoder."""
-    dialect = dialect_of(pair.input)
-    values = [pair.add("some words and more"), *(value or b"" for value, _ in pair.deletes)]
-    for value in values:
-        for end in range(len(value) + 1):
-            for cut in (value[:end], value[:end] + b"\xff\0"):
-                assert isinstance(outcome(dialect, record(pair.key, cut, pair.headers)), Add | Delete | InvalidEvent)
 
 
 TIMES = [

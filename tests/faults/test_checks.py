@@ -8,6 +8,7 @@ import pytest
 import rfc6962
 from hypothesis import given
 from hypothesis import strategies as st
+from ingest_world import IngestWorld
 from sent_records import Sent
 
 from campaign.checks import (
@@ -25,9 +26,8 @@ from campaign.stream import EventStream
 from campaign.tail import TailRecord
 from campaign.witness import Subscriber, Witness
 from ledger_maker import LedgerMaker, envelope_of, key_of, receipt_of
-from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.signed import Alive, Checkpoint, Payload, Release, page_record, sign_note
-from streamtopic.state import ModelSettings, Reader
+from streamtopic.state import Reader
 from streamtopic.streams import FileLog, TopicNames
 
 SALT = b"0123456789abcdef"
@@ -38,27 +38,14 @@ PARTITIONS = 2
 @pytest.fixture
 def counted(connection, tmp_path):
     """A stream that ingest has counted, and an oracle that has read it: (oracle, reader, model)."""
-    names = TopicNames(f"checks-{random.randrange(10**9)}")
     with FileLog(tmp_path / "log") as log:
-        log.create(names.documents, PARTITIONS)
-        log.create(names.requests, 1)
-        log.create(names.rejected, 1)
-        log.append_many(names.documents, EventStream(random.Random(1), PARTITIONS, live=100).batch(600))
-        ingests = [
-            Ingest.open(connection, log, names, p, settings=ModelSettings(PARTITIONS, 256), clock=lambda: 0.0)
-            for p in range(PARTITIONS)
-        ]
-        while any(ingest.lag for ingest in ingests):
-            for ingest in ingests:
-                list(ingest.drain())
-        oracle = Oracle(PARTITIONS)
-        for partition in range(PARTITIONS):
-            offset = 0
-            while records := log.read(names.documents, partition, offset):
-                for r in records:
-                    oracle.take(partition, r.offset, r.key, r.value, r.headers)
-                offset = records[-1].next_offset
-    return oracle, Reader(connection, names.model, PARTITIONS), names.model
+        world, oracle = IngestWorld(connection, log, PARTITIONS), Oracle(PARTITIONS)
+        log.append_many(world.topics.documents, EventStream(random.Random(1), PARTITIONS, live=100).batch(600))
+        world.drain()
+        for r in world.records():
+            oracle.take(r.partition, r.offset, r.key, r.value, r.headers)
+    model = world.topics.model
+    return oracle, Reader(connection, model, PARTITIONS), model
 
 
 def test_sound_counts_raise_no_finding(counted):

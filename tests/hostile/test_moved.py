@@ -108,21 +108,6 @@ def test_a_forged_origin_hides_no_delete(world):
     ]
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_an_add_elsewhere_never_arrives_behind_a_delete(world, order):
-    """Add at a wrong partition, delete at home: whichever is read first, nothing is live, and the add is pointed at."""
-    document = next(named(1))
-    world.place(encode_add(document, text="some plain words"), 0)
-    world.send(encode_delete(document, "r"))
-    for partition in order:
-        list(world.ingests[partition].drain())
-    world.drain()
-    assert world.live() == set()
-    assert [world.log.end(world.topics.documents, p) for p in (0, 1)] == [1, 1]
-    (pointer,) = world.log.read(world.topics.rejected, 0, 0)
-    assert b"partition" in pointer.value
-
-
 @pytest.mark.parametrize("later", ["nothing", "add", "garbage"])
 def test_compaction_before_ingest_loses_no_delete(connection, kafka, later):
     """Add and delete in a wrong partition, more of the same behind them, compacted away: what is at home goes."""

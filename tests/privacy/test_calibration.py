@@ -171,27 +171,6 @@ def test_bad_input_is_named(corpus):
         CalibrationPlan(most_updates=0)
 
 
-@pytest.mark.parametrize("learner", ["default", "paper"])
-def test_a_set_that_changes_the_anchors_is_not_borne(learner):
-    """The definition keeps the anchors: a forget set that replaces one names the new ones and counts as not borne."""
-    options = LearnerOptions(n_topics=4, max_df=1.0, min_df=3, learner=learner)
-    corpus = Corpus(options=options)
-    trials = DeletionTrials(corpus.counts, corpus.batch, corpus.fit)
-    order = trials.aimed(0, np.random.default_rng(0))
-    gone = order[: int(trials.anchor_frequency[0])]
-    left = np.setdiff1d(np.arange(800), gone)
-    twin = learn(counted(corpus.batch.take(left), WORDS, options.weighting), options)
-    new = {*twin.anchors} - {*corpus.fit.anchors}
-    assert new
-    trial = trials.forget(gone)
-    assert trial.reason.startswith("anchor words changed")
-    assert all(word in trial.reason for word in new)
-    assert corpus.fit.anchors[0] not in trial.reason
-    assert math.isnan(trial.moved)
-    probe = Probe(len(gone), 1, (trial,), 0.9, 0.01)
-    assert (probe.borne, probe.passed, probe.failed) == (0, False, True)
-
-
 def test_cost_is_bounded(corpus):
     """No more updates than allowed; what was not finished neither passed nor failed, and the search says so."""
     few = corpus.calibrate(plan=CalibrationPlan(trials=4, most_updates=6))

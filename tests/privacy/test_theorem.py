@@ -190,14 +190,6 @@ def test_noise_of_any_size_leaves_a_model(corpus, fit):
         theorem_release(fit, None, TheoremOptions(3, c=1e-300, length=LENGTH), seeds())
 
 
-def test_known_constants_stand_in_for_estimates(corpus, fit):
-    """A constant that the operator knows is used as it is, the others are estimated."""
-    options = TheoremOptions(3, length=LENGTH, known={"gamma": 0.25, "eps0": 0.5})
-    found = theorem_release(fit, None, options, seeds(), compare=False).plan.constants
-    assert (found.gamma, found.eps0) == (0.25, 0.5)
-    assert (found.a, found.p_sep) == (fit_constants(fit).a, fit_constants(fit).p_sep)
-
-
 @pytest.mark.parametrize(("name", "safe", "hopeful"), [("a", 1.1, 0.9), ("gamma", 0.9, 1.1), ("p_sep", 0.9, 1.1)])
 def test_constants_that_promise_too_much_are_caught(corpus, fit, name, safe, hopeful):
     """A constant set on the safe side of its estimate holds; one that would make noise smaller fails its check."""
@@ -322,12 +314,6 @@ def test_lost_anchors_are_caught():
     retrained = learn(rare.counts(np.setdiff1d(np.arange(4_000), forget)), rare.options)
     assert retrained.anchors != fit.anchors
     assert not next(check for check in release.checks if "anchors" in check.name).holds
-
-
-def test_the_pair_reveals_a_little_more_than_each(corpus, fit):
-    """A and R are each (epsilon, delta); the exact composition of both is above epsilon and below twice it."""
-    plan = theorem_release(fit, None, TheoremOptions(3, 0.5, 1e-6, length=LENGTH), seeds()).plan
-    assert 0.5 < plan.together.epsilon(1e-6) < 1.0
 
 
 @pytest.mark.parametrize(

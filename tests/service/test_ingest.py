@@ -10,9 +10,9 @@ from ingest_world import NOW, IngestWorld
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
 from streamtopic.documents.deletion_record import decode_request
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
-from streamtopic.errors import ComponentUnreachable, StateMismatch
+from streamtopic.errors import ComponentUnreachable
 from streamtopic.service.ingest.resolve import OUTCOMES
-from streamtopic.state import ForgetKind, ModelSettings, ModelState, Reader
+from streamtopic.state import ForgetKind, Reader
 from streamtopic.state.redis_keys import BUCKETS
 from streamtopic.streams import FileLog, Message, partition_of
 
@@ -137,20 +137,6 @@ def test_adds_of_foreign_keys_are_refused_and_their_deletes_become_requests(conn
     (asked,) = decode_request(record).misplaced
     assert (asked.document, asked.request, asked.asked) == (key, "r", True)
     assert (documents(world), sum(ingest.lag for ingest in world.ingests)) == (1, 0)
-
-
-def test_other_partition_counts_and_weightings_are_refused_with_the_remedy(world):
-    """A changed setting would look for documents where they are not; the message says what to do."""
-    ModelState.open(world.connection, world.topics.model, world.settings)
-    for changed in (ModelSettings(2, 256), ModelSettings(1, 1)):
-        with pytest.raises(StateMismatch, match="rebuild"):
-            ModelState.open(world.connection, world.topics.model, changed)
-    world.settings = ModelSettings(1, 1)
-    with pytest.raises(StateMismatch, match="cap 256"):
-        world.ingest()
-    world.settings = ModelSettings(3, 256)
-    with pytest.raises(StateMismatch, match="3"):
-        world.ingest()
 
 
 def long_stream(world, documents=40):

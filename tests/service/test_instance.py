@@ -44,13 +44,3 @@ def test_a_command_waits_for_another_command(tmp_path):
         assert lock.acquire()
         lock.release()
         timer.join()
-
-
-def test_after_a_release_the_instance_is_free(tmp_path):
-    """`acquire` and `release` are inverses."""
-    first, second = InstanceLock(tmp_path, service=True), InstanceLock(tmp_path, service=True)
-    assert first.acquire()
-    assert not second.acquire()
-    first.release()
-    assert second.acquire()
-    second.release()

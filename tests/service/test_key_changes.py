@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from test_ledger_writer import World
 
 from streamtopic.errors import StateError, UnknownKey, UsageError
 from streamtopic.service.publish.ledger_writer import LedgerWriter
@@ -15,26 +16,19 @@ from streamtopic.signed import (
     LedgerReader,
     Receipt,
     SigningKey,
-    link_digest,
 )
-from streamtopic.streams import FileLog, Message, TopicNames
+from streamtopic.streams import Message
 
-_numbers = itertools.count()
 ROOT = SigningKey.from_seed(b"r" * 32, "test/root")
 
 
-class World:
+class ChangingWorld(World):
     """One model's ledger, and those who change its keys."""
 
     def __init__(self, connection, folder):
-        self.model = f"changed{next(_numbers)}"
-        self.names = TopicNames(self.model)
-        self.log = FileLog(folder / "log")
-        for topic in (self.names.ledger, self.names.releases):
-            self.log.create(topic, 1, self.names.settings()[topic])
+        super().__init__(connection, folder)
         self.old, self.new, self.third = (SigningKey.from_seed(bytes([n]) * 32, f"test/{self.model}") for n in range(3))
         self.file = folder / "keys" / "keys.list"
-        self.connection = connection
         self.signing = self.old
         self.offsets = itertools.count()
 
@@ -50,9 +44,7 @@ class World:
 
     def receipt(self):
         """Return a receipt that the ledger does not have."""
-        offset = next(self.offsets)
-        link = link_digest(b"k", str(offset))
-        return Receipt(self.model, 0, offset, "", "d" * 64, link, "2026-11", 1, 2, found=True, version=1)
+        return super().receipt(next(self.offsets))
 
     def write(self, key, number=1):
         """Write receipts, each a page, as a service does."""
@@ -76,7 +68,7 @@ class World:
 @pytest.fixture
 def world(connection, tmp_path):
     """A ledger of two receipts, which has no list yet."""
-    made = World(connection, tmp_path)
+    made = ChangingWorld(connection, tmp_path)
     made.write(made.old, 2)
     return made
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from test_worker import Share
 from watched_service import MARK, RARE, Clock, Watched, documents, family_of, opened
 
 import streamtopic
@@ -75,25 +76,6 @@ def _missed_a_delete(folder, watch):
                 clock.ahead += 40 * DAY
 
 
-class _Share:
-    """A membership whose partitions the test decides."""
-
-    lost = ""
-
-    def __init__(self, *partitions):
-        self.partitions = frozenset(partitions)
-
-    def poll(self, _seconds):
-        """Return the partitions as the test set them."""
-        return self.partitions
-
-    def commit(self, offsets):
-        """Tell nobody."""
-
-    def leave(self):
-        """Leave nothing."""
-
-
 def _worker(service, share):
     options = WorkerOptions(linger=0.0, heartbeat=0.0)
     return IngestWorker(
@@ -105,7 +87,7 @@ def _worker(service, share):
 def _lost_to_another(folder, watch):
     """Have a partition taken over by another writer while it is thought to be one's own."""
     with opened(folder, watch, Clock()) as service:
-        worker = _worker(service, _Share(0))
+        worker = _worker(service, Share(0))
         worker.step(0.0)
         service.look()
         other = service.open_ingest(0)
@@ -119,7 +101,7 @@ def _lost_to_another(folder, watch):
 def _was_set_back(folder, watch):
     """Count on after Redis was put back to an older state, as a restored snapshot does."""
     with opened(folder, watch, Clock()) as service:
-        worker, redis = _worker(service, _Share(0)), service.connection
+        worker, redis = _worker(service, Share(0)), service.connection
         service.send([encode_add(f"{MARK}-{n}", text="apple banana") for n in range(5)])
         worker.step(0.0)
         names = list(redis.names("{st:default:0}:*"))
@@ -234,7 +216,7 @@ def test_lag_is_what_is_not_counted_and_how_old_it_is(tmp_path):
     """Lag in records and seconds is that of the log, and 0 once everything is counted."""
     clock, watch = Clock(), Watched("ingest")
     with opened(tmp_path, watch, clock) as service:
-        worker = _worker(service, _Share(0))
+        worker = _worker(service, Share(0))
         worker.step(0.0)
         # Logs count in milliseconds.
         began = time.time() - 0.001

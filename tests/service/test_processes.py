@@ -22,7 +22,6 @@ from streamtopic.service.processes import Publishing, run_schedule
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 from streamtopic.signed import Alive, Receipt
-from streamtopic.state.redis_keys import ModelKeys
 from waiting import PATIENCE, until
 
 TOPICS = (
@@ -236,33 +235,6 @@ def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_p
             thread.join()
         until(lambda: ledger.catch_up() or ledger.ledger.newest == 3, "the version")
         publishing.check()
-
-
-def test_only_the_leader_publishes(tmp_path, redis_server, kafka_server):
-    """A scheduler that stands by writes nothing, and goes on where the leader has left off."""
-    model = f"standby-{os.getpid()}"
-    given = {"model": model, "kafka": kafka_server.servers, "redis_url": redis_server.url, "lease": 30}
-    names = ("signing", "noise", "receipt")
-    keys = {f"{name}_key": tmp_path / "keys" / f"{name}.key" for name in names}
-    config = tmp_path / "streamtopic.toml"
-    config.write_text(f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\n')
-    assert main(["keys", "new", "--config", str(config), "--to", str(tmp_path / "keys"), "--json"]) == 0
-    assert main(["init", "--config", str(config), "--json"]) == 0
-    settings = Settings(**given, **keys)
-    with Service(settings, resident=True) as leader, Service(settings, resident=True) as standby:
-        with Publishing(leader, lambda _event: None, 0.05) as leading:
-            until(lambda: leader.ledger.catch_up() or leader.ledger.ledger.alive, "a word of the leader")
-            lease = ModelKeys(model).named("lease")
-            assert leader.connection.call("GET", lease).decode() == leader.holder
-            with Publishing(standby, lambda _event: None, 0.05) as waiting:
-                size = leader.log.end(leader.names.ledger, 0)
-                time.sleep(0.3)
-                assert leader.log.end(leader.names.ledger, 0) == size
-                waiting.check()
-            leading.check()
-        leader.scheduler.close()
-        with Publishing(standby, lambda _event: None, 0.05):
-            until(lambda: (standby.connection.call("GET", lease) or b"").decode() == standby.holder, "its turn")
 
 
 class Rounds(Watch):

@@ -9,7 +9,6 @@ from ingest_world import NOW, IngestWorld, add, new_model
 from crashes import killed_beside
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.documents.suppression import Suppression, SuppressionKey
-from streamtopic.errors import SettingsError
 from streamtopic.state import ForgetKind
 from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog, Message, open_log, partition_of
@@ -217,23 +216,6 @@ def test_who_writes_over_a_record_changes_nothing(world, lifted):
         assert [record.value for record in world.log.read(world.topics.requests, 0, 0)] == [right.value]
         world.rebuild(lost=True)
         assert world.refuses("a") is not lifted
-
-
-def test_a_model_with_suppressions_needs_their_key(world):
-    """Without it, or with another one, ingest refuses to begin, and one that runs stops; the remedy is named."""
-    other = SuppressionKey(b"another secret of thirty-two bytes", world.topics.model)
-    for key in (None, other):
-        world.key = key
-        with pytest.raises(SettingsError, match="suppression_key"):
-            world.open()
-    world.connection.call("DEL", COPY.format(world.topics.model))
-    world.key = None
-    world.open()
-    world.key = other
-    world.open()
-    world.key = None
-    with pytest.raises(SettingsError, match="suppression_key"):
-        world.open()
 
 
 def test_redis_and_the_log_do_not_say_who_is_suppressed(world):

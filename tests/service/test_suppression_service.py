@@ -1,8 +1,8 @@
 """Suppression in a whole service: twins, verification, rebuilds, and processes without the key."""
 
 import pytest
+from test_lost_keys import documents
 
-from streamtopic.documents.corpus import Document
 from streamtopic.errors import SettingsError, UsageError
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service, silent
@@ -11,14 +11,6 @@ from streamtopic.service.verify import passed
 from streamtopic.service.verify.recount import compare
 from streamtopic.settings import load
 from streamtopic.signed import new_secret
-
-WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
-
-
-def documents(first, count, *subjects):
-    """Documents of two topics."""
-    texts = [" ".join(WORDS[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(first, first + count)]
-    return [Document(f"d{first + n}", text, {}, subjects=subjects) for n, text in enumerate(texts)]
 
 
 @pytest.fixture
@@ -68,23 +60,6 @@ def test_a_service_that_refused_what_was_forgotten_publishes_what_its_twin_does(
         # A replayed add is no deletion: nothing is due because of it.
         saw.add(documents(60, 3, "alice"))
         assert not saw.settle().versions
-
-
-def test_a_model_that_is_there_gets_suppressions_with_a_key(world):
-    """Without one the error names the remedy; with it they hold at once, and a rebuild keeps them."""
-    with world(key=None) as service:
-        service.add(documents(0, 20))
-        service.settle()
-        with pytest.raises(UsageError, match="keys suppression"):
-            service.suppress(["d0"], [])
-    with world() as service:
-        service.suppress(["d0"], [])
-        service.add([Document("d0", "apple banana gold", {})])
-        assert service.settle().ingested["deleted_by_refusal"] == 1
-        service.rebuild(silent)
-        assert service.status()["suppressed"] == 1
-        assert service.status()["documents"] == 19
-        assert passed(service.verify())
 
 
 def test_without_the_key_nothing_is_counted_and_nothing_is_rebuilt(world):

@@ -1,13 +1,13 @@
 """Witnesses: what a policy file says, what is made of their answers, and a real one."""
 
 import http.server
-import itertools
 import logging
 import tempfile
 import threading
 from pathlib import Path
 
 import pytest
+from test_ledger_writer import World
 
 from cosigning import cosignature, witness
 from servers.litewitness import NAME, LiteWitness
@@ -27,10 +27,8 @@ from streamtopic.signed import (
     sign_note,
 )
 from streamtopic.signed.checkpoints import hash_of
-from streamtopic.streams import FileLog, TopicNames
 
 KEY = SigningKey.from_seed(bytes(32), "test/news")
-_numbers = itertools.count()
 
 
 def vkey(number=1):
@@ -293,30 +291,19 @@ def litewitness():
         yield real
 
 
-class World:
+class WitnessedWorld(World):
     """A model whose ledger a real witness signs."""
 
     def __init__(self, connection, folder, real):
-        self.connection, self.folder, self.real = connection, folder, real
-        self.model = f"witnessed{next(_numbers)}"
-        self.key = SigningKey.from_seed(bytes(32), f"test/{self.model}")
-        self.policy = folder / "witnesses.policy"
+        super().__init__(connection, folder)
+        self.real, self.policy = real, folder / "witnesses.policy"
         self.policy.write_text(f"witness real {real.key} {real.url}\nquorum real\n")
-        self.log = self.opened("log")
-
-    def opened(self, name):
-        """A log with the topics of the model."""
-        names = TopicNames(self.model)
-        log = FileLog(self.folder / name)
-        for topic in (names.ledger, names.releases):
-            log.create(topic, 1, names.settings()[topic])
-        return log
 
     def writer(self, log=None, *, required=True):
         """A process that has just started."""
         witnesses = Witnesses.load(self.policy, required=required)
-        ring = KeyRing.load(self.key.public, self.model)
-        writer = LedgerWriter(self.connection, log or self.log, self.model, ring, self.key, witnesses=witnesses)
+        ring, log = self.keys(), log or self.log
+        writer = LedgerWriter(self.connection, log, self.model, ring, self.key, witnesses=witnesses)
         writer.catch_up()
         return writer
 
@@ -328,7 +315,7 @@ class World:
 @pytest.fixture
 def world(connection, tmp_path, litewitness):
     """A model that the witness knows."""
-    made = World(connection, tmp_path, litewitness)
+    made = WitnessedWorld(connection, tmp_path, litewitness)
     litewitness.add_log(made.key.public)
     return made
 

@@ -85,18 +85,6 @@ def fill(log, names, first, last):
     log.append_many(names.documents, [encode_add(f"d{k}", text=f"alpha beta w{k % 7}") for k in range(first, last)])
 
 
-def test_two_workers_count_everything_once(work, log, names, connection, model):
-    """Whatever their shares, together they count each document once, and tell the group how far they are."""
-    shares = Share(0, 2), Share(1)
-    one, two = work(shares[0]), work(shares[1])
-    fill(log, names, 0, 60)
-    settle(one, two)
-    reader = Reader(connection, model, PARTITIONS)
-    assert reader.counts().documents == 60
-    committed = shares[0].committed | shares[1].committed
-    assert committed == {p: log.end(names.documents, p) for p in range(PARTITIONS)}
-
-
 def test_a_rebalance_hands_partitions_over(work, log, names, connection, model):
     """Partitions that go to another worker are left by the first and counted on by the second."""
     first, second = Share(0, 1, 2), Share()

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from campaign.accidents import SlotMove, fail_over, wait_until
-from servers.redis_cluster import LocalRedisCluster, LocalSentinel, RedisNode
+from servers.redis_cluster import LocalRedisCluster, RedisNode
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateError
 from streamtopic.state import Connection
 from streamtopic.state.redis_servers import clients_at, combined
@@ -30,19 +30,6 @@ def one(cluster):
         yield connection
 
 
-@pytest.fixture(scope="module")
-def sentinels():
-    """A primary, a replica and three sentinels."""
-    with LocalSentinel(down_after=1.0) as sentinels:
-        yield sentinels
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    """Nothing is waited for."""
-    monkeypatch.setattr("streamtopic.state.connection._PATIENCE", 0.0)
-
-
 def test_a_cluster_is_one_store(one, cluster, model):
     """Commands, batches, transactions and names reach the master that has each key."""
     keys = [f"{{{model}:{k}}}:a" for k in range(30)]
@@ -54,19 +41,6 @@ def test_a_cluster_is_one_store(one, cluster, model):
     assert abs(one.time_ms(keys[2]) / 1000 - time.time()) < 60
     assert len(one.servers()) == len(cluster.masters()) == 3
     assert len(one.everywhere("DBSIZE")) == 3
-
-
-def test_moved_is_followed(one, cluster, model):
-    """After a slot has moved, whoever knew the old owner finds the new one."""
-    key = f"{{{model}}}:a"
-    one.batch([("SET", key, 1), ("SET", f"{key}b", 2)])
-    with Connection(cluster.url) as other:
-        assert other.call("GET", key) == b"1"
-        SlotMove(cluster, key).begin().carry().end()
-        assert one.call("GET", key) == b"1"
-        assert one.script(COPY, [key, f"{key}c"], []) == b"1"
-        assert other.batch([("GET", key), ("GET", f"{key}b")]) == [b"1", b"2"]
-        assert other.batch([("GET", key), ("GET", f"{key}b")], atomic=True) == [b"1", b"2"]
 
 
 def test_ask_is_followed_while_a_slot_moves(one, cluster, model):
@@ -158,30 +132,6 @@ def test_a_cluster_that_is_down_is_waited_for(model, monkeypatch):
             timer.join()
 
 
-def test_too_few_replicas_is_said_and_writes_nothing(one, cluster, model):
-    """min-replicas-to-write: command and script fail alike, and neither has written."""
-    master = cluster.master_of(model)
-    master.client.config_set("min-replicas-to-write", 5)
-    try:
-        with pytest.raises(ComponentUnreachable, match="too few replicas"):
-            one.call("SET", model, 1)
-        with pytest.raises(ComponentUnreachable, match=r"too few replicas .* nothing was written"):
-            one.script("return redis.call('SET', KEYS[1], 1)", [model], [])
-        assert one.call("EXISTS", model) == 0
-    finally:
-        master.client.config_set("min-replicas-to-write", 0)
-
-
-def test_a_replica_says_to_use_the_primary(sentinels, impatient):
-    """READONLY at a plain address is no fault that time heals: the error names the remedy, for scripts too."""
-    replica = next(node for node in sentinels.servers if node is not sentinels.primary())
-    with Connection(f"redis://{replica.place}") as connection:
-        with pytest.raises(ComponentUnreachable, match="read-only replica"):
-            connection.call("SET", "a", 1)
-        with pytest.raises(ComponentUnreachable, match="read-only replica"):
-            connection.script("return redis.call('SET', KEYS[1], 1)", ["a"], [])
-
-
 def test_loading_is_waited_for(tmp_path, monkeypatch):
     """A server that reads its file answers LOADING: it is waited for, and in vain with an error that says so."""
     # It looks up from loading every 2 MB.
@@ -203,22 +153,6 @@ def test_loading_is_waited_for(tmp_path, monkeypatch):
     finally:
         node.kill()
         node.client.close()
-
-
-@pytest.mark.slow
-def test_sentinels_name_the_primary_of_the_moment(sentinels):
-    """After a failover in order, the same connection writes to the new primary, and a cut connection is made again."""
-    with Connection(sentinels.url) as connection:
-        assert connection.call("INCR", "n") == 1
-        assert connection.script("return redis.call('INCR', KEYS[1])", ["n"], []) == 2
-        before = sentinels.primary()
-        wait_until(lambda: before.client.wait(1, 1000) == 1)
-        sentinels.sentinels[0].client.execute_command("SENTINEL FAILOVER", sentinels.service)
-        wait_until(lambda: sentinels.primary() is not before)
-        wait_until(lambda: before.client.info("replication")["role"] == "slave")
-        assert connection.script("return redis.call('INCR', KEYS[1])", ["n"], []) == 3
-        assert connection.call("INCR", "n") == 4
-        assert connection.information()["role"] == "master"
 
 
 class _Counting(socketserver.BaseRequestHandler):

@@ -10,7 +10,7 @@ import pytest
 from state_reference import plain
 
 from added_documents import added_document
-from streamtopic.counts import Weighting, count
+from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import Applied, Changes, PartitionWriter, Reader, RemovedDocument, document_counts
 from streamtopic.state.documents import document_parts, read_documents, sample_words
@@ -73,25 +73,6 @@ def made(number, seed, task="section"):
         labels = {} if k % 3 == 0 else {task: draw.choice(["sport", "né", "politics"])}
         found[f"{task}-{seed}-{k}".encode()] = (tuple(passages), labels)
     return found
-
-
-@pytest.mark.parametrize("cap", [1, 256])
-def test_the_documents_of_counts_count_to_the_counts(connection, model, cap):
-    """Across partitions, replacements, deletions and sums: counting what was read gives the counts' bits."""
-    corpus = Corpus(connection, model, partitions=3, weighting=Weighting(cap))
-    corpus.change(made(40, 1))
-    corpus.change(made(40, 2), removed=list(made(40, 1))[::4])
-    corpus.change({document: made(10, 3)[other] for document, other in zip(made(9, 2), made(9, 3), strict=True)})
-    corpus.sum()
-    corpus.change(made(20, 4))
-    counts = corpus.counts()
-    stored = read_documents(counts, counts.words)
-    assert plain(stored, counts.words) == corpus.live
-    assert list(stored.ids) == sorted(corpus.live)
-    assert stored.batch.documents == len(stored) == counts.documents
-    everything = np.arange(len(counts.words))
-    recounted = count(stored.batch, len(counts.words), corpus.weighting)
-    assert recounted.digest(counts.words) == counts.restrict(everything).digest(counts.words)
 
 
 def test_documents_behind_the_cut_are_left_out(connection, model):

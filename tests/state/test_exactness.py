@@ -158,18 +158,3 @@ def test_a_cut_is_read_exactly_while_documents_come_and_go(connection, model):
     run.sum()
     with pytest.raises(CutGone):
         as_words(at_cut)
-
-
-@pytest.mark.parametrize("weighting", [Weighting(1), Weighting(256)])
-def test_documents_too_short_for_a_pair_are_live_all_the_same(connection, model, weighting):
-    """L < 2 gives no pair, but the document is stored, counted as live and can be deleted."""
-    run = Run(connection, model, weighting=weighting)
-    run.add(0, ())
-    run.add(1, ((1, {"alone": 1}),))
-    run.flush()
-    assert (run.state.meta.documents, run.live.recount()[-1]) == (2, {})
-    assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()
-    run.delete(0)
-    run.delete(1)
-    run.flush()
-    assert run.state.meta.documents == 0

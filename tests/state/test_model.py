@@ -72,15 +72,6 @@ def test_a_version_is_staged_whole_and_once(state):
     assert [entry.record for entry in state.outbox()] == RECORDS
 
 
-def test_a_former_leader_stages_nothing(state):
-    """A version by a leader whose lease passed on is Stale, and no key has changed."""
-    first = state.acquire("one", 60_000)
-    state.release(first)
-    state.acquire("two", 60_000)
-    assert stage(state, first) == Stale("another scheduler leads, or the lease ended")
-    assert (state.releases(), state.outbox(), state.base()) == ([], [], None)
-
-
 def test_versions_have_no_gaps_and_no_second_content(state):
     """A version follows the last one that its maker knew, and one number never stands for two contents."""
     lease = state.acquire("one", 60_000)

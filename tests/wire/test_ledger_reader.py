@@ -100,23 +100,6 @@ def first_page(maker, keys, offset):
     return pages[0]
 
 
-@pytest.mark.parametrize("behind", [0, 1, 10, 40])
-def test_the_tail_is_read_as_far_back_as_the_last_word(maker, behind):
-    """A reader who wants to know what holds now reads few records of many, with the tree of all."""
-    for offset in range(100):
-        maker.append(maker.receipt(offset))
-    maker.alive(made=NOW, newest=7)
-    for offset in range(behind):
-        maker.append(maker.receipt(1000 + offset))
-    reader = reader_of(maker, tail=True)
-    reader.catch_up()
-    assert (reader.ledger.alive.made, reader.ledger.newest) == (NOW, 7)
-    assert (reader.ledger.root, reader.ledger.gaps) == (maker.ledger.root, [])
-    assert reader.ledger.start > 0
-    maker.append(maker.receipt(5000))
-    assert offsets(reader.catch_up()) == [5000]
-
-
 def test_a_revocation_makes_a_reader_read_anew(listed):
     """What was taken before and is void now is told again without it; the number of restarts says so."""
     listed.append(listed.receipt(1))

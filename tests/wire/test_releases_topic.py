@@ -1,7 +1,6 @@
 """The topic of releases: versions in chunks, with their proofs."""
 
 import dataclasses
-import hashlib
 
 import pytest
 from hypothesis import given, settings
@@ -70,12 +69,6 @@ class World:
         return list(self.releases.read())
 
 
-@pytest.fixture
-def world(tmp_path):
-    """A model with nothing in it."""
-    return World(tmp_path)
-
-
 def test_chunks_are_small_and_come_together():
     """A large release travels in records of at most 900 KiB, in any order and repeated, and is whole once."""
     messages = to_messages(1, LARGE)
@@ -119,18 +112,6 @@ def test_half_releases_never_appear():
 def test_stray_records_are_passed_over(key, value, headers):
     """Whatever lies in the topic, the assembler neither fails nor makes a release of it."""
     assert Assembler().take(Record("t", 0, 0, key, value, headers, 0)) == []
-
-
-def test_a_version_opens_once_entry_chunks_and_proof_are_there(world):
-    """In whatever order a reader comes to them; sent again, it is no news."""
-    made = world.maker.publish(1)
-    (found,) = world.read()
-    assert isinstance(found, Opened)
-    assert (found.version, found.data, found.release.proof, found.chunks) == (1, made.data, made.proof, 1)
-    assert world.releases.digest(1) == hashlib.sha256(made.data).hexdigest()
-    world.send(*made.messages)
-    assert world.read() == []
-    assert world.releases.digest(2) is None
 
 
 def unsent(maker, version=1, **changes):

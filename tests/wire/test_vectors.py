@@ -7,27 +7,17 @@ import subprocess
 
 import ledger_vectors
 import pytest
-import rfc6962
 from safetensors import safe_open
 
 from streamtopic.client import verify_receipt
 from streamtopic.errors import InvalidRelease
 from streamtopic.signed import (
-    COSIGNATURE,
-    Frontier,
     KeyRing,
     Ledger,
     LedgerProof,
-    PublicKey,
-    SigningKey,
-    cosigned,
-    leaf_hash,
-    open_keys,
-    open_note,
     request_digest,
 )
 from streamtopic.signed.checkpoints import hash_of
-from streamtopic.signed.merkle import verify_inclusion
 from waiting import flipped
 
 VERIFIER = ledger_vectors.FILE.with_name("verify.mjs")
@@ -80,35 +70,6 @@ def files(tmp_path):
 def test_the_file_is_what_this_program_makes():
     """A format that changes shows here: `python tests/wire/ledger_vectors.py` writes the file anew."""
     assert ledger_vectors.FILE.read_text("utf-8") == ledger_vectors.text()
-
-
-def test_keys_notes_and_lists_read(tmp_path):
-    """From the file alone."""
-    for key in VECTORS["keys"]:
-        path = tmp_path / "signing.key"
-        path.write_text(key["private"])
-        path.chmod(0o600)
-        assert str(SigningKey.load(path).public) == key["public"]
-    note = VECTORS["note"]
-    assert open_note(note["signed"], [PublicKey.load(note["key"])])[0] == note["text"]
-    keys = open_keys(VECTORS["key_list"]["signed"], PublicKey.load(VECTORS["key_list"]["key"]))
-    assert (keys.sequence, len(keys.revoked)) == (3, 1)
-    witness = PublicKey.parse(VECTORS["witness"]["key"], COSIGNATURE)
-    assert cosigned(VECTORS["witness"]["signed"], [witness]) == {witness.name}
-
-
-def test_trees_and_proofs_verify():
-    """Leaves, roots, and both kinds of proofs."""
-    leaves = [hash_of(one["leaf_hash"]) for one in VECTORS["entries"]]
-    assert leaves == [leaf_hash(one["line"].encode()) for one in VECTORS["entries"]]
-    roots = [hash_of(one["root"]) for one in VECTORS["roots"]]
-    assert roots == [Frontier().grown(leaves[:size]).root for size in range(len(leaves) + 1)]
-    for one in VECTORS["inclusion"]:
-        path = list(map(hash_of, one["path"]))
-        verify_inclusion(leaves[one["index"]], one["index"], one["size"], path, roots[one["size"]])
-    for one in VECTORS["consistency"]:
-        lines = [entry["line"].encode() for entry in VECTORS["entries"]]
-        assert list(map(hash_of, one["path"])) == rfc6962.proof(one["old"], lines[: one["new"]])
 
 
 def test_a_reader_knows_what_the_file_says():

@@ -220,3 +220,20 @@ def test_the_records_and_the_proof_on_the_page_verify():
     assert logged.entry.request == request_digest("r-1", salt)
     assert logged.entry.is_about("doc-1", salt)
     assert str(key).startswith(re.findall(r"`([^`]+)\.\.\.`", PAGE)[0])
+
+
+def test_plain_kafka_python_adds_and_deletes(log, kafka_server):
+    """The page's example without our client arrives as adds and a delete."""
+
+    def run():
+        namespace = {}
+        (block,) = (block for block in blocks("python") if "KafkaProducer" in block)
+        exec(block.replace("localhost:9092", kafka_server.servers), namespace)  # noqa: S102 - our own page
+        namespace["producer"].close()
+
+    found = [event for _, event in sent(log, run)]
+    assert found == [
+        Add("doc-1", ((4, {"the": 1, "quick": 1, "brown": 1, "fox": 1}),)),
+        Add("doc-2", ((3, {"fox": 2, "dog": 1}),)),
+        Delete("doc-1", "r-1"),
+    ]

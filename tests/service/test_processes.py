@@ -305,3 +305,30 @@ def test_a_right_that_is_taken_away_is_waited_for(limited, monkeypatch):
         end()
     assert errors == []
     assert {("refuses this user" in text, reason) for text, reason in seen.waited} == {(True, "refused")}
+
+
+def test_only_the_leader_publishes(tmp_path, redis_server, kafka_server):
+    """A scheduler that stands by writes nothing, and goes on where the leader has left off."""
+    model = f"standby-{os.getpid()}"
+    given = {"model": model, "kafka": kafka_server.servers, "redis_url": redis_server.url, "lease": 30}
+    names = ("signing", "noise", "receipt")
+    keys = {f"{name}_key": tmp_path / "keys" / f"{name}.key" for name in names}
+    config = tmp_path / "streamtopic.toml"
+    config.write_text(f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\n')
+    assert main(["keys", "new", "--config", str(config), "--to", str(tmp_path / "keys"), "--json"]) == 0
+    assert main(["init", "--config", str(config), "--json"]) == 0
+    settings = Settings(**given, **keys)
+    with Service(settings, resident=True) as leader, Service(settings, resident=True) as standby:
+        with Publishing(leader, lambda _event: None, 0.05) as leading:
+            until(lambda: leader.ledger.catch_up() or leader.ledger.ledger.alive, "a word of the leader")
+            lease = ModelKeys(model).named("lease")
+            assert leader.connection.call("GET", lease).decode() == leader.holder
+            with Publishing(standby, lambda _event: None, 0.05) as waiting:
+                size = leader.log.end(leader.names.ledger, 0)
+                time.sleep(0.3)
+                assert leader.log.end(leader.names.ledger, 0) == size
+                waiting.check()
+            leading.check()
+        leader.scheduler.close()
+        with Publishing(standby, lambda _event: None, 0.05):
+            until(lambda: (standby.connection.call("GET", lease) or b"").decode() == standby.holder, "its turn")

@@ -22,6 +22,7 @@ from streamtopic.service.processes import Publishing, run_schedule
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 from streamtopic.signed import Alive, Receipt
+from streamtopic.state.redis_keys import ModelKeys
 from waiting import PATIENCE, until
 
 TOPICS = (

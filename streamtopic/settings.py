@@ -554,6 +554,9 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
     for name in _PATHS:
         if config is not None and isinstance(in_file.get(name), str):
             in_file[name] = config.parent / Path(in_file[name]).expanduser()
+    own_words = in_file.get("private", {})
+    if config is not None and isinstance(own_words, dict) and isinstance(own_words.get("words"), str):
+        own_words["words"] = config.parent / Path(own_words["words"]).expanduser()
 
     secrets = os.environ.get(SECRETS)
     if secrets and not Path(secrets).is_dir():

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from test_ledger_writer import World
+from ledger_world import World
 
 from streamtopic.errors import StateError, UnknownKey, UsageError
 from streamtopic.service.publish.ledger_writer import LedgerWriter

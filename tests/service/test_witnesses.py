@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from test_ledger_writer import World
+from ledger_world import World
 
 from cosigning import cosignature, witness
 from servers.litewitness import NAME, LiteWitness

@@ -33,6 +33,7 @@ def test_a_deletion_is_not_found_by_subtraction(corpus, monkeypatch):
     assert private._bound(3) == pytest.approx(0.0195, abs=0.001)
     assert _figures("attack", corpus)["ranked first"] <= 0.2
     assert _figures("attack", corpus, epsilon=10_000, draws=5)["ranked first"] == 1
+    assert _figures("subtraction", corpus, draws=10)["mean rank"] > 30
 
 
 def test_canaries_never_show_more_than_the_claim(corpus, monkeypatch):

@@ -1,10 +1,11 @@
 """Private mode: what its noise costs, and what an attacker gets out of its versions.
 
-topics    NPMI and diversity of the last version of a period, and of the same learner without noise
-least     the same over parts of the corpus, vocabularies and epsilons: how many documents the mode needs
-attack    a document is deleted between two versions; 300 candidates are ranked by the difference of all noised counts,
-          of which a version publishes only what follows from its topics
-canaries  200 documents are inserted and 200 are not; whoever has all noised counts of a period tells which are which
+topics       NPMI and diversity of the last version of a period, and of the same learner without noise
+least        the same over parts of the corpus, vocabularies and epsilons: how many documents the mode needs
+attack       a document is deleted between two versions, and ranked among 300 by the difference of all noised counts, of
+             which a version publishes only what follows from its topics
+subtraction  the attack of `bench difference`: the same by the topics alone that two versions publish
+canaries     200 documents are inserted and 200 are not; whoever has all noised counts of a period tells which are which
 """
 
 from __future__ import annotations
@@ -197,6 +198,51 @@ def _attack(documents: str, topics: int, words: int, epsilon: int, versions: int
     ]
 
 
+def _subtraction(documents: str, topics: int, words: int, epsilon: int, versions: int, draws: int) -> list[Figure]:
+    """Rank candidates by the fall of the words' probabilities between the two versions."""
+    import numpy as np
+
+    from streamtopic.audit.subtraction import fall, score
+    from streamtopic.console import progress
+    from streamtopic.privacy.document_matrices import document_matrices
+
+    held, batch = _batch(documents, words)
+    exact = document_matrices(batch, len(held))
+    noise = _noise(epsilon, versions)
+    rng = np.random.default_rng(1)
+    ranks = []
+    with progress("deletions", "versions") as update:
+        for draw in range(draws):
+            candidates = rng.choice(batch.documents, CANDIDATES, replace=False)
+            gone = document_matrices(batch.take(candidates[:1]), len(held))
+            before = _probabilities(held, _noised(exact, noise, 1, 2 * draw), noise.deviation(1), topics)
+            after = _probabilities(held, _noised(exact - gone, noise, 2, 2 * draw), noise.deviation(2), topics)
+            fell = fall(before, after)
+            scores = []
+            for one in candidates.tolist():
+                own = np.unique(batch.take(np.array([one])).words).tolist()
+                scores.append(score({held[k]: 1 / len(own) for k in own}, fell, before))
+            ranks.append(1 + sum(other > scores[0] for other in scores))
+            update(draw + 1, draws)
+    return [
+        Figure("candidates", CANDIDATES, "documents"),
+        Figure("deletions", draws, "documents"),
+        Figure("ranked first", sum(rank == 1 for rank in ranks) / draws, "of the deletions", "<= .08"),
+        Figure("mean rank", float(np.mean(ranks)), f"of {CANDIDATES}, {CANDIDATES / 2:g} by chance"),
+    ]
+
+
+def _probabilities(words: list[str], counts: Float, deviation: float, topics: int) -> dict[str, float]:
+    """Return the probability of each word in a version made of these counts. Raises CannotLearn."""
+    from streamtopic.audit.subtraction import probabilities
+    from streamtopic.privacy.private_topics import topics_of_noised
+    from streamtopic.topics.display import topic_correlations
+    from streamtopic.topics.learner_options import LearnerOptions
+
+    fit, _, _ = topics_of_noised(words, counts, deviation, LearnerOptions(n_topics=topics))
+    return probabilities(fit.words, fit.A, topic_correlations(fit, fit.A).shares)
+
+
 def _projection(counts: Float, words: npt.NDArray[np.integer]) -> float:
     """Return the inner product of counts with the matrix of a document of these words."""
     import numpy as np
@@ -262,4 +308,4 @@ def _canaries(documents: str, topics: int, words: int, epsilon: int, versions: i
     ]
 
 
-CASES = {"topics": _topics, "attack": _attack, "canaries": _canaries, "least": _least}
+CASES = {"topics": _topics, "attack": _attack, "subtraction": _subtraction, "canaries": _canaries, "least": _least}

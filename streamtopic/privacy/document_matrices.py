@@ -59,9 +59,10 @@ def noised_matrix(exact: Int64, noise: SeriesNoise, seeds: Sequence[NoiseSeed]) 
 
 
 def word_weights(batch: DocumentBatch, n: int) -> tuple[Int64, int]:
-    """Return the weight of each word, (n,), and that of a word that all documents would hold, in units of 2^-30.
+    """Return the weight of each word, (n,), and that of a word that all documents with words would hold.
 
-    A document of k words adds 1 / sqrt(k + 1) to each of them and to the last: together a vector of length 1.
+    In units of 2^-30. A document of k > 0 words adds 1 / sqrt(k + 1) to each of them and to the last: together a vector
+    of length 1.
     """
     found = np.zeros(n + 1, np.int64)
     _add_weights(*_distinct(batch, n), found)
@@ -95,7 +96,9 @@ def _add_weights(indptr: Int32, words: Int32, found: Int64) -> None:
     """Add each document's weight to its words, and to the last place."""
     for document in range(len(indptr) - 1):
         first, last = indptr[document], indptr[document + 1]
-        weight = np.int64(UNIT / np.sqrt(last - first + 1.0))
-        found[len(found) - 1] += weight
-        for k in range(first, last):
-            found[words[k]] += weight
+        # A document without words adds nothing: another one differs from it by its own vector, of length 1.
+        if last > first:
+            weight = np.int64(UNIT / np.sqrt(last - first + 1.0))
+            found[len(found) - 1] += weight
+            for k in range(first, last):
+                found[words[k]] += weight

@@ -162,6 +162,8 @@ def test_a_document_is_the_projection_on_its_words(documents):
         of_words, of_all = word_weights(_batch([passages]), WORDS)
         assert np.flatnonzero(of_words).tolist() == held
         assert np.linalg.norm(np.append(of_words, of_all).astype(float)) <= UNIT * (1 + 2.0**-20)
+        # What a document adds is also how far it is from one without words.
+        assert bool(of_all) == bool(held)
         weights, whole = weights + of_words, whole + of_all
     assert (document_matrices(_batch(documents), WORDS) == total).all()
     summed, of_all = word_weights(_batch(documents), WORDS)

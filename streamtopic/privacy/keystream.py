@@ -11,6 +11,7 @@ Another key, version or digest gives numbers that are independent of these.
 import hashlib
 import hmac
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 
@@ -196,9 +197,13 @@ def box_muller(uniform: int, turn: int, width: int) -> tuple[Decimal, Decimal]:
         return radius * _series(angle, 0), radius * _series(angle, 1)
 
 
-def nearest_step(value: float, draw: Decimal, sigma: float, grid: float) -> int:
-    """Return the multiple of `grid` nearest to value + sigma draw, as a count of steps."""
+def nearest_step(value: float, draws: Iterable[tuple[float, Decimal]], sigma: float, grid: float) -> int:
+    """Return the multiple of `grid` nearest to value + sigma times the sum of weighted draws, as a count of steps.
+
+    draws: weight and draw of each.
+    """
     with localcontext(_CONTEXT):
+        draw = sum((Decimal(weight) * one for weight, one in draws), Decimal(0))
         steps = (Decimal(value) + Decimal(sigma) * draw) / Decimal(grid)
         return int(steps.quantize(Decimal(1)))
 

@@ -8,6 +8,7 @@ the bytes are the same on every machine. Naive addition of floats can be attacke
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,14 +16,23 @@ import numpy.typing as npt
 
 from streamtopic.errors import UsageError
 from streamtopic.privacy.accounting import gaussian_scale
-from streamtopic.privacy.keystream import Draws, NoiseSeed, draw_normals, exact_normal, nearest_step
+from streamtopic.privacy.keystream import NoiseSeed, draw_normals, exact_normal, nearest_step
 
-__all__ = ["NoisePlan", "NoisedMatrix", "add_noise", "plan_noise", "project_columns", "release_matrix"]
+__all__ = [
+    "NoisePlan",
+    "NoisedMatrix",
+    "add_draws",
+    "add_noise",
+    "grid_of",
+    "plan_noise",
+    "project_columns",
+    "release_matrix",
+]
 
 Float64 = npt.NDArray[np.float64]
 
-# A bound on the error of nearly every draw. The others are looked at one by one.
-_USUAL_ERROR = 2.0**-40
+# No draw is larger: sqrt(-2 log 2^-65).
+_LARGEST = 9.5
 # Room for the roundings of the product and of the sum; the grid is a power of two, so dividing by it is exact.
 _SUM_ERROR = 2 * float(np.finfo(np.longdouble).eps)
 
@@ -78,7 +88,7 @@ def plan_noise(sensitivity: float, epsilon: float, delta: float) -> NoisePlan:
     if not 0 < sensitivity < math.inf:
         raise UsageError(f"the sensitivity must be above 0, not {sensitivity}: set a tolerance")
     scale = gaussian_scale(epsilon, delta)
-    return NoisePlan(sensitivity, epsilon, delta, scale, _grid(scale * sensitivity))
+    return NoisePlan(sensitivity, epsilon, delta, scale, grid_of(scale * sensitivity))
 
 
 def add_noise(values: Float64, plan: NoisePlan, seed: NoiseSeed) -> Float64:
@@ -88,24 +98,45 @@ def add_noise(values: Float64, plan: NoisePlan, seed: NoiseSeed) -> Float64:
     seed: of this draw alone; the same seed gives the same noise.
     Returns the same shape, float64. Raises UsageError for values that are not finite.
     """
+    return add_draws(values.ravel(), plan.sigma, plan.grid, [(1.0, seed)]).reshape(values.shape)
+
+
+def add_draws(
+    values: Float64, sigmas: Float64 | float, grid: float, draws: Sequence[tuple[float, NoiseSeed]]
+) -> Float64:
+    """Add a weighted sum of draws to each value, and round to the nearest multiple of the grid.
+
+    values: (k,) finite.
+    sigmas: (k,) the standard deviation of a draw of weight 1, or one for all.
+    grid: a power of two.
+    draws: weight, above 0, and seed of each.
+    Returns (k,) float64. Raises UsageError for values that are not finite.
+    """
     # Noise leaves nan and infinity as they are, so they would be released without protection.
     if not np.isfinite(values).all():
         raise UsageError("noise cannot protect numbers that are not finite: fit the model again")
-    drawn = draw_normals(seed, values.size)
-    sigma = plan.sigma
+    size = values.size
     # Of 64 bits if the machine has them, so that few sums are in doubt; the bound follows the machine's own epsilon.
-    noise = drawn.values.reshape(values.shape).astype(np.longdouble)
-    noised = values.astype(np.longdouble)
-    noised += noise * np.longdouble(sigma)
-    noised /= np.longdouble(plan.grid)
+    noise = np.zeros(size, np.longdouble)
+    errors = np.zeros(size)
+    for weight, seed in draws:
+        drawn = draw_normals(seed, size)
+        noise += drawn.values.astype(np.longdouble) * np.longdouble(weight)
+        errors += drawn.errors * weight
+    spread = np.broadcast_to(np.asarray(sigmas, np.float64), values.shape)
+    noised = (values.astype(np.longdouble) + noise * spread) / np.longdouble(grid)
     steps = np.rint(noised)
-    off = np.abs(noised - steps).ravel()
-    for place in _in_doubt(values.ravel(), drawn, off, plan):
-        draw = exact_normal(seed, values.size, int(place))
-        value = float(values.flat[place])
-        steps.flat[place] = nearest_step(value, draw, sigma, plan.grid)
+    # A bound on the error of each sum, in steps: of the draws, and of a few roundings for each of them.
+    total = _LARGEST * sum(weight for weight, _ in draws)
+    roundings = (len(draws) + 4) * _SUM_ERROR
+    doubt = (spread * errors * (1 + 2.0**-40) + roundings * (np.abs(values) + spread * total)) / grid
+    # The negation of ">" instead of "<=": a bound that is nan must count as doubt.
+    right = 0.5 - np.abs(noised - steps).astype(np.float64) > doubt
+    for place in np.flatnonzero(~right).tolist():
+        exact = [(weight, exact_normal(seed, size, place)) for weight, seed in draws]
+        steps[place] = nearest_step(float(values[place]), exact, float(spread[place]), grid)
     # Adding 0 turns -0 into 0: the sign of a zero would tell on which side of it the sum lay.
-    multiples = steps * np.longdouble(plan.grid)
+    multiples = steps * np.longdouble(grid)
     result: Float64 = multiples.astype(np.float64) + 0.0
     return result
 
@@ -138,27 +169,7 @@ def project_columns(values: Float64) -> Float64:
     return projected
 
 
-def _in_doubt(values: Float64, drawn: Draws, off: npt.NDArray[np.longdouble], plan: NoisePlan) -> npt.NDArray[np.intp]:
-    """Return the places whose rounding may be wrong.
-
-    values: (count,), before noise.
-    drawn: the noise, in units of sigma.
-    off: (count,), distance of each sum from the step that it was rounded to, in steps.
-    """
-    sigma = plan.sigma
-    greatest = float(np.abs(values).max(initial=0.0))
-    # One bound for all but some draws first: numbers in doubt are rare, so a closer look is rare too.
-    wide = sigma * _USUAL_ERROR + _SUM_ERROR * (greatest + 10 * sigma)
-    surely_right = (0.5 - off > wide / plan.grid) & (drawn.errors < _USUAL_ERROR)
-    near = np.flatnonzero(~surely_right)
-    size = np.abs(values[near]) + sigma * np.abs(drawn.values[near])
-    doubt = sigma * drawn.errors[near] + _SUM_ERROR * size
-    # The negation of ">" instead of "<=": a bound that is nan must count as doubt.
-    right = 0.5 - off[near] > doubt / plan.grid
-    return np.asarray(near[~right])
-
-
-def _grid(sigma: float) -> float:
+def grid_of(sigma: float) -> float:
     """Return the step of released numbers."""
     # A sixteenth of sigma at most: fine enough to lose nothing, and a power of two, so that multiples are exact.
     return 2.0 ** math.floor(math.log2(sigma / 16))

@@ -11,16 +11,16 @@ Source: Henzinger, Upadhyay and Upadhyay, "Almost tight error bounds on differen
 (SODA 2023), for prefix sums, with power 1/2 in place of 2/5.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from functools import lru_cache
 
 import numpy as np
 from scipy.linalg import toeplitz
 
 from streamtopic.counts.arrays import Float
-from streamtopic.privacy.keystream import NoiseSeed, draw_normals, exact_normal, nearest_step
+from streamtopic.privacy.keystream import NoiseSeed
+from streamtopic.privacy.noise import add_draws, grid_of
 
 __all__ = ["CONTENTS", "SeriesNoise", "factors", "sensitivity"]
 
@@ -31,8 +31,6 @@ CONTENTS = 2
 _POWER = 0.4
 # The inverse of B is computed in floats, whose errors are far below this.
 _MARGIN = 1 + 1e-9
-# No draw is larger: sqrt(-2 log 2^-65).
-_LARGEST = 9.5
 
 
 def factors(versions: int, power: float = _POWER) -> Float:
@@ -41,6 +39,8 @@ def factors(versions: int, power: float = _POWER) -> Float:
     return np.concatenate([[1.0], np.cumprod((steps - 1 + power) / steps)])
 
 
+# Asked for with each property of a noise.
+@lru_cache(maxsize=64)
 def sensitivity(versions: int, contents: int = CONTENTS) -> float:
     """Return the greatest ||B^-1 y|| over the lives of one document, rounded up.
 
@@ -82,7 +82,7 @@ class SeriesNoise:
     @property
     def grid(self) -> float:
         """Step of the noised numbers, a power of two, at most a sixteenth of sigma."""
-        return 2.0 ** math.floor(math.log2(self.sigma / 16))
+        return grid_of(self.sigma)
 
     def deviation(self, number: int) -> float:
         """Return the standard deviation of the noise in a version. number: of the version in its series, from 1."""
@@ -95,31 +95,7 @@ class SeriesNoise:
         spread: (k,) the part of sigma that each value gets, above 0.
         seeds: of this version and of those before it in its series, the oldest first.
 
-        The rounding is that of exact arithmetic, as in `add_noise`: the few sums that floats cannot decide are decided
-        by decimals. Cost: one draw of k numbers for each seed.
+        Cost: one draw of k numbers for each seed.
         """
-        weights = factors(len(seeds))[::-1]
-        size = values.size
-        noise = np.zeros(size, np.longdouble)
-        errors = np.zeros(size)
-        for weight, seed in zip(weights.tolist(), seeds, strict=True):
-            drawn = draw_normals(seed, size)
-            noise += drawn.values.astype(np.longdouble) * np.longdouble(weight)
-            errors += drawn.errors * weight
-        sigmas = spread * self.sigma
-        steps = (values.astype(np.longdouble) + noise * sigmas) / np.longdouble(self.grid)
-        rounded = np.rint(steps)
-        # A few roundings for each term of the sum, and for its product with sigma.
-        roundings = (len(seeds) + 4) * 2 * float(np.finfo(np.longdouble).eps)
-        size_of_sums = np.abs(values) + sigmas * (_LARGEST * float(weights.sum()))
-        doubt = (sigmas * errors * (1 + 2.0**-40) + roundings * size_of_sums) / self.grid
-        # The negation of ">" in place of "<=": a bound that is nan must count as doubt.
-        right = 0.5 - np.abs(steps - rounded).astype(np.float64) > doubt
-        for place in np.flatnonzero(~right).tolist():
-            draws = [
-                Decimal(weight) * exact_normal(seed, size, place)
-                for weight, seed in zip(weights.tolist(), seeds, strict=True)
-            ]
-            rounded[place] = nearest_step(float(values[place]), sum(draws, Decimal(0)), float(sigmas[place]), self.grid)
-        # Adding 0 turns -0 into 0: the sign of a zero would tell on which side of it the sum lay.
-        return np.asarray(rounded * np.longdouble(self.grid), np.float64) + 0.0
+        weights = factors(len(seeds))[::-1].tolist()
+        return add_draws(values, spread * self.sigma, self.grid, [*zip(weights, seeds, strict=True)])

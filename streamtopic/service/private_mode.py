@@ -26,7 +26,6 @@ import numpy as np
 from streamtopic.errors import CannotLearn, StateCorrupt, UsageError
 from streamtopic.privacy.accounting import Composition, gaussian_scale
 from streamtopic.privacy.document_matrices import UNIT, document_matrices, noised_matrix, word_weights
-from streamtopic.privacy.noise import NoisePlan, add_noise
 from streamtopic.privacy.private_topics import chosen_words, topics_of_noised, word_threshold
 from streamtopic.privacy.series_noise import SeriesNoise
 from streamtopic.service.schedule.modeller import Made, NewBase, NotVerified
@@ -315,9 +314,8 @@ def _vocabulary(documents: Documents, rule: PrivateRule, key: NoiseKey, model: s
     values = np.append(exact, whole)
     seed = key.seed(model, version, _digest(values, [repr(rule), *words], key), "vocabulary")
     noise = SeriesNoise(1, rule.scale / math.sqrt(_CHOICE))
-    plan = NoisePlan(_LENGTH, rule.epsilon, rule.delta, noise.scale, noise.grid)
-    noised = add_noise(values / UNIT, plan, seed)
-    least = word_threshold(plan.sigma, rule.slack)
+    noised = noise.add(values / UNIT, np.full(len(values), _LENGTH), [seed])
+    least = word_threshold(noise.sigma * _LENGTH, rule.slack)
     found = chosen_words(words, noised[:-1], float(noised[-1]), least, rule.max_df, rule.size)
     return tuple(found)
 

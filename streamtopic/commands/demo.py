@@ -145,11 +145,14 @@ def run(args: argparse.Namespace) -> int:
     chosen = {"topics": args.topics, "max_forget_lag": 0.0}
     if args.private:
         chosen |= {"topics": args.topics or _PRIVATE_TOPICS, "guarantee": "private"}
-    settings_of(args, **chosen)
+    given = settings_of(args, **chosen)
     stages = _Stages(quiet=args.json)
     corpus = _read(args, stages)
     if args.private:
-        return _run_private(args, corpus, stages)
+        # Few documents need few words and versions. Whoever set these has decided.
+        if "private" not in given.model_fields_set:
+            chosen |= {"private.size": 500, "private.versions": 4}
+        return _run_private(args, chosen, corpus, stages)
     count = _number_to_delete(args.delete, len(corpus.documents))
     with _folder(args.keep) as folder, _broker(args, stages) as servers:
         settings = settings_of(args, dir=folder, kafka=servers, **chosen)
@@ -168,15 +171,10 @@ def run(args: argparse.Namespace) -> int:
     return 0 if agrees and verified and proved else 1
 
 
-def _run_private(args: argparse.Namespace, corpus: Corpus, stages: _Stages) -> int:
+def _run_private(args: argparse.Namespace, chosen: Mapping[str, Any], corpus: Corpus, stages: _Stages) -> int:
     """Publish two versions in private mode, and try to find the deleted document by subtracting them."""
     from streamtopic.settings import FILE_NAME, write
 
-    chosen = {"topics": args.topics or _PRIVATE_TOPICS, "max_forget_lag": 0.0, "guarantee": "private"}
-    given = settings_of(args, **chosen)
-    # Few documents need few words and versions. Whoever set these has decided.
-    if "private" not in given.model_fields_set:
-        chosen |= {"private.size": 500, "private.versions": 4}
     with _folder(args.keep) as folder:
         settings = settings_of(args, dir=folder, **chosen)
         if args.keep is not None:

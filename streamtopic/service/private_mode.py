@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from streamtopic.counts import narrowed
 from streamtopic.errors import CannotLearn, StateCorrupt, UsageError
 from streamtopic.privacy.accounting import Composition, gaussian_scale
 from streamtopic.privacy.document_matrices import UNIT, document_matrices, noised_matrix, word_weights
@@ -374,7 +375,5 @@ class PrivateCheck:
 
 def _over(batch: DocumentBatch, words: Sequence[str], wanted: Sequence[str]) -> DocumentBatch:
     """Return documents over other words, both ascending."""
-    from streamtopic.counts import narrowed
-
     place = {word: k for k, word in enumerate(wanted)}
     return narrowed(batch, np.array([place.get(word, -1) for word in words], np.int32))

@@ -26,7 +26,7 @@ from streamtopic.topics.arrange import MapData, TopicHit, TopicTree, pyldavis_da
 from streamtopic.topics.display import TopicRow, TopicTable, WordEvidence, heap, top_words
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.fitted import Fitted, Inside, steady
-from streamtopic.topics.inference import fold_in, held_out_likelihood, warn_of_unknown
+from streamtopic.topics.inference import fold_in, held_out_likelihood, unknown_documents, warn_of_unknown
 from streamtopic.topics.learner import learn, why_left_out
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.topics.over_time import FLOOR, ShareEstimator, SliceKeys, TopicSlices, Unit, periods, read_days
@@ -240,7 +240,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _inferred(self, A: Float, indptr: Int64, words: Int32, counts: npt.NDArray[Any]) -> tuple[Float, Positions]:
         """Return topic proportions of documents over known words alone, and the documents without one."""
         theta = fold_in(A, indptr, words, counts, alpha=self.alpha, tolerance=self.tolerance)
-        return theta, np.flatnonzero(np.diff(indptr) == 0)
+        return theta, unknown_documents(A, theta, indptr, words)
 
     def _known_words(self, model: Fitted, X: Any) -> tuple[Float, Int64, Int32, npt.NDArray[Any]]:
         """Return what topic proportions need: A over the model's words, and these words of each document as CSR rows.

@@ -11,11 +11,15 @@ canaries     200 documents are inserted and 200 are not; whoever has all noised 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from streamtopic.bench.figures import Figure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import numpy as np
     import numpy.typing as npt
 
@@ -38,24 +42,31 @@ CANARY_WORDS = 8
 AUDIT_WORDS = 300
 
 
-def _batch(documents: str, words: int) -> tuple[list[str], DocumentBatch]:
-    """Return the documents over their most frequent words, as if these were public."""
-    import numpy as np
-
-    from streamtopic.counts import narrowed, statistics
+# A case may ask for several vocabularies of one corpus.
+@lru_cache(maxsize=1)
+def _read(documents: str) -> tuple[list[str], DocumentBatch]:
+    """Return the documents over all of their words."""
     from streamtopic.documents.corpus import load_corpus
     from streamtopic.service.verify.recount import Numbering
     from streamtopic.words.text import passages
 
     numbering = Numbering()
     rows = [numbering.number(tuple(passages(document.text))) for document in load_corpus(documents).documents]
-    held, batch = numbering.batch(rows)
+    return numbering.batch(rows)
+
+
+def _batch(documents: str, words: int) -> tuple[list[str], DocumentBatch]:
+    """Return the documents over their most frequent words, as if these were public."""
+    import numpy as np
+
+    from streamtopic.counts import narrowed, statistics
+    from streamtopic.counts.arrays import places
+
+    held, batch = _read(documents)
     frequency, _, _ = statistics(batch, len(held), np.ones(batch.documents, np.int64))
     frequency[frequency > MAX_DF * batch.documents] = 0
     chosen = np.sort(np.argsort(-frequency, kind="stable")[:words])
-    place = np.full(len(held), -1, np.int32)
-    place[chosen] = np.arange(len(chosen))
-    return [held[k] for k in chosen.tolist()], narrowed(batch, place)
+    return [held[k] for k in chosen.tolist()], narrowed(batch, places(len(held), chosen, np.int32))
 
 
 def _noise(epsilon: float, versions: int) -> SeriesNoise:
@@ -97,7 +108,8 @@ def _quality(
 
     fit, source, _ = topics_of_noised(words, counts, deviation, LearnerOptions(n_topics=topics))
     evidence = WordEvidence.of(fit, source.frequency_of(fit.words))
-    place = np.array([words.index(word) for word in fit.words])
+    position = {word: k for k, word in enumerate(words)}
+    place = np.array([position[word] for word in fit.words])
     shown = place[top_words(fit.A, evidence)]
     firsts = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
     documents = WordSets(batch.indptr[firsts], batch.words.astype(np.int64))
@@ -164,16 +176,29 @@ def _alone(noise: SeriesNoise, number: int) -> SeriesNoise:
     return SeriesNoise(1, noise.deviation(number) / sensitivity(1))
 
 
-def _attack(documents: str, topics: int, words: int, epsilon: int, versions: int, draws: int) -> list[Figure]:  # noqa: ARG001
-    """Rank candidates for the document that was deleted between the first and the second version of a period."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Deletion:
+    """A deletion between the first and the second version of a period.
+
+    rows: the words of each candidate; the first candidate was deleted.
+    before, after: the noised counts of both versions.
+    """
+
+    rows: Sequence[npt.NDArray[np.integer]]
+    before: Float
+    after: Float
+
+
+def _ranked(
+    held: list[str], batch: DocumentBatch, noise: SeriesNoise, draws: int, scored: Callable[[_Deletion], list[float]]
+) -> list[Figure]:
+    """Delete documents, one at a time, and say how each ranks among candidates. scored: a score for each of them."""
     import numpy as np
 
     from streamtopic.console import progress
     from streamtopic.privacy.document_matrices import document_matrices
 
-    held, batch = _batch(documents, words)
     exact = document_matrices(batch, len(held))
-    noise = _noise(epsilon, versions)
     rng = np.random.default_rng(1)
     ranks = []
     with progress("deletions", "versions") as update:
@@ -183,45 +208,7 @@ def _attack(documents: str, topics: int, words: int, epsilon: int, versions: int
             gone = document_matrices(batch.take(candidates[:1]), len(held))
             # The second version has the noise of the first one in part, so the attacker takes that part off.
             before = _noised(exact, noise, 1, 2 * draw)
-            after = _noised(exact - gone, noise, 2, 2 * draw)
-            fell = before - after
-            scores = [_projection(fell, row) for row in rows]
-            ranks.append(1 + sum(other > scores[0] for other in scores))
-            update(draw + 1, draws)
-    first = sum(rank == 1 for rank in ranks)
-    return [
-        Figure("candidates", CANDIDATES, "documents"),
-        Figure("deletions", draws, "documents"),
-        Figure("ranked first", first / draws, "of the deletions", "<= .08"),
-        Figure("bound on ranked first, all versions", _bound(epsilon), "of the deletions"),
-        Figure("mean rank", float(np.mean(ranks)), f"of {CANDIDATES}, {CANDIDATES / 2:g} by chance"),
-    ]
-
-
-def _subtraction(documents: str, topics: int, words: int, epsilon: int, versions: int, draws: int) -> list[Figure]:
-    """Rank candidates by the fall of the words' probabilities between the two versions."""
-    import numpy as np
-
-    from streamtopic.audit.subtraction import fall, score
-    from streamtopic.console import progress
-    from streamtopic.privacy.document_matrices import document_matrices
-
-    held, batch = _batch(documents, words)
-    exact = document_matrices(batch, len(held))
-    noise = _noise(epsilon, versions)
-    rng = np.random.default_rng(1)
-    ranks = []
-    with progress("deletions", "versions") as update:
-        for draw in range(draws):
-            candidates = rng.choice(batch.documents, CANDIDATES, replace=False)
-            gone = document_matrices(batch.take(candidates[:1]), len(held))
-            before = _probabilities(held, _noised(exact, noise, 1, 2 * draw), noise.deviation(1), topics)
-            after = _probabilities(held, _noised(exact - gone, noise, 2, 2 * draw), noise.deviation(2), topics)
-            fell = fall(before, after)
-            scores = []
-            for one in candidates.tolist():
-                own = np.unique(batch.take(np.array([one])).words).tolist()
-                scores.append(score({held[k]: 1 / len(own) for k in own}, fell, before))
+            scores = scored(_Deletion(rows, before, _noised(exact - gone, noise, 2, 2 * draw)))
             ranks.append(1 + sum(other > scores[0] for other in scores))
             update(draw + 1, draws)
     return [
@@ -230,6 +217,33 @@ def _subtraction(documents: str, topics: int, words: int, epsilon: int, versions
         Figure("ranked first", sum(rank == 1 for rank in ranks) / draws, "of the deletions", "<= .08"),
         Figure("mean rank", float(np.mean(ranks)), f"of {CANDIDATES}, {CANDIDATES / 2:g} by chance"),
     ]
+
+
+def _attack(documents: str, topics: int, words: int, epsilon: int, versions: int, draws: int) -> list[Figure]:  # noqa: ARG001
+    """Rank candidates for the document that was deleted between the first and the second version of a period."""
+
+    def scored(deletion: _Deletion) -> list[float]:
+        fell = deletion.before - deletion.after
+        return [_projection(fell, row) for row in deletion.rows]
+
+    found = _ranked(*_batch(documents, words), _noise(epsilon, versions), draws, scored)
+    return [*found, Figure("bound on ranked first, all versions", _bound(epsilon), "of the deletions")]
+
+
+def _subtraction(documents: str, topics: int, words: int, epsilon: int, versions: int, draws: int) -> list[Figure]:
+    """Rank candidates by the fall of the words' probabilities between the two versions."""
+    from streamtopic.audit.subtraction import fall, score
+
+    held, batch = _batch(documents, words)
+    noise = _noise(epsilon, versions)
+
+    def scored(deletion: _Deletion) -> list[float]:
+        before = _probabilities(held, deletion.before, noise.deviation(1), topics)
+        fell = fall(before, _probabilities(held, deletion.after, noise.deviation(2), topics))
+        shares = [dict.fromkeys((held[k] for k in row.tolist()), 1 / max(len(row), 1)) for row in deletion.rows]
+        return [score(own, fell, before) for own in shares]
+
+    return _ranked(held, batch, noise, draws, scored)
 
 
 def _probabilities(words: list[str], counts: Float, deviation: float, topics: int) -> dict[str, float]:
@@ -294,7 +308,8 @@ def _canaries(documents: str, topics: int, words: int, epsilon: int, versions: i
     scores = own @ solve_triangular(B, published, lower=True) / float(own @ own)
     # For each canary the attacker knows all other documents, the other canaries too, so their part is known.
     inserted = np.arange(2 * CANARIES) < CANARIES
-    scores -= [_projection(_whole(exact), row) for row in canaries] - inserted
+    known = _whole(exact)
+    scores -= [_projection(known, row) for row in canaries] - inserted
     guessed = scores > 0.5
     hits, alarms = int(guessed[:CANARIES].sum()), int(guessed[CANARIES:].sum())
     least_hits = float(beta.ppf(0.025, hits, CANARIES - hits + 1)) if hits else 0.0

@@ -45,7 +45,7 @@ _DO_NOT_USE = f"do not use this version: {_KEEP}"
 _REBUILD = "do not trust this state: keep a copy of it, then `streamtopic rebuild --yes` and `streamtopic verify`"
 _RETRAIN = (
     "deleted documents have left the log, so only models made from now on can be learned again: `streamtopic "
-    "retrain`, then `streamtopic verify`"
+    "unlearn --retrain`, then `streamtopic verify`"
 )
 _NEXT_PERIOD = "versions of the present period can be made again: verify the newest one"
 _ITS_SETTINGS = "verify with the settings that the version was made with (`--config`, `--set`)"

@@ -38,7 +38,7 @@ def newcomer(sample, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("page", "headings"),
-    [("README.md", ["Keep an instance"]), ("docs/quickstart.md", ["Your own documents"])],
+    [("README.md", ["Keep an instance"]), ("docs/quickstart.md", ["Your own documents", "Delete one, and prove it"])],
     ids=["README", "quickstart"],
 )
 @pytest.mark.usefixtures("newcomer")

@@ -144,25 +144,21 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        "Written by `python docs/monitoring.py` from the catalogue in `streamtopic/monitoring/metrics.py`.",
-        "[Operations](operations.md#watching) says how to switch metrics on, and what to do about each alert.",
-        "",
         "A gauge is absent while its value is not known, and a counter begins with each process. No label holds a",
-        "document's id or a word: `partition` is a number, and every other value is a code of the program.",
-        "",
-        f"There are {len(catalogue.CATALOGUE)} families. `deploy/alerts.yaml` has {len(ALERTS)} alert rules over them,",
-        "and `deploy/dashboard.json` is a dashboard for Grafana.",
+        "document's id or a word. [Operations](operations.md#watching) says how to switch metrics on, and what to do",
+        f"about each of the {len(ALERTS)} alerts of `deploy/alerts.yaml`; `deploy/dashboard.json` is a dashboard for",
+        "Grafana.",
     ]
     for room, families in ROOMS.items():
         lines += ["", f"## {room}", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
         for family in families:
             labels = ", ".join(f"`{name}`" for name in family.labels)
             lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help} |")
-    lines += ["", "## Alerts", "", "| alert | severity | fires after | meaning |", "|---|---|---|---|"]
-    for alert in ALERTS:
-        link = f"[{alert.name}](operations.md#{alert.name.lower()})"
-        lines.append(f"| {link} | {alert.severity} | {alert.hold} | {alert.summary} |")
     return "\n".join(lines) + "\n"
+
+
+# Marks an event whose text JSON leaves out.
+STAR = r"\*"
 
 
 def logs_page() -> str:
@@ -170,10 +166,8 @@ def logs_page() -> str:
     lines = [
         "# Logs",
         "",
-        "Written by `python docs/monitoring.py` from the list in `streamtopic/monitoring/logs.py`.",
-        "",
         "`ingest`, `schedule` and `run` next to Kafka write one line for each event: what they do to",
-        "standard output, and what their parts have to say to standard error. Where that is not a terminal, each",
+        "standard output, and what their parts have to say to standard error. If that is not a terminal, each",
         "line is one JSON object, as with `--json`:",
         "",
         "```json",
@@ -181,17 +175,12 @@ def logs_page() -> str:
         ' "model": "news", "partition": 3, "message": "took ownership of partition 3"}',
         "```",
         "",
-        "`event` is one of the names below. They are stable, so search for them and not for texts. `time`, `role` and",
-        "`model` are in every line; numbers such as `partition`, `version`, `offset` and `records` where they apply.",
+        "No line holds a document's id, a word or a secret. If the text of an event may quote what others wrote (\\*),",
+        "JSON has its meaning in its place. Lines of other packages are",
+        f"`{UNNAMED}`, with the name of their `logger` and without their text. The names of events are stable:",
         "",
-        "No line holds a document's id, a word or a secret. Where the text of an event may quote what others wrote,",
-        "JSON has the meaning of the event in its place. The text itself is shown at a terminal only. Lines of other",
-        f"packages are `{UNNAMED}`, with the name of their `logger` and without their text.",
-        "",
-        "| event | meaning | text in JSON |",
-        "|---|---|---|",
     ]
-    lines += [f"| `{name}` | {e.meaning} | {'left out' if e.quotes else ''} |" for name, e in EVENTS.items()]
+    lines += [f"- `{name}`{STAR if e.quotes else ''}: {e.meaning}" for name, e in EVENTS.items()]
     return "\n".join(lines) + "\n"
 
 

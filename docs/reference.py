@@ -76,7 +76,7 @@ def settings_reference() -> str:
         f"A setting comes from `--set NAME=VALUE`, else from the variable `{PREFIX}NAME` (capitals), else from a file\n"
         f"called like the variable in the folder that `{SECRETS}` names (as containers mount secrets), else from\n"
         "the TOML file that `--config FILE` names, else from the default. `--dir DIR`, or the variable"
-        f" `{PREFIX}DIR`,\nstands for `DIR/streamtopic.toml`. Paths in a file are relative to it.\n\n"
+        f" `{PREFIX}DIR`,\nmeans `DIR/streamtopic.toml`. Paths in a file are relative to it.\n\n"
         "`TABLE.FIELD` is a field of a table `[TABLE]` in the file, `--set TABLE.FIELD=VALUE` and the variable"
         f" `{PREFIX}TABLE__FIELD`.\nA whole table is JSON in a variable and after `--set`.\n\n"
         "| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"

@@ -35,7 +35,7 @@ Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 # `streamtopic bench difference` measured this on docstrings, 20 topics; docs/benchmarks.md has the whole table.
-MEASURED = "10 of 10 single deletions ranked first among 300 candidates, with a median of 55 % of their words read off"
+MEASURED = "10 of 10 single deletions ranked first among 300 candidates, with a median of 30 % of their words read off"
 GIVEN_AWAY = f"two consecutive versions give a deleted document away ({MEASURED})"
 ONE_DOCUMENT = (
     "this is for one document with two contents at most, one after the other; more of them and the documents of one "

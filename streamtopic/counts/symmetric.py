@@ -31,11 +31,13 @@ class SymmetricCounts:
 
     n: words.
     rows: whole rows with ascending columns. Q is these values over their total.
+    shared: whether other counts have the same arrays. Then the values are copied before they change.
     Only `add_within` changes values in place, and only `drop_empty` changes the words.
     """
 
     n: int
     rows: Compact
+    shared: bool = False
 
     @classmethod
     def of(cls, counts: Cooccurrence, keep: Positions | None = None) -> "SymmetricCounts":
@@ -84,13 +86,9 @@ class SymmetricCounts:
         return sum(part.nbytes for part in self.rows)
 
     def copy(self) -> "SymmetricCounts":
-        """Return the same counts, to be changed by themselves."""
-        rows = self.rows
-        # `add_within` changes values only, so the places of entries can be shared.
-        low = rows.low.copy()
-        wide = rows.wide.copy()
-        own = rows._replace(low=low, wide=wide)
-        return SymmetricCounts(self.n, own)
+        """Return the same counts, to be changed by themselves: these here must not change any more."""
+        # Nothing is copied yet: a change that brings words or pairs makes new arrays in any case.
+        return SymmetricCounts(self.n, self.rows, shared=True)
 
     def spread(self, ids: Int64, n: int) -> "SymmetricCounts":
         """Give word k the position `ids[k]` among n. Positions ascend, so nothing is sorted and values are shared."""
@@ -104,7 +102,7 @@ class SymmetricCounts:
         _rename(columns, names)
         _rename(wide_columns, names)
         moved = rows._replace(indptr=indptr, columns=columns, wide_indptr=wide_indptr, wide_columns=wide_columns)
-        return SymmetricCounts(n, moved)
+        return SymmetricCounts(n, moved, self.shared)
 
     def drop_empty(self, left: Positions) -> None:
         """Keep the words at these ascending positions, in place. The other words must not have an entry."""
@@ -128,6 +126,10 @@ class SymmetricCounts:
         wider entry.
         """
         delta = SymmetricCounts.of(counts).rows
+        if self.shared:
+            # Values alone: the places of entries stay shared.
+            self.rows = self.rows._replace(low=self.rows.low.copy(), wide=self.rows.wide.copy())
+            self.shared = False
         done = add_entries(self.rows, delta, 1, len(delta.low))
         if done < len(delta.low):
             # The same entries in the same order, so the matrix is the one of before to the bit.

@@ -47,6 +47,8 @@ class Words(tuple[str, ...]):  # noqa: SLOT001  it keeps its table of places
 
     def places(self, words: Sequence[str]) -> Int64:
         """Return the position of each of some words, -1 for a word that is not among these, (len(words),)."""
+        if words is self:
+            return np.arange(len(self))
         place = self.place
         found = [place.get(word, -1) for word in words]
         return np.array(found, np.int64)

@@ -30,6 +30,8 @@ BLOCK = 256
 
 # Rows that share a pass over the blocks of V: their own sums stay in the cache meanwhile.
 _PANEL = 1024
+# So many columns of V are summed in registers: a topic that begins again costs little more than reading Q.
+_FEW = 4
 
 
 def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: Positions | None = None) -> Float:
@@ -54,6 +56,11 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
     edges = first_rows.tolist()
     edges.append(len(chosen))
     r = thin.shape[1]
+    if r <= _FEW:
+        few = np.zeros((q.n, _FEW))
+        few[:, :r] = thin
+        each_span(_times_few, (q.rows, chosen, few, ends, out), [*pairwise(edges)])
+        return out
     parts = [(*span, np.empty(r), np.empty(_PANEL, np.int64), np.empty(_PANEL, np.int64)) for span in pairwise(edges)]
     each_span(_times, (q.rows, chosen, thin, ends, out), parts)
     return out
@@ -163,6 +170,35 @@ def _times(
                     total[t] += run[t]
                 place[i - first] = k
                 wide[i - first] = w
+
+
+@kernel
+def _times_few(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, start: int, stop: int) -> None:
+    """Do the same for `_FEW` columns of V or fewer, with the same bits. thin: V (n, _FEW), filled up with zeros."""
+    for i in range(start, stop):
+        row = rows[i]
+        k = q.indptr[row]
+        end = q.indptr[row + 1]
+        w = q.wide_indptr[row]
+        first = second = third = fourth = 0.0
+        for edge in ends:
+            a = b = c = d = 0.0
+            while k < end and q.columns[k] < edge:
+                exact, w = read(q, k, w)
+                value = float(exact)
+                column = q.columns[k]
+                a += value * thin[column, 0]
+                b += value * thin[column, 1]
+                c += value * thin[column, 2]
+                d += value * thin[column, 3]
+                k += 1
+            first += a
+            second += b
+            third += c
+            fourth += d
+        sums = first, second, third, fourth
+        for t in range(out.shape[1]):
+            out[i, t] = sums[t]
 
 
 @kernel

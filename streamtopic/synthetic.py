@@ -1,8 +1,7 @@
 """Topic models with a known truth: planted topics that satisfy the theory's assumptions, and documents drawn from them.
 
-    Dirichlet, LogisticNormal   how topics mix in a document
-    SyntheticTopics             A*, R*, anchors and constants; documents drawn from them
-    Recovery                    how far a learned model is from the planted one
+    SyntheticTopics   A*, R*, anchors and constants; documents drawn from them, in which topics mix by a Dirichlet
+    Recovery          how far a learned model is from the planted one
 
 Source: Wei et al. (2025), section 2 (generation, p-separability) and appendix A (Q = A R A^T in expectation).
 """
@@ -10,141 +9,20 @@ Source: Wei et al. (2025), section 2 (generation, p-separability) and appendix A
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
-from scipy.special import ndtri, softmax
 
 from streamtopic.counts import MAX_LENGTH, Cooccurrence, Counts, DocumentBatch, Weighting, count
 from streamtopic.errors import UsageError
 
-__all__ = ["Dirichlet", "LogisticNormal", "Moments", "Prior", "Recovery", "SyntheticTopics"]
+__all__ = ["Recovery", "SyntheticTopics"]
 
 Float = npt.NDArray[np.float64]
 
 # Tokens drawn at a time, which bounds memory. Another number would give other documents for the same seed.
 _BLOCK_TOKENS = 1 << 21
-# A lattice of L'Ecuyer and Lemieux (2000), shifted 16 times.
-_POINTS, _KOROBOV, _SHIFTS = 16_381, 4_026, 16
-_MOST_STEPS = 500
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Moments:
-    """Moments of topic proportions X.
-
-    z: E[X], (r,).
-    R: E[X X^T], (r, r).
-    error: bound on the numerical error of an entry of R, four standard errors of the worst entry; 0 for exact moments.
-    """
-
-    z: Float
-    R: Float
-    error: float
-
-
-class Prior(Protocol):
-    """A distribution of topic proportions X on the simplex."""
-
-    def sample(self, rng: np.random.Generator, m: int) -> Float:
-        """Return m draws, (m, r), rows on the simplex; rng: of the draws."""
-
-    def moments(self) -> Moments:
-        """Return first and second moments."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Dirichlet:
-    """X ~ Dirichlet(alpha), alpha (r,) positive: latent Dirichlet allocation. Its moments are exact."""
-
-    alpha: Float
-
-    def sample(self, rng: np.random.Generator, m: int) -> Float:
-        """Return m draws, (m, r)."""
-        return rng.dirichlet(self.alpha, m)
-
-    def moments(self) -> Moments:
-        """Return R = (diag(alpha) + alpha alpha^T) / (alpha_0 (alpha_0 + 1)) and z, alpha_0 the sum of alpha."""
-        total = float(self.alpha.sum())
-        z = self.alpha / total
-        second = np.diag(self.alpha) + np.outer(self.alpha, self.alpha)
-        R = second / (total * (total + 1))
-        return Moments(z, R, 0.0)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LogisticNormal:
-    """X = softmax(mu + factor g), g standard normal: topics that come together or avoid each other.
-
-    mu: (r,).
-    factor: (r, r); factor factor^T is the covariance of the exponents.
-
-    Moments are integrals, computed by a shifted lattice rule.
-    """
-
-    mu: Float
-    factor: Float
-
-    @classmethod
-    def with_shares(cls, z: Float, spread: float, correlation: float) -> "LogisticNormal":
-        """Return a prior with the shares E[X] = z, up to numerical error.
-
-        z: (r,), shares of topics, sum 1.
-        spread: standard deviation of an exponent.
-        correlation: of neighbouring topics; the covariance of topics k and l is spread^2 correlation^|k-l|.
-        """
-        topics = np.arange(len(z))
-        apart = np.abs(np.subtract.outer(topics, topics))
-        # 0 to the power 0 is 1 in numpy, yet a topic's correlation with itself should not rest on that.
-        decay = np.float64(correlation) ** np.maximum(apart, 1)
-        covariance = spread**2 * np.where(apart == 0, 1.0, decay)
-        factor = np.linalg.cholesky(covariance.astype(np.float64))
-        mu = np.log(z)
-        noise = _lattice(len(z), 0) @ factor.T
-        # A share grows with its own mu, so each is moved by its relative error until all fit.
-        for _ in range(_MOST_STEPS):
-            found = softmax(mu + noise, axis=1).mean(axis=0)
-            mu = mu + np.log(z / found)
-            off = np.abs(found / z - 1)
-            if off.max() < 1e-12:
-                break
-        return cls(mu, factor)
-
-    def sample(self, rng: np.random.Generator, m: int) -> Float:
-        """Return m draws, (m, r)."""
-        g = rng.standard_normal((m, len(self.mu)))
-        noise = g @ self.factor.T
-        return np.asarray(softmax(self.mu + noise, axis=1))
-
-    def moments(self) -> Moments:
-        """Return moments over 16 independent shifts of a lattice of 16,381 points; their spread states the error."""
-        replicates = []
-        for shift in range(_SHIFTS):
-            noise = _lattice(len(self.mu), shift) @ self.factor.T
-            X = softmax(self.mu + noise, axis=1)
-            second = X.T @ X / len(X)
-            replicates.append(second)
-        found = np.array(replicates)
-        R = found.mean(axis=0)
-        worst = found.std(axis=0, ddof=1).max()
-        error = 4 * worst / math.sqrt(_SHIFTS)
-        return Moments(R.sum(axis=1), R, float(error))
-
-
-def _lattice(r: int, shift: int) -> Float:
-    """Return normal deviates at a Korobov lattice, (points, r); shift: seed of its random shift."""
-    # Powers by Python's integers: int64 would overflow.
-    powers = [pow(_KOROBOV, k, _POINTS) for k in range(r)]
-    steps = np.array(powers, np.int64)
-    numbers = np.arange(_POINTS)
-    lattice = np.outer(numbers, steps) % _POINTS
-    offset = np.random.default_rng(shift).random(r)
-    moved = lattice / _POINTS + offset
-    # The deviates of 0 and 1 are infinite.
-    inside = np.clip(moved % 1.0, 2.0**-53, 1 - 2.0**-53)
-    return np.asarray(ndtri(inside))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +47,13 @@ class SyntheticTopics:
     A: (n, r), columns on the simplex.
     anchors: (r,), rows of A, ascending; topic k has anchor k, so a learner that finds the planted anchors, and sorts
         them, returns its columns in the planted order.
-    prior: of the topic proportions of a document.
-    moments: of the prior.
+    alpha: (r,), of the Dirichlet that the topic proportions X of a document are drawn from.
     """
 
     words: tuple[str, ...]
     A: Float
     anchors: npt.NDArray[np.intp]
-    prior: Prior
-    moments: Moments
+    alpha: Float
 
     @classmethod
     def planted(
@@ -187,9 +63,7 @@ class SyntheticTopics:
         *,
         separability: float = 0.05,
         imbalance: float = 1.0,
-        prior: Literal["dirichlet", "logistic_normal"] = "dirichlet",
         concentration: float = 1.0,
-        correlation: float = 0.5,
         word_concentration: float = 0.1,
         overlap: float = 0.2,
         seed: int = 0,
@@ -199,15 +73,14 @@ class SyntheticTopics:
         words, topics: n and r.
         separability: p, the mass of every anchor in its topic.
         imbalance: a = max z / min z; shares in between are a geometric sequence.
-        concentration: sum of the Dirichlet's alpha, or the variance of the logistic normal's exponents.
-        correlation: of neighbouring topics' exponents (logistic normal only).
+        concentration: sum of the Dirichlet's alpha.
         word_concentration: of the Dirichlet that a topic's other words are drawn from.
         overlap: share of a topic's other mass that is spread evenly, the same in all topics. With it words are not
             rare, and only anchors are near a corner.
         seed: of all random numbers.
         Raises UsageError for values that such a model cannot have.
         """
-        _check_planted(words, topics, separability, imbalance, concentration, correlation, overlap)
+        _check_planted(words, topics, separability, imbalance, concentration, overlap)
         rng = np.random.default_rng(seed)
         z = np.geomspace(1.0, imbalance, topics)
         z = rng.permutation(z / z.sum())
@@ -221,25 +94,23 @@ class SyntheticTopics:
         mixed = (1 - overlap) * own + even
         A[others] = (1 - separability) * mixed
         A[anchors, np.arange(topics)] = separability
-        mixing: Prior = Dirichlet(concentration * z)
-        if prior == "logistic_normal":
-            spread = math.sqrt(concentration)
-            mixing = LogisticNormal.with_shares(z, spread, correlation)
         # With leading zeros, so that names ascend as numbers do.
         digits = len(str(words - 1))
         names = tuple(f"w{k:0{digits}d}" for k in range(words))
         distributions = A / A.sum(axis=0)
-        return cls(names, distributions, anchors, mixing, mixing.moments())
+        return cls(names, distributions, anchors, concentration * z)
 
     @property
     def R(self) -> Float:  # noqa: N802  the paper's symbol
-        """Topic-topic covariance R* = E[X X^T], (r, r), to `moments.error`."""
-        return self.moments.R
+        """Topic-topic covariance R* = E[X X^T] = (diag(alpha) + alpha alpha^T) / (s (s + 1)), (r, r); s sums alpha."""
+        total = float(self.alpha.sum())
+        second = np.diag(self.alpha) + np.outer(self.alpha, self.alpha)
+        return np.asarray(second / (total * (total + 1)))
 
     @property
     def z(self) -> Float:
         """Pr[z = k], (r,), sum 1."""
-        return self.moments.z
+        return np.asarray(self.alpha / self.alpha.sum())
 
     @property
     def a(self) -> float:
@@ -283,7 +154,7 @@ class SyntheticTopics:
         return float(own.min())
 
     def documents(self, m: int, length: int, seed: int = 0) -> DocumentBatch:
-        """Draw m documents, one row each: X from the prior, every token from A X.
+        """Draw m documents, one row each: X from the Dirichlet, every token from A X.
 
         length: tokens of a document.
         seed: of the draws.
@@ -350,7 +221,7 @@ class SyntheticTopics:
     def _block(self, rng: np.random.Generator, steps: Float, m: int, length: int) -> DocumentBatch:
         """Draw m documents; steps: (n, r), sums of A down its columns."""
         # Tokens of each topic first, then their words topic by topic: as many draws as tokens, but few calls.
-        X = self.prior.sample(rng, m)
+        X = rng.dirichlet(self.alpha, m)
         amounts = rng.multinomial(length, X)
         n = len(self.words)
         documents = np.arange(m)
@@ -377,9 +248,7 @@ class SyntheticTopics:
         )
 
 
-def _check_planted(
-    words: int, topics: int, p: float, a: float, concentration: float, correlation: float, overlap: float
-) -> None:
+def _check_planted(words: int, topics: int, p: float, a: float, concentration: float, overlap: float) -> None:
     """Raise UsageError for values that a planted model cannot have."""
     if not 1 <= topics < words:
         raise UsageError(f"{topics} topics need more than {topics} words: use more than the {words} given")
@@ -391,7 +260,5 @@ def _check_planted(
         raise UsageError(f"one topic cannot have an imbalance of {a}: use 1")
     if not 0 < concentration < math.inf:
         raise UsageError(f"a concentration of {concentration} makes no documents: use above 0")
-    if not abs(correlation) < 1:
-        raise UsageError(f"topics cannot correlate by {correlation}: use a value between -1 and 1")
     if not 0 < overlap <= 1:
         raise UsageError(f"an overlap of {overlap} leaves words without mass: use above 0, at most 1")

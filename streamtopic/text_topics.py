@@ -113,7 +113,7 @@ class TextTopics(AnchorTopics):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model that `save` wrote, with its words. It goes on with the same bits, and runs no code of the file.
+        """Read a model that `save` wrote, with its words: its documents are learned again. It runs no code of the file.
 
         The model may have been an AnchorTopics that was fitted on the result of `TextCounts`.
         Raises UsageError if the file does not hold a whole model, or the columns of the model are not words.

@@ -10,7 +10,7 @@ together hold with the plan's confidence.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -39,14 +39,13 @@ __all__ = ["AuditPlan", "AuditResult", "Played", "audit"]
 
 # Games whose bounds share the error: one whole model, three edges, heads, theorem mode and private mode.
 _GAMES = 7
+_CONTROLS = 4
 _LEAST_DRAWS = 600
 _USUAL_DRAWS = 4_000
 _CONTROL_DRAWS = 2_000
 # More draws take hours, and only a plan that asks for them gets them.
 _MOST_DRAWS = 100_000
 _WHOLE_DRAWS = 100
-# Time of one forget set and of one draw at full size, in draws of a small game: only the progress bar needs it.
-_SET_STEPS, _WHOLE_STEPS = 2_000, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +126,8 @@ class Played:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as `audit --json` prints it."""
-        found = self.finding
-        rates = found.rates
-        true_rate = rates.true / rates.draws
-        false_rate = rates.false / rates.draws
-        return {
-            "name": self.name,
-            "claim": self.claim,
-            "epsilon_lower": found.bound,
-            "by_rates": found.epsilon,
-            "by_curve": found.gaussian,
-            "distance": self.distance,
-            "distinguisher": found.distinguisher,
-            "true_rate": true_rate,
-            "false_rate": false_rate,
-            "draws": found.draws,
-        }
+        about = {"name": self.name, "claim": self.claim, "distance": self.distance, "within": self.within}
+        return about | {"epsilon_lower": self.finding.bound, **asdict(self.finding)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,32 +175,18 @@ class AuditResult:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `audit --json` prints; numbers are finite."""
-        guarantee = self.guarantee
-        scale = gaussian_scale(guarantee.epsilon, guarantee.delta)
-        sigma = scale * 2 * guarantee.tolerance
-        claim = {
-            "epsilon": guarantee.epsilon,
-            "delta": guarantee.delta,
-            "tolerance": guarantee.tolerance,
-            "sigma": sigma,
-        }
-        model = {"documents": self.m, "vocabulary": self.n, "topics": self.r}
-        bounds = [played.finding.bound for played in self.games]
-        documents = [one.as_json() for one in self.documents]
-        games = [played.as_json() | {"passed": played.within} for played in self.games]
-        controls = [played.as_json() | {"caught": not played.within} for played in self.controls]
+        scale = gaussian_scale(self.guarantee.epsilon, self.guarantee.delta)
         return {
             "passed": self.passed,
-            "claim": claim,
-            "epsilon_lower": max(bounds),
-            "confidence": self.plan.confidence,
-            "seed": self.plan.seed,
-            "model": model,
-            "different": list(self.different),
-            "documents": documents,
-            "games": games,
-            "controls": controls,
-            "missed": list(self.missed),
+            "claim": asdict(self.guarantee) | {"sigma": scale * 2 * self.guarantee.tolerance},
+            "epsilon_lower": max(played.finding.bound for played in self.games),
+            "plan": asdict(self.plan),
+            "model": {"documents": self.m, "vocabulary": self.n, "topics": self.r},
+            "different": self.different,
+            "documents": [one.as_json() for one in self.documents],
+            "games": [played.as_json() for played in self.games],
+            "controls": [played.as_json() for played in self.controls],
+            "missed": self.missed,
         }
 
 
@@ -239,43 +210,30 @@ def audit(
     draws = plan.enough(guarantee)
     few = plan.controls(guarantee)
     generator = np.random.default_rng(plan.seed)
-    # Six small games and four controls, of two runs each.
-    sets = MOST_SETS * _SET_STEPS
-    steps = _Steps(progress, sets + _WHOLE_STEPS * 2 * plan.whole + 12 * draws + 8 * few)
+    steps = 0
 
-    def played(game: Game, times: int, step: int) -> Played:
-        finding = play(game, times, plan.error, generator, lambda: steps.done(step))
+    def done() -> None:
+        nonlocal steps
+        steps += 1
+        progress(steps, MOST_SETS + _GAMES + _CONTROLS)
+
+    def played(game: Game, times: int) -> Played:
+        finding = play(game, times, plan.error, generator)
+        done()
         return Played(game.name, game.epsilon, game.distance, finding)
 
-    retrained, documents = hardest(counts, options, lambda: steps.done(_SET_STEPS))
+    retrained, documents = hardest(counts, options, done)
     # Some corpora give fewer forget sets.
-    steps.done(sets - steps.made)
+    steps = MOST_SETS
     # All share one generator, so another order would give other draws for the same seed.
     small = edges(retrained.A, guarantee, generator)
     heads = heads_game(guarantee, generator)
     theorem = theorem_game(guarantee, generator)
-    games = [played(_whole(documents[0], retrained, guarantee), plan.whole, _WHOLE_STEPS)]
-    games += [played(game, draws, 1) for game in (*small, heads, theorem, private_game(guarantee))]
-    controls = [played(game, few, 1) for game in broken(small, guarantee)]
+    games = [played(_whole(documents[0], retrained, guarantee), plan.whole)]
+    games += [played(game, draws) for game in (*small, heads, theorem, private_game(guarantee))]
+    controls = [played(game, few) for game in broken(small, guarantee)]
     n, r = retrained.A.shape
     return AuditResult(guarantee, plan, counts.documents, n, r, documents, tuple(games), tuple(controls))
-
-
-class _Steps:
-    """Progress of an audit, reported at every hundredth step and at the end."""
-
-    def __init__(self, progress: Callable[[int, int], None], total: int) -> None:
-        self._progress = progress
-        self._total = total
-        self.made = 0
-
-    def done(self, steps: int) -> None:
-        """Count steps."""
-        before = self.made
-        self.made = min(before + steps, self._total)
-        # A draw takes a millisecond or less, and a report costs as much.
-        if before // 100 < self.made // 100 or self.made == self._total:
-            self._progress(self.made, self._total)
 
 
 def _whole(hardest: Forgotten, retrained: TopicFit, guarantee: NoiseClaim) -> Game:

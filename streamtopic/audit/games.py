@@ -58,8 +58,6 @@ Float64 = npt.NDArray[np.float64]
 Mechanism = Callable[[Float64, NoiseSeed], Float64]
 
 DISTINGUISHERS = ("likelihood ratio", "between versions", "low bits", "size")
-# The numbers at which the runs differ most are features of the classifier: so many of each artifact.
-_COORDINATES = 8
 # A small matrix: a game is drawn thousands of times, and noise treats all numbers alike.
 _WORDS, _TOPICS = 128, 4
 # Versions of a period in private mode.
@@ -71,8 +69,6 @@ _CONSTANTS = ModelConstants(a=4.0, p_sep=0.1, gamma=0.1, eps0=0.01)
 
 # Thresholds to try for each score; more of them cost time, since each is tried in four ways.
 _THRESHOLDS = 48
-# Keeps the classifier's covariance invertible if columns depend on each other.
-_RIDGE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,21 +247,17 @@ def broken(games: tuple[Game, Game, Game], guarantee: NoiseClaim) -> tuple[Game,
     return none, too_small, plain, twice
 
 
-def play(
-    game: Game, draws: int, error: float, generator: np.random.Generator, step: Callable[[], None] = lambda: None
-) -> GameFinding:
+def play(game: Game, draws: int, error: float, generator: np.random.Generator) -> GameFinding:
     """Draw releases of both runs and tell the runs apart as well as possible: a function of the generator's state.
 
     draws: releases of each run.
     error: of the bounds, as in `judge`.
     generator: of the noise keys, one for each draw.
-    step: called for each draw.
     """
     look = _Look(game)
 
     def release(run: tuple[Float64, ...]) -> Float64:
         key = NoiseKey(generator.bytes(32))
-        step()
         released = []
         for version, (make, values) in enumerate(zip(game.mechanisms, run, strict=True), 1):
             number = 1 if game.one_seed else version
@@ -279,7 +271,7 @@ def play(
 
 
 class _Look:
-    """Scores of a release, (width,): the scores of the distinguishers, then some of its numbers themselves."""
+    """Scores of a release, one of each distinguisher."""
 
     def __init__(self, game: Game) -> None:
         runs = zip(game.first, game.second, strict=True)
@@ -287,8 +279,6 @@ class _Look:
         shapes = {artifact.along.shape for artifact in self._artifacts}
         # Noise can cancel only between two artifacts that it may have been used for alike.
         self._versions = len(self._artifacts) == 2 and len(shapes) == 1
-        numbers = sum(len(artifact.spots) for artifact in self._artifacts)
-        self.width = len(DISTINGUISHERS) + numbers
 
     def at(self, released: Sequence[Float64]) -> Float64:
         """Score a release, given as one array an artifact."""
@@ -296,7 +286,6 @@ class _Look:
         fine = 0.0
         size = 0.0
         off = []
-        numbers = []
         for artifact, values in zip(self._artifacts, released, strict=True):
             away = values - artifact.middle
             weighted = artifact.weight * away
@@ -305,15 +294,14 @@ class _Look:
             fine += _too_fine(at_zeros, artifact.other)
             size += float(np.vdot(weighted, weighted))
             off.append(away)
-            numbers.append(away.flat[artifact.spots])
         between = 0.0
         if self._versions:
             one, other = self._artifacts
             change = off[1] - off[0]
             direction = other.along - one.along
             between = float(np.vdot(change, direction))
-        # In the order of DISTINGUISHERS, and after them the numbers at which the runs differ most.
-        return np.concatenate([[ratio, between, fine, size], *numbers])
+        # In the order of DISTINGUISHERS.
+        return np.array([ratio, between, fine, size])
 
 
 class _Artifact:
@@ -322,7 +310,6 @@ class _Artifact:
     middle: (a + b) / 2.
     weight: 1 over the distance of the runs.
     along: the direction from a to b, times the weight.
-    spots: positions of the numbers at which the runs differ most.
     zeros: positions at which one run alone has a 0.
     other: the number of the other run at these.
     """
@@ -335,8 +322,6 @@ class _Artifact:
         # distance.
         self.weight = 1 / length
         self.along = (b - a) / length / length
-        most_apart = np.argsort(-np.abs(self.along), axis=None, kind="stable")
-        self.spots = most_apart[:_COORDINATES]
         one_is_zero = ((a == 0) | (b == 0)) & (a != b)
         self.zeros = np.flatnonzero(one_is_zero)
         larger = np.maximum(np.abs(a), np.abs(b))
@@ -498,22 +483,16 @@ def judge(first: Float64, second: Float64, names: Sequence[str], delta: float, e
     """Tell two runs apart by their scores.
 
     first, second: (draws, k), the scores of each run's draws.
-    names: of the distinguishers, whose scores are the first columns.
+    names: (k,) of the distinguishers.
     delta: of the claim.
     error: probability that either bound is wrong.
 
-    All k columns are features of one more distinguisher, "learned": a linear classifier fitted on the first quarter of
-    the draws. Distinguisher and threshold are chosen on the second quarter and judged on the second half.
+    Distinguisher and threshold are chosen on the first half of the draws and judged on the second half.
     """
     draws = len(first)
-    quarter = draws // 4
     half = draws // 2
-    learned = _classifier(first[:quarter], second[:quarter])
-    own = len(names)
-    first = np.column_stack([first[:, :own], learned(first)])
-    second = np.column_stack([second[:, :own], learned(second)])
-    chosen_first = first[quarter:half]
-    chosen_second = second[quarter:half]
+    chosen_first = first[:half]
+    chosen_second = second[:half]
     # Draws that took no part in the choice: on the others the best of many tests looks better than it is.
     judged_first = first[half:]
     judged_second = second[half:]
@@ -532,10 +511,9 @@ def judge(first: Float64, second: Float64, names: Sequence[str], delta: float, e
     epsilon = rates.epsilon(delta, share)
     mu = curve.mu(share)
     gaussian = gaussian_epsilon(delta, 1 / mu) if mu > 0 else 0.0
-    distinguishers = [*names, "learned"]
     if epsilon > 0 and epsilon >= gaussian:
-        return GameFinding(epsilon, gaussian, distinguishers[by_rates.column], rates, draws)
-    return GameFinding(epsilon, gaussian, distinguishers[by_curve.column], curve, draws)
+        return GameFinding(epsilon, gaussian, names[by_rates.column], rates, draws)
+    return GameFinding(epsilon, gaussian, names[by_curve.column], curve, draws)
 
 
 def least_draws(mu: float, error: float) -> int:
@@ -574,23 +552,3 @@ def _tests(first: Float64, second: Float64, column: int) -> list[_Test]:
         thresholds |= set(near.tolist())
     ways = product(sorted(thresholds), (1.0, -1.0), (False, True))
     return [_Test(column, sign, threshold, swapped) for threshold, sign, swapped in ways]
-
-
-def _classifier(first: Float64, second: Float64) -> Callable[[Float64], Float64]:
-    """Fit a linear discriminant on standardised features, (draws, k) to (draws,)."""
-    both = np.concatenate([first, second])
-    centre = both.mean(axis=0)
-    spread = both.std(axis=0)
-    # A score that is the same in all draws stays as it is.
-    spread = np.where(spread > 0, spread, 1.0)
-    scaled = (both - centre) / spread
-    one = scaled[: len(first)]
-    other = scaled[len(first) :]
-    one_mean = one.mean(axis=0)
-    other_mean = other.mean(axis=0)
-    centred = np.concatenate([one - one_mean, other - other_mean])
-    within = np.atleast_2d(np.cov(centred.T))
-    gap = other_mean - one_mean
-    ridge = _RIDGE * np.eye(len(gap))
-    weights = np.linalg.solve(within + ridge, gap)
-    return lambda scores: np.asarray((scores - centre) / spread @ weights)

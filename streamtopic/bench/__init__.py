@@ -5,8 +5,6 @@ A benchmark is a module in `streamtopic.bench.cases` (underscores in its name ar
     CASES: Mapping[str, Callable[..., list[Figure]]]    what is measured; each case runs in a process of its own
     OPTIONS: Mapping[str, int | str]                    optional; keyword arguments of every case, with their defaults
     def ratios(figures) -> list[Figure]                 optional; figures: case to name to value, of this run
-    def picture(figures, options) -> str                optional; the same of the cases that ran, and what they were
-                                                        given, as an SVG
     def text(result) -> str                             optional; what to print in place of lists of figures
 
 and a docstring whose first line says what it measures. Modules import what is heavy inside their functions.
@@ -16,6 +14,6 @@ for state that is built once.
 """
 
 from streamtopic.bench.figures import Figure
-from streamtopic.bench.runner import CaseResult, Result, draws, machine, names, picture, run, text
+from streamtopic.bench.runner import CaseResult, Result, machine, names, run, text
 
-__all__ = ["CaseResult", "Figure", "Result", "draws", "machine", "names", "picture", "run", "text"]
+__all__ = ["CaseResult", "Figure", "Result", "machine", "names", "run", "text"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
-__all__ = ["CaseResult", "Option", "Result", "draws", "machine", "measure", "names", "picture", "run", "text"]
+__all__ = ["CaseResult", "Option", "Result", "machine", "measure", "names", "run", "text"]
 
 Option: TypeAlias = int | str
 """What a case can be given; of the type of its default."""
@@ -105,17 +105,6 @@ def run(
     if hasattr(module, "ratios") and set(chosen) >= set(getattr(module, "RATIOS_NEED", module.CASES)):
         result.ratios.extend(module.ratios(result.values))
     return result
-
-
-def draws(name: str) -> bool:
-    """Return whether a benchmark has a picture. Raises `UsageError` for an unknown one."""
-    return hasattr(_find(name), "picture")
-
-
-def picture(result: Result) -> str:
-    """Return the result of a benchmark as an SVG; the benchmark must be one that `draws`."""
-    drawn: str = _find(result.benchmark).picture(result.values, result.options)
-    return drawn
 
 
 def text(result: Result) -> str | None:

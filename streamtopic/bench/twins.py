@@ -16,7 +16,6 @@ import numpy as np
 
 from streamtopic.bench.figures import timed
 from streamtopic.counts import Cooccurrence, Counts, CountsWithout, SignedPassages, count
-from streamtopic.paper.calibration import DeletionTrials
 from streamtopic.service.verify.recount import Numbering, compare
 from streamtopic.topics.learner import learn
 from streamtopic.topics.update import NeedsRetrain, update
@@ -124,10 +123,11 @@ class Twins:
         sizes = Counter(name for name in self.classes if name is not None)
         for name, _ in sizes.most_common(draws) if len(sizes) > 1 else ():
             yield ForgetSet(KINDS[3], np.flatnonzero([own == name for own in self.classes]))
-        trials = DeletionTrials(self.whole, self.batch, self.fit)
-        for topic in np.argsort(trials.anchor_frequency, kind="stable")[:draws].tolist():
-            yield ForgetSet(KINDS[4], trials.aimed(topic, rng)[:1])
-            yield ForgetSet(KINDS[5], self._holding(self.fit.anchors[topic]))
+        place = {word: k for k, word in enumerate(self.words)}
+        anchors = sorted(self.fit.anchors, key=lambda anchor: int(self.whole.frequency[place[anchor]]))
+        for anchor in anchors[:draws]:
+            yield ForgetSet(KINDS[4], self._heaviest(place[anchor]))
+            yield ForgetSet(KINDS[5], self._holding(anchor))
 
     def outcome(self, forget: ForgetSet) -> TwinOutcome:
         """Forget by an update or, where it is refused, from counts; count the rest, and learn it from scratch."""
@@ -185,6 +185,18 @@ class Twins:
         found = compare(fit, twin)
         same = found.words_equal and fit.anchors == twin.anchors
         return Chain(steps, reasons, found.max_abs_difference, same)
+
+    def _heaviest(self, anchor: int) -> Positions:
+        """Return the document that has the largest part in the row of an anchor word, (1,)."""
+        batch, weighting = self.batch, self.options.weighting
+        passages = len(batch.lengths)
+        rows = np.repeat(np.arange(passages), np.diff(batch.indptr))
+        here = batch.words == anchor
+        held = np.bincount(rows[here], weighting.counted(batch)[here], passages)
+        # A passage with l tokens that count and weight w adds w g (l - 1) to the row of a word that counts g times.
+        added = held * weighting.of(batch) * (weighting.tokens(batch) - 1.0)
+        carried = np.bincount(batch.owners, added, batch.documents)
+        return np.array([np.argmax(carried)], np.intp)
 
     def _holding(self, word: str) -> Positions:
         rows = np.repeat(np.arange(len(self.batch.lengths)), np.diff(self.batch.indptr))

@@ -9,7 +9,6 @@ together. It sets `run`, a function from the parsed arguments to the exit status
 
 from streamtopic.commands import (
     bench,
-    capacity,
     changes,
     checking,
     deleting,
@@ -33,7 +32,6 @@ ALL = (
     waiting_deletions,
     looking,
     topics_shown,
-    capacity,
     receipts,
     checking,
     export,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamtopic.commands.common_arguments import command, whole_number
@@ -22,7 +21,7 @@ __all__ = ["register", "run"]
 
 _NUMBERS = {
     "posts": "made-up posts of planted topics, in place of documents (benchmark `peers`)",
-    "topics": "topics to learn (benchmarks `twin`, `peers`, `capacity`, `quality`, `hostile`)",
+    "topics": "topics to learn (benchmarks `twin`, `peers`, `quality`, `hostile`)",
     "words": "most words of the vocabulary (benchmark `private`)",
     "epsilon": "of all versions of a period together (benchmark `private`)",
     "versions": "versions of a period (benchmark `private`)",
@@ -31,7 +30,7 @@ _NUMBERS = {
     "samples": "samples of nine tenths for the spread of our quality (benchmarks `peers`, `quality`)",
     "largest": "documents at most (benchmarks `updates`, `ingest-million`, `scale`)",
     "minutes": "how long; 0: one chain, that of the seed (benchmark `chains`)",
-    "seed": "seed of random draws (`twin`, `capacity`, `updates`, `quality`, `chains`, `hostile`)",
+    "seed": "seed of random draws (`twin`, `updates`, `quality`, `chains`, `hostile`)",
 }
 
 
@@ -44,7 +43,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--documents",
         metavar="FILE",
-        help="JSON lines, gzip too (`twin`, `peers`, `capacity`, `quality`, `hostile`; default: installed docstrings)",
+        help="JSON lines, gzip too (`twin`, `peers`, `quality`, `hostile`; default: installed docstrings)",
     )
     parser.add_argument("--rule", metavar="RULE", help="vocabulary rule: own, all, stop or 5%% (benchmark `peers`)")
     parser.add_argument(
@@ -52,7 +51,6 @@ def register(subparsers: Subparsers) -> None:
         metavar="DIR",
         help="keep there the state that is built once (benchmark `updates`; default: a temporary one)",
     )
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="write the result there as a picture")
     for name, about in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=whole_number(0), metavar="N", help=about)
 
@@ -67,14 +65,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.name is None:
         raise UsageError("which benchmark? `streamtopic bench --list` shows them")
-    if args.svg is not None:
-        _require_picture(args.name, args.svg)
     # Only options that were given: each benchmark has defaults of its own, and refuses options that it does not have.
     given = {name: getattr(args, name) for name in ("documents", "rule", "folder", *_NUMBERS)}
     options = {name: value for name, value in given.items() if value is not None}
     result = bench.run(args.name, args.case or (), lambda case: _say(f"{args.name}: {case} ..."), options)
-    if args.svg is not None:
-        args.svg.write_text(bench.picture(result) + "\n", encoding="utf-8")
     if args.json:
         say_json(asdict(result))
     else:
@@ -88,17 +82,6 @@ def _print_known(known: Mapping[str, str], *, as_json: bool) -> None:
         return
     for name, about in known.items():
         say(f"{name:20} {about}")
-
-
-def _require_picture(name: str, path: Path) -> None:
-    """Refuse a picture that cannot be drawn or written, before minutes are spent on measuring it."""
-    from streamtopic import bench
-
-    if not bench.draws(name):
-        drawn = ", ".join(other for other in bench.names() if bench.draws(other))
-        raise UsageError(f"benchmark {name} has no picture: leave out --svg, or take one that has ({drawn})")
-    if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(f"cannot write {path}: name a file in a folder that exists, for instance --svg {name}.svg")
 
 
 def _say(message: str) -> None:

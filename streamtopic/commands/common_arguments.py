@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import math
+import sys
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.console import progress, say, say_json, show, warn
+from streamtopic.console import log_to_stderr, progress, say, say_json, show, warn
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ __all__ = [
     "file_errors",
     "instance_settings",
     "load_documents",
+    "log_events",
     "moment",
     "read_corpus",
     "settings_of",
@@ -174,6 +177,16 @@ def _is_instance(folder: Path, settings: Settings) -> bool:
     # Of an instance that is to be restored, only the log may be left.
     made = (folder / FILE_NAME, folder / "instance.lock", folder / "log" / f"{settings.model}.documents")
     return any(path.exists() for path in made)
+
+
+def log_events(role: str, model: str) -> None:
+    """Log what a process of the service does: in words at a terminal, else as lines of JSON that name the process."""
+    from streamtopic.monitoring.logs import JsonLines
+
+    lines = None if sys.stderr.isatty() else JsonLines({"role": role, "model": model})
+    log_to_stderr(detailed=True, lines=lines)
+    # kafka-python logs several lines a second while a broker is away; the service says once what it waits for.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 
 def add_key(parser: argparse.ArgumentParser, *, prefix: str = "") -> None:

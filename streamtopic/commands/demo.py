@@ -148,48 +148,30 @@ def run(args: argparse.Namespace) -> int:
     given = settings_of(args, **chosen)
     stages = _Stages(quiet=args.json)
     corpus = _read(args, stages)
-    if args.private:
-        # Few documents need few words and versions. Whoever set these has decided.
-        if "private" not in given.model_fields_set:
-            chosen |= {"private.size": 500, "private.versions": 4}
-        return _run_private(args, chosen, corpus, stages)
-    count = _number_to_delete(args.delete, len(corpus.documents))
+    # In private mode few documents need few words and versions. Whoever set these has decided.
+    if args.private and "private" not in given.model_fields_set:
+        chosen |= {"private.size": 500, "private.versions": 4}
+    count = 1 if args.private else _number_to_delete(args.delete, len(corpus.documents))
+    flow = _private_flow if args.private else _flow
     with _folder(args.keep) as folder, _broker(args, stages) as servers:
         settings = settings_of(args, dir=folder, kafka=servers, **chosen)
         if args.keep is not None:
             write(settings, folder / FILE_NAME)
-        report = _flow(settings, corpus, count, stages, kept=args.keep is not None)
+        report = flow(settings, corpus, count, stages, kept=args.keep is not None)
     if args.json:
         say_json(report)
     else:
-        _print_report(report, args.keep)
-    twin = report["twin"]
-    subscriber = report["subscriber"]
-    agrees = twin["words_equal"] and twin["max_abs_difference"] <= SAME
-    verified = subscriber["received"] == subscriber["verified"] > 0
-    proved = report["receipts"]["count"] == report["deleted"]
-    return 0 if agrees and verified and proved else 1
-
-
-def _run_private(args: argparse.Namespace, chosen: Mapping[str, Any], corpus: Corpus, stages: _Stages) -> int:
-    """Publish two versions in private mode, and try to find the deleted document by subtracting them."""
-    from streamtopic.settings import FILE_NAME, write
-
-    with _folder(args.keep) as folder:
-        settings = settings_of(args, dir=folder, **chosen)
-        if args.keep is not None:
-            write(settings, folder / FILE_NAME)
-        report = _private_flow(settings, corpus, stages, kept=args.keep is not None)
-    if args.json:
-        say_json(report)
-    else:
-        for title, lines in report["sections"].items():
-            show(f"\n{title}\n{'=' * len(title)}\n{lines}")
+        for title, text in (report.get("sections") or _sections(report, args.keep)).items():
+            if text:
+                show(f"\n{title}\n{'=' * len(title)}\n{text}")
     return 0 if report["passed"] else 1
 
 
-def _private_flow(settings: Settings, corpus: Corpus, stages: _Stages, *, kept: bool) -> dict[str, Any]:
-    """Learn, delete one document, publish, attack, verify; return what `demo --private --json` prints."""
+def _private_flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, kept: bool) -> dict[str, Any]:
+    """Learn, delete a document, publish, attack, verify; return what `demo --private --json` prints.
+
+    The attack subtracts the two versions to find the deleted document.
+    """
     from streamtopic.service.app import Service
     from streamtopic.service.publish.published import topics_of
     from streamtopic.service.verify import passed
@@ -201,7 +183,7 @@ def _private_flow(settings: Settings, corpus: Corpus, stages: _Stages, *, kept: 
         _settle(service, stages, subscriber)
         before = service.release(None)
         order = sorted(corpus.documents, key=lambda document: hashlib.sha256(document.id.encode()).digest())
-        service.delete([order[0].id])
+        service.delete([document.id for document in order[:delete]])
         _settle(service, stages, subscriber)
         after = service.release(None)
         with stages.stage("attack"):
@@ -221,7 +203,7 @@ def _private_flow(settings: Settings, corpus: Corpus, stages: _Stages, *, kept: 
         "Guarantee": textwrap.fill(str(after.guarantee), 110),
         "Checks": "\n".join(aligned(checks)),
     }
-    return {"passed": passed(findings) and receipts == 1, "rank": rank, "sections": sections}
+    return {"passed": passed(findings) and receipts == delete, "rank": rank, "sections": sections}
 
 
 def _rank(before: Release, after: Release, candidates: list[Document]) -> int:
@@ -340,7 +322,11 @@ def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, k
         report = _report(service, corpus, gone) | {"steps": steps}
     seconds = stages.seconds | {"total": stages.total}
     received = {"received": stages.verified + subscriber.refused, "verified": stages.verified}
-    return report | {"twin": twin, "subscriber": received, "seconds": seconds}
+    agrees = twin["words_equal"] and twin["max_abs_difference"] <= SAME
+    verified = received["received"] == received["verified"] > 0
+    proved = report["receipts"]["count"] == report["deleted"]
+    report |= {"twin": twin, "subscriber": received, "seconds": seconds}
+    return report | {"passed": agrees and verified and proved}
 
 
 def _beyond(service: Service, deleted: int, documents: int) -> int:
@@ -425,14 +411,14 @@ def _report(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str,
     }
 
 
-def _print_report(report: Mapping[str, Any], keep: Path | None) -> None:
-    """Print topics, what was forgotten, a receipt, the checks, versions, times and what to try next."""
+def _sections(report: Mapping[str, Any], keep: Path | None) -> dict[str, str]:
+    """Return topics, what was forgotten, a receipt, the checks, versions, times and what to try next, by title."""
     newest = report["versions"][-1]
     example = report["receipts"]["example"]
     heads = [heads_table(report["heads"])] if report["heads"] else []
     heads += [f"{task}: no head, because {reason}" for task, reason in newest["unfitted"].items()]
     times = [f"{stage.replace('_', ' ')} {duration(spent)}" for stage, spent in report["seconds"].items()]
-    sections = {
+    return {
         "Topics": topics_table(report["topics"]) if report["topics"] else "",
         "Heads": "\n".join(heads),
         "Forgotten": "\n".join(_forgotten(report)) if report["deleted"] else "",
@@ -442,9 +428,6 @@ def _print_report(report: Mapping[str, Any], keep: Path | None) -> None:
         "Time": textwrap.fill(", ".join(times), 110),
         "Try next": _next(keep, newest["version"]),
     }
-    for title, text in sections.items():
-        if text:
-            show(f"\n{title}\n{'=' * len(title)}\n{text}")
 
 
 def _forgotten(report: Mapping[str, Any]) -> Iterator[str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.checking import print_findings
 from streamtopic.commands.common_arguments import answer, command, file_errors, instance_settings, whole_number
-from streamtopic.commands.topics_shown import add_slices, slice_unit
 from streamtopic.console import progress
 from streamtopic.errors import UsageError
 
@@ -36,7 +35,6 @@ def register(subparsers: Subparsers) -> None:
         help="a folder for the model, its proof, words and card, which other programs read; or a name that ends in "
         ".html, for a page",
     )
-    add_slices(parser)
     parser.add_argument(
         "--evidence",
         action="store_true",
@@ -51,12 +49,6 @@ def run(args: argparse.Namespace) -> int:
 
     _refuse_other(args)
     settings = instance_settings(args)
-    unit = slice_unit(args.over, settings)
-    if settings.guarantee == "private" and (args.over or args.by):
-        raise UsageError(
-            "a page of a private version holds no slices, which are exact counts: `streamtopic topics --over` shows "
-            "them to those who may see the documents"
-        )
     with Service(settings) as service:
         # Fixed now: a version that is published while this one is verified must not take its place.
         number = args.number if args.number is not None else service.release(None).version
@@ -64,13 +56,11 @@ def run(args: argparse.Namespace) -> int:
         if args.evidence or args.to.suffix == ".html":
             from streamtopic.pages.version_page import version_facts
 
-            slices = service.slices(number, unit, args.by) if unit or args.by else None
             with progress("verifying", "records", quiet=args.json or not args.verify) as update:
                 facts = version_facts(
                     service,
                     number,
                     update=update if args.verify else None,
-                    slices=slices,
                     public=not args.evidence,
                 )
         release = service.release(number)
@@ -90,10 +80,6 @@ def _refuse_other(args: argparse.Namespace) -> None:
         raise UsageError(f"cannot write {args.to.name}: a model is a folder, so give a name without {kind}")
     if args.verify and not args.evidence:
         raise UsageError("--verify is about evidence: give --evidence too")
-    if (args.over or args.by) and kind != ".html":
-        raise UsageError(
-            "the files of a model hold no slices: write a page (.html), or use `streamtopic topics --over --json`"
-        )
 
 
 def _write(to: Path, release: Release, facts: dict[str, Any] | None) -> None:

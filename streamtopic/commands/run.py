@@ -10,7 +10,6 @@ import argparse
 import dataclasses
 import gc
 import importlib
-import logging
 import signal
 import sys
 import threading
@@ -18,8 +17,15 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import answer, command, instance_settings, settings_of, waiting_time
-from streamtopic.console import duration, log_to_stderr, number_of, progress, say, say_json
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    instance_settings,
+    log_events,
+    settings_of,
+    waiting_time,
+)
+from streamtopic.console import duration, number_of, progress, say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -153,13 +159,11 @@ def _event_printer(settings: Settings, role: str, *, as_json: bool) -> Callable[
     role: the role of this process, which each line names.
     as_json: whether events are JSON at a terminal too.
     """
-    from streamtopic.monitoring.logs import JsonLines, bound
+    from streamtopic.monitoring.logs import bound
 
     process = {"role": role, "model": settings.model}
-    log_to_stderr(detailed=True, lines=None if sys.stderr.isatty() else JsonLines(process))
+    log_events(role, settings.model)
     as_json = as_json or not sys.stdout.isatty()
-    # kafka-python logs several lines a second while a broker is away; the service says once what it waits for.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
     def tell(event: dict[str, Any]) -> None:
         if as_json:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.common_arguments import command, file_errors, instance_settings, whole_number
-from streamtopic.console import log_to_stderr, say, say_json, warn
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings, log_events, whole_number
+from streamtopic.console import say, say_json, warn
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +64,12 @@ def run(args: argparse.Namespace) -> int:
     pages = web_pages(view, access, frozenset(name.lower() for name in [*args.name, args.host]))
     with http_server.listening(args.host, args.port) as listener:
         address = http_server.address_of(listener, secure=certificate is not None)
-        _log(settings.model)
+        log_events("serve", settings.model)
+        # The server tells each step, and each stranger who does not speak HTTP. Its errors are failures of a page.
+        for name in ("uvicorn.error", "asyncio"):
+            logger = logging.getLogger(name)
+            logger.setLevel(logging.ERROR)
+            logger.addFilter(_failed)
         server = http_server.http_server(pages, listener, certificate, lambda: _tell(args, address))
         http_server.leave_quietly(server)
         try:
@@ -97,21 +101,6 @@ def _tell(args: argparse.Namespace, address: str) -> None:
         import webbrowser
 
         webbrowser.open(address)
-
-
-def _log(model: str) -> None:
-    """Log events: in words at a terminal, else as lines of JSON."""
-    from streamtopic.monitoring.logs import JsonLines
-
-    lines = None if sys.stderr.isatty() else JsonLines({"role": "serve", "model": model})
-    log_to_stderr(detailed=True, lines=lines)
-    # kafka-python tells each attempt to reach a broker.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    # The server tells each step, and each stranger who does not speak HTTP. Its errors are failures of a page.
-    for name in ("uvicorn.error", "asyncio"):
-        server = logging.getLogger(name)
-        server.setLevel(logging.ERROR)
-        server.addFilter(_failed)
 
 
 def _failed(record: logging.LogRecord) -> bool:

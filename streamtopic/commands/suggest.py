@@ -70,9 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="suggest: forget sets of 1%% of the documents to try (default: 5)",
     )
     parser.add_argument(
-        "--thresholds", action="store_true", help="suggest: try half and twice of max_df and anchor_min_df as well"
-    )
-    parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="suggest: which forget sets are drawn (default: 0)"
     )
 
@@ -94,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.seed < 0:
         raise UsageError(f"--seed is {args.seed}: use a whole number from 0")
-    plan = TrialPlan(args.trials, variants=args.thresholds)
+    plan = TrialPlan(args.trials)
     settings = settings_of(args)
     options = learner_options(settings)
     import numpy as np
@@ -155,13 +152,6 @@ def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> _Material:
 def _table(name: str, documents: int, found: Suggestion) -> str:
     head = ["topics", "words", "coherence", "diversity", "score", "words last", "anchors stay", "smallest"]
     lines = [f"{documents} documents, {name}\n", table(head, _rows(found.candidates, found.recommended))]
-    if found.variants:
-        # Forget sets are not tried on variants, so the columns about them are left out.
-        rows = []
-        for one, row in zip(found.variants, _rows(found.variants, None), strict=True):
-            rows.append([f"{one.max_df:g}", f"{one.anchor_min_df:g}", *row[1:5]])
-        lines.append("\nthe same number under other thresholds")
-        lines.append(table(["max_df", "anchor_min_df", *head[1:5]], rows))
     lines += [f"  {one.topics} topics: {one.reason}" for one in found.candidates if one.reason]
     if found.recommended is not None:
         lines.append(f"\nthe {found.recommended.topics} topics")

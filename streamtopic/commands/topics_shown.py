@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streamtopic.settings import Settings
     from streamtopic.topics.over_time import SliceReport, Unit
 
-__all__ = ["add_slices", "heads_table", "register", "slice_unit", "topics_table"]
+__all__ = ["heads_table", "register", "topics_table"]
 
 # As `streamtopic.topics.over_time.UNITS` has them (a test compares them): `--help` must not load that module.
 UNITS = ("day", "week", "month", "quarter", "year")
@@ -46,7 +46,12 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--top", type=whole_number(1, 20), default=10, metavar="K", help="words for each topic, 1 to 20 (default: 10)"
     )
-    add_slices(parser)
+    parser.add_argument(
+        "--over",
+        choices=UNITS,
+        help="topics of the documents in each period of their `ts`; needs the setting `keep_days`",
+    )
+    parser.add_argument("--by", metavar="TASK", help="topics of the documents of each class of this label")
     suggest.add_arguments(parser)
 
 
@@ -65,7 +70,7 @@ def _run_topics(args: argparse.Namespace) -> int:
     from streamtopic.service.publish.published import heads_of, topics_of
 
     settings = instance_settings(args)
-    unit = slice_unit(args.over, settings)
+    unit = _slice_unit(args.over, settings)
     if unit or args.by:
         with Service(settings) as service:
             found = service.slices(args.number, unit, args.by, args.top)
@@ -100,17 +105,7 @@ def topics_table(topics: list[dict[str, Any]]) -> str:
     return table(["topic", "share", "words"], rows)
 
 
-def add_slices(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that ask for slices."""
-    parser.add_argument(
-        "--over",
-        choices=UNITS,
-        help="topics of the documents in each period of their `ts`; needs the setting `keep_days`",
-    )
-    parser.add_argument("--by", metavar="TASK", help="topics of the documents of each class of this label")
-
-
-def slice_unit(over: str | None, settings: Settings) -> Unit | None:
+def _slice_unit(over: str | None, settings: Settings) -> Unit | None:
     """Return the period that is asked for. Raises UsageError if documents have no days."""
     if over is not None and not settings.keep_days:
         raise UsageError(

@@ -1,23 +1,21 @@
-"""Charts: points and curves, small lines. `templates/picture.svg` writes their marks, for light and dark."""
+"""Charts: curves over versions, small lines. `templates/picture.svg` writes their marks, for light and dark."""
 
 import math
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 from streamtopic.pages.rendering import render
 
 __all__ = [
-    "Axis",
-    "ChartPanel",
     "Curve",
     "Mark",
     "Picture",
     "box",
     "circle",
     "label",
-    "scatter",
+    "line_chart",
     "small_line",
     "stroke",
     "ticks",
@@ -117,133 +115,76 @@ def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     return [float(f"{k * step:.12g}") for k in range(first, last + 1)]
 
 
-def _powers(low: float, high: float) -> list[float]:
-    """Return powers of ten around low to high, with their double and fivefold if these are few."""
-    # One power more on each side: rounding of the logarithm must not leave an end outside.
-    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
-    for factors in ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
-        steps = [factor * 10.0**power for power in powers for factor in factors]
-        first = max(k for k, step in enumerate(steps) if step <= low * (1 + 1e-9))
-        last = min(k for k, step in enumerate(steps) if step >= high * (1 - 1e-9))
-        found = steps[first : max(last, first + 1) + 1]
-        if len(found) <= _MOST_MARKS:
-            return found
-    # More than four powers of ten: equal factors keep the marks at equal distances.
-    every = -(-(len(found) - 1) // (_MOST_MARKS - 1))
-    return [found[0] * 10.0 ** (every * k) for k in range(-(-(len(found) - 1) // every) + 1)]
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """An axis with its label and ascending marks; the first and the last mark are its ends."""
-
-    label: str
-    marks: Sequence[float]
-    logarithmic: bool = False
-
-    @classmethod
-    def over(cls, label: str, values: Iterable[float], *, logarithmic: bool = False, whole: bool = False) -> "Axis":
-        """Return an axis around the values. Only values above 0 have a place on a logarithmic axis."""
-        placed = [value for value in values if math.isfinite(value) and (value > 0 or not logarithmic)]
-        low, high = min(placed, default=1.0 if logarithmic else 0.0), max(placed, default=10.0 if logarithmic else 1.0)
-        return cls(label, _powers(low, high) if logarithmic else ticks(low, high, whole=whole), logarithmic)
-
-    def share(self, value: float) -> float | None:
-        """Return the place of a value along the axis, from 0 to 1; None for a value without a place."""
-        if not math.isfinite(value) or (self.logarithmic and value <= 0):
-            return None
-        low, high = self.marks[0], self.marks[-1]
-        if self.logarithmic:
-            return math.log(value / low) / math.log(high / low)
-        return (value - low) / (high - low)
-
-
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Points (x, y) under one name.
+    """Points (x, y) under one name, joined by a line.
 
     look: 0 for circles, 1 for squares, 2 for triangles, each in its own colour.
-    joined: whether to draw a line through the points.
     dashed: whether to draw a dashed line without points, to compare other curves with.
     """
 
     name: str
     points: Sequence[Point]
     look: int = 0
-    joined: bool = False
     dashed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ChartPanel:
-    """One field of a picture: its title, the names of its two axes, and its curves.
-
-    whole: whether the marks across are integers, such as numbers of versions.
-    from_zero: whether the axis upwards begins at 0.
-    """
-
-    title: str
-    across: str
-    up: str
-    curves: Sequence[Curve]
-    log_across: bool = False
-    log_up: bool = False
-    whole: bool = False
-    from_zero: bool = False
 
 
 _LEFT, _TOP, _BELOW, _GAP = 64.0, 62.0, 64.0, 28.0
 
 
-def scatter(
+def line_chart(
     title: str,
     said: str,
-    panels: Sequence[ChartPanel],
+    curves: Sequence[Curve],
     *,
+    across: str,
+    up: str = "",
     name: str = "chart",
     width: float = 300.0,
     height: float = 240.0,
     beside: float = 150,
 ) -> Picture:
-    """Return fields of points side by side.
+    """Return curves over whole numbers, such as those of versions, on an axis that begins at 0.
 
     said: the content of the picture in words.
-    width, height: of a field, in pixels.
-    beside: room for names to the right of each field, in pixels.
-
-    A single point is named to its right, a curve at its last point. A point that is not finite, or not above 0 on a
-    logarithmic axis, is left out.
+    curves: at least one point in all.
+    across, up: names of the axes.
+    width, height: of the field, in pixels.
+    beside: room for names to the right of the field, in pixels. A curve is named at its last point.
     """
-    step = _LEFT + width + beside
-    marks = chain.from_iterable(_panel(one, _LEFT + k * step, width, height, beside) for k, one in enumerate(panels))
-    return Picture(name, title, said, step * len(panels) + _GAP, _TOP + height + _BELOW, list(marks))
+    marks = list(_chart(title, curves, across, up, (width, height, beside)))
+    return Picture(name, title, said, _LEFT + width + beside + _GAP, _TOP + height + _BELOW, marks)
 
 
-def _panel(panel: ChartPanel, left: float, width: float, height: float, beside: float) -> Iterator[Mark]:
-    points = list(chain.from_iterable(curve.points for curve in panel.curves))
-    across = Axis.over(panel.across, (x for x, _ in points), logarithmic=panel.log_across, whole=panel.whole)
-    heights = [y for _, y in points] + [0.0] * panel.from_zero
-    up = Axis.over(panel.up, heights, logarithmic=panel.log_up)
-    bottom, right = _TOP + height, left + width
-    yield label(left, _TOP - 36, panel.title, "strong")
-    yield label(left, _TOP - 12, up.label)
-    for mark in up.marks:
-        level = bottom - height * (up.share(mark) or 0.0)
-        yield stroke([(left, level), (right, level)])
-        yield label(left - 6, level + 4, _written(mark), anchor="end")
-    for mark in across.marks:
-        place = left + width * (across.share(mark) or 0.0)
-        yield stroke([(place, bottom), (place, bottom + 4)])
-        yield label(place, bottom + 18, _written(mark), anchor="middle")
-    yield label(left + width / 2, bottom + 36, across.label, anchor="middle")
+def _chart(
+    title: str, curves: Sequence[Curve], across: str, up: str, size: tuple[float, float, float]
+) -> Iterator[Mark]:
+    """Yield the axes, the curves and their names. size: width, height and room for names."""
+    width, height, beside = size
+    points = list(chain.from_iterable(curve.points for curve in curves))
+    bottom, right = _TOP + height, _LEFT + width
+    numbers = [x for x, _ in points]
+    steps = ticks(min(numbers), max(numbers), whole=True)
+    levels = ticks(0.0, max(y for _, y in points) or 1.0)
+
+    def place(x: float) -> float:
+        return _LEFT + width * (x - steps[0]) / (steps[-1] - steps[0])
+
+    def level(y: float) -> float:
+        return bottom - height * y / levels[-1]
+
+    yield label(_LEFT, _TOP - 36, title, "strong")
+    yield label(_LEFT, _TOP - 12, up)
+    for mark in levels:
+        yield stroke([(_LEFT, level(mark)), (right, level(mark))])
+        yield label(_LEFT - 6, level(mark) + 4, _written(mark), anchor="end")
+    for mark in steps:
+        yield stroke([(place(mark), bottom), (place(mark), bottom + 4)])
+        yield label(place(mark), bottom + 18, _written(mark), anchor="middle")
+    yield label(_LEFT + width / 2, bottom + 36, across, anchor="middle")
     ends: list[tuple[float, float, str]] = []
-    for curve in panel.curves:
-        drawn = []
-        for x, y in curve.points:
-            right_share, up_share = across.share(x), up.share(y)
-            if right_share is not None and up_share is not None:
-                told = f"{curve.name}: {x:.4g}, {y:.4g}"
-                drawn.append((left + width * right_share, bottom - height * up_share, told))
+    for curve in curves:
+        drawn = [(place(x), level(y), f"{curve.name}: {x:.4g}, {y:.4g}") for x, y in curve.points]
         yield from _curve(curve, drawn)
         ends += [(x, y, curve.name) for x, y, _ in drawn[-1:] if curve.name]
     # After all curves, so that a name lies above the lines and clear of the other names.
@@ -257,7 +198,7 @@ def _written(mark: float) -> str:
 def _curve(curve: Curve, drawn: Sequence[tuple[float, float, str]]) -> Iterator[Mark]:
     """Yield the line and the points of a curve; drawn: x and y in pixels, and what a pointer there shows."""
     look = _LOOKS[curve.look % len(_LOOKS)]
-    if (curve.joined or curve.dashed) and len(drawn) > 1:
+    if len(drawn) > 1:
         yield stroke([(x, y) for x, y, _ in drawn], "plain-line dashed" if curve.dashed else f"{look}-line")
     for x, y, told in () if curve.dashed else drawn:
         if look == "mark":
@@ -282,24 +223,9 @@ def _names(wanted: Sequence[tuple[float, float, str]], right: float) -> Iterator
         yield label(start, level + 4, name, "small clear")
 
 
-def small_line(
-    title: str, values: Sequence[float], highest: float, band: Sequence[Point] = (), told: Sequence[str] = ()
-) -> Picture:
-    """Return a small line without axes.
-
-    highest: top of the scale, whose bottom is 0.
-    band: the least and the greatest value at each place, drawn around the line.
-    told: text that a pointer on each place shows.
-    """
+def small_line(title: str, values: Sequence[float], highest: float) -> Picture:
+    """Return a small line without axes. highest: top of the scale, whose bottom is 0."""
     width, height = 150.0, 30.0
     step = (width - 12) / max(len(values) - 1, 1)
-
-    def at(k: int, value: float) -> Point:
-        return 6 + step * k, 4 + (height - 8) * (1 - value / (highest or 1.0))
-
-    line = [at(k, value) for k, value in enumerate(values)]
-    below = [at(k, low) for k, (low, _) in enumerate(band)]
-    above = [at(k, high) for k, (_, high) in enumerate(band)]
-    around = [stroke([*above, *reversed(below)], "mark faint", closed=True)] if band else []
-    points = [circle(x, y, 2.5, "mark", said) for (x, y), said in zip(line, told, strict=False)]
-    return Picture("", title, "", width, height, [*around, stroke(line, "mark-line"), *points, circle(*line[-1], 3.0)])
+    line = [(6 + step * k, 4 + (height - 8) * (1 - value / (highest or 1.0))) for k, value in enumerate(values)]
+    return Picture("", title, "", width, height, [stroke(line, "mark-line"), circle(*line[-1], 3.0)])

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import UsageError
 from streamtopic.pages.charts import (
-    ChartPanel,
     Curve,
     Mark,
     Picture,
     box,
     circle,
     label,
-    scatter,
+    line_chart,
     stroke,
 )
 from streamtopic.pages.model_view import history_of, map_of, related_of, view_of
@@ -77,9 +76,9 @@ def shares(releases: Sequence[Release], *, most: int = 10) -> Picture:
     curves = []
     for place, topic in enumerate(view.order[:most]):
         points = list(zip(versions, found["paths"][topic]["shares"], strict=True))
-        curves.append(Curve(f"{topic}  {view.name(topic)}", points, place % 3, joined=True))
-    panel = ChartPanel("Shares of topics", "version", "share of all words", curves, whole=True, from_zero=True)
-    return scatter("Shares of topics", "shares of the largest topics over versions", [panel], width=420)
+        curves.append(Curve(f"{topic}  {view.name(topic)}", points, place % 3))
+    said = "shares of the largest topics over versions"
+    return line_chart("Shares of topics", said, curves, across="version", up="share of all words", width=420)
 
 
 def draw_map(numbers: Mapping[str, Any]) -> Picture:

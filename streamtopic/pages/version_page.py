@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from streamtopic.pages.charts import ChartPanel, Curve, Picture, scatter, small_line
+from streamtopic.pages.charts import Curve, Picture, line_chart, small_line
 from streamtopic.pages.model_view import cards_of, history_of, map_of, related_of, view_of
 from streamtopic.pages.plots import draw_correlations, draw_map
 from streamtopic.pages.rendering import render
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from streamtopic.service.app import Service
     from streamtopic.signed import Release
-    from streamtopic.topics.over_time import SliceReport
 
 __all__ = ["DATA", "chart_to_limit", "picture_facts", "spending_chart", "version_facts", "version_page"]
 
@@ -40,7 +39,6 @@ _SECTIONS = {
     "map": "Map",
     "correlations": "Which topics meet",
     "history": "How topics moved",
-    "slices": "Over time and by class",
     "tasks": "Tasks",
     "promise": "What is promised",
     "checks": "What was checked",
@@ -61,13 +59,11 @@ def version_facts(
     version: int,
     *,
     update: Callable[[int, int | None], None] | None = None,
-    slices: SliceReport | None = None,
     public: bool = False,
 ) -> Json:
     """Return everything that the page of a published version shows; each value is one that JSON has.
 
     update: given if the counts and the model are to be made again and compared; as of `gather`.
-    slices: topics over time or by class. They are exact, so they are for readers who may see the documents.
     public: whether figures of the model before noise are left out, which are outside of the promise.
 
     Raises as `gather`.
@@ -82,7 +78,6 @@ def version_facts(
         "tasks": evidence["tasks"] | {"words": words},
         "pictures": picture_facts(release, standing),
         "left_out": list(withdrawn),
-        "slices": None if slices is None else slices.as_json(),
     }
 
 
@@ -105,10 +100,8 @@ def version_page(facts: Json, service: Mapping[str, object] | None = None) -> st
     service: what frames a page of the server; None for a file of its own, which then holds the facts too.
     """
     pictures = facts["pictures"] or {}
-    slices = facts["slices"]
     present = {
         **dict.fromkeys(("topics", "map", "correlations", "history"), bool(pictures)),
-        "slices": slices is not None,
         "tasks": bool(facts["tasks"]["heads"] or facts["tasks"]["unfitted"]),
         "conditions": bool(facts["conditions"]["checks"]),
     }
@@ -123,7 +116,6 @@ def version_page(facts: Json, service: Mapping[str, object] | None = None) -> st
         map=draw_map(pictures["map"]) if pictures else None,
         heat=draw_correlations(pictures["related"]) if pictures else None,
         paths=_paths(pictures["history"]) if pictures else [],
-        courses=_courses(slices) if slices and not slices["by"] else [],
         spending=spending_chart(spending["versions"], spending["budget"]),
         given_away=GIVEN_AWAY,
         one_document=ONE_DOCUMENT,
@@ -140,21 +132,6 @@ def _paths(history: Json) -> list[tuple[Json, Picture]]:
     # One scale for all lines, so that they can be compared.
     highest = max(max(path["shares"]) for path in paths)
     return [(path, small_line(f"shares of topic {path['topic']}", path["shares"], highest)) for path in paths]
-
-
-def _courses(slices: Json) -> list[tuple[Json, Picture]]:
-    """Return the course of each topic over periods: its figures at its peak, its line and the band of its intervals."""
-    courses = []
-    # One scale for all lines, so that they can be compared.
-    highest = max((topic["high"] for one in slices["slices"] for topic in one["topics"]), default=0.0)
-    for topics in zip(*(one["topics"] for one in slices["slices"]), strict=True):
-        number, shares = topics[0]["topic"], [topic["share"] for topic in topics]
-        band = [(topic["low"], topic["high"]) for topic in topics]
-        told = [f"{one['time']}: {share:.1%}" for one, share in zip(slices["slices"], shares, strict=True)]
-        peak = shares.index(max(shares))
-        line = small_line(f"share of topic {number} by {slices['unit']}", shares, highest, band, told)
-        courses.append((topics[peak] | {"last": topics[-1], "time": slices["slices"][peak]["time"]}, line))
-    return sorted(courses, key=lambda course: -course[0]["share"])
 
 
 def spending_chart(versions: Sequence[Mapping[str, Any]], budget: float) -> Picture | None:
@@ -175,9 +152,8 @@ def chart_to_limit(
         return None
     (first, begin), (last, end) = points[0], points[-1]
     said = f"{begin:.3g} at version {first} to {end:.3g} at version {last}, of a {limit_name} of {limit:g}"
-    curves = [Curve("", points, joined=True), Curve(limit_name, [(first, limit), (last, limit)], dashed=True)]
-    panel = ChartPanel(title, "version", "", curves, whole=True, from_zero=True)
-    return scatter(title, said, [panel], name=name, height=140, beside=70)
+    curves = [Curve("", points), Curve(limit_name, [(first, limit), (last, limit)], dashed=True)]
+    return line_chart(title, said, curves, across="version", name=name, height=140, beside=70)
 
 
 def _embedded(facts: Json) -> Markup:

@@ -12,8 +12,6 @@ capacity_formulas  Capacity: how many deletions a base model bears; base_capacit
                    a task, by theorem 3 (HeadCapacity), precondition: of the proof, most_deletions: that leave every
                    anchor, implied_constant: the c that a measured capacity represents; fit_constants: measures a, p,
                    gamma, eps0 of a model as ModelConstants
-calibration        DeletionTrials: a model with documents to forget, one Trial each; calibrate: the capacity found by
-                   such trials (CalibrationPlan, Calibration)
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from streamtopic import lazily
 
 if TYPE_CHECKING:
     from streamtopic.paper.algorithm1 import BaseModel, Statistics, literal_head, remaining, retrain_rows, unlearn_base
-    from streamtopic.paper.calibration import Calibration, CalibrationPlan, DeletionTrials, Trial, calibrate
     from streamtopic.paper.capacity_formulas import (
         Capacity,
         HeadCapacity,
@@ -59,13 +56,6 @@ _HOMES = {
         "retrain_rows",
         "unlearn_base",
     ),
-    "calibration": (
-        "Calibration",
-        "CalibrationPlan",
-        "DeletionTrials",
-        "Trial",
-        "calibrate",
-    ),
     "capacity_formulas": (
         "Capacity",
         "HeadCapacity",
@@ -94,11 +84,8 @@ _HOMES = {
 
 __all__ = [
     "BaseModel",
-    "Calibration",
-    "CalibrationPlan",
     "Capacity",
     "Condition",
-    "DeletionTrials",
     "HeadCapacity",
     "ModelConstants",
     "ProofSetting",
@@ -106,11 +93,9 @@ __all__ = [
     "TheoremOptions",
     "TheoremPlan",
     "TheoremRelease",
-    "Trial",
     "Vacuity",
     "assumption_checks",
     "base_capacity",
-    "calibrate",
     "fit_constants",
     "guaranteed_error",
     "head_capacity_terms",

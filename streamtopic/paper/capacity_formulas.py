@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 Float64 = npt.NDArray[np.float64]
-Rule = Literal["share", "fixed", "calibrated", "theorem"]
+Rule = Literal["share", "fixed", "theorem"]
 
 # The factor of m / r^2 in the paper's second term; its size is the paper's, not derived here.
 UTILITY = 0.001

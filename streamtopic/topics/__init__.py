@@ -8,8 +8,6 @@ suggest_topics   how many topics: a Suggestion, a Candidate for each number, by 
 fold_in          topics of new documents (numpy alone)
 top_words        topics in display order; diversity and npmi: how good they are
 topic_correlations  R of a model
-TopicTree        topics that are alike, in a tree; merge_topics: an arrangement of it
-search_topics    the topics of a word, as TopicHit; pyldavis_data: what pyLDAvis draws of a model
 ShareEstimator   topics over time and by class: SliceKeys and SliceSums of documents to TopicSlices,
                  which a SliceReport shows; read_days, periods
 HeadTask         a downstream task, on LabelledDocuments and a TopicMatrix
@@ -26,7 +24,6 @@ from typing import TYPE_CHECKING
 from streamtopic import lazily
 
 if TYPE_CHECKING:
-    from streamtopic.topics.arrange import TopicHit, TopicTree, merge_topics, pyldavis_data, search_topics
     from streamtopic.topics.certificate import Certificate
     from streamtopic.topics.display import diversity, npmi, top_words, topic_correlations
     from streamtopic.topics.estimator import AnchorTopics
@@ -56,7 +53,6 @@ if TYPE_CHECKING:
     from streamtopic.topics.update import NeedsRetrain, Updated
 
 _HOMES = {
-    "arrange": ("TopicHit", "TopicTree", "merge_topics", "pyldavis_data", "search_topics"),
     "certificate": ("Certificate",),
     "display": ("diversity", "npmi", "top_words", "topic_correlations"),
     "estimator": ("AnchorTopics",),
@@ -86,23 +82,18 @@ __all__ = [
     "Suggestion",
     "TopicFit",
     "TopicHead",
-    "TopicHit",
     "TopicMatrix",
     "TopicSlices",
-    "TopicTree",
     "TrialPlan",
     "Updated",
     "diversity",
     "fit_head",
     "fold_in",
     "learn",
-    "merge_topics",
     "newton_step",
     "npmi",
     "periods",
-    "pyldavis_data",
     "read_days",
-    "search_topics",
     "suggest_for",
     "suggest_topics",
     "top_words",

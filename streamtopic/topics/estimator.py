@@ -22,7 +22,6 @@ from streamtopic.counts import Counts, DocumentBatch, KeptCounts, SignedPassages
 from streamtopic.counts.arrays import Float, Int32, Int64, Positions, places, row_ends
 from streamtopic.counts.matrices import TextColumns, as_documents, canonical
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
-from streamtopic.topics.arrange import MapData, TopicHit, TopicTree, pyldavis_data, search_topics
 from streamtopic.topics.display import TopicRow, TopicTable, WordEvidence, heap, top_words
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.fitted import Fitted, Inside, steady
@@ -30,7 +29,7 @@ from streamtopic.topics.inference import fold_in, held_out_likelihood, unknown_d
 from streamtopic.topics.learner import learn, why_left_out
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.topics.over_time import FLOOR, ShareEstimator, SliceKeys, TopicSlices, Unit, periods, read_days
-from streamtopic.topics.saved import read_model, write_model
+from streamtopic.topics.saved import saved_model, write_model
 from streamtopic.topics.update import NeedsRetrain, update
 
 __all__ = ["AnchorTopics", "warn_of"]
@@ -291,49 +290,23 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return TopicTable(rows)
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a file, its documents as word counts included. See `load`.
+        """Write the parameters and the documents, as word counts, to a file: the model follows from them. See `load`.
 
         Raises OSError if the file cannot be written; a file that was there before stays then.
         """
-        write_model(Path(path), self.get_params(deep=False), self._now())
+        params = self.get_params(deep=False) | {"exclude_words": list(words_given(self.exclude_words)) or None}
+        write_model(Path(path), params, self._now())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model that `save` wrote. It goes on with the same bits, and runs no code of the file.
+        """Read a model that `save` wrote: its documents are learned again. It runs no code of the file.
 
         Raises UsageError if the file does not hold a whole model.
         """
-        params, fitted = read_model(Path(path))
-        model = cls(**params)
-        model._model = fitted
+        with saved_model(Path(path)) as (params, columns, names, batch):
+            model = cls(**params)
+            model._model = model._learned(columns, names, model._counted(columns, names, batch))
         return model
-
-    def tree(self) -> TopicTree:
-        """Return the tree of topics, in which those that are alike are together."""
-        A, shares, _ = self._now().shown()
-        return TopicTree.of(A, shares)
-
-    def search(self, word: str) -> tuple[TopicHit, ...]:
-        """Return the topics that a word is in, those first that hold most of it.
-
-        word: the name of a column; "x3" for column 3 without a name.
-        Raises UsageError for a word that the model does not have.
-        """
-        A, shares, words = self._now().shown()
-        return search_topics(A, shares, words, word)
-
-    def pyldavis_data(self, terms: int = 30) -> MapData:
-        """Return what pyLDAvis draws, made of the model and of exact counts of words.
-
-        `pyLDAvis.save_html(model.pyldavis_data(), "map.html")` writes a page, and `pyLDAvis.display` shows it.
-        terms: bars of a topic.
-        Raises UsageError for fewer than two topics.
-        """
-        model = self._now()
-        A, shares, words = model.shown()
-        _, positions = model.word_places()
-        tokens = float(model.counts.tokens[positions].sum())
-        return pyldavis_data(A, shares, words, tokens, terms)
 
     def topics_over(
         self,
@@ -475,11 +448,15 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         The matrix is not needed any more afterwards: a fit on texts gives it back before it learns.
         """
         columns, names, batch = self._first_documents(X)
+        return columns, names, self._counted(columns, names, batch)
+
+    def _counted(self, columns: TextColumns, names: npt.NDArray[np.object_] | None, batch: DocumentBatch) -> KeptCounts:
+        """Return the counts of documents over columns."""
         self._check_inference()
         with _as_value_error(), compiling_is_said():
             all_options = [*self._options(columns, names)]
             with duration_is_said(f"counted {batch.documents} documents", self.verbose):
-                return columns, names, KeptCounts.counted(columns.words, batch, all_options[0].weighting)
+                return KeptCounts.counted(columns.words, batch, all_options[0].weighting)
 
     def _first_documents(self, X: Any) -> tuple[TextColumns, npt.NDArray[np.object_] | None, DocumentBatch]:
         """Return the columns of a matrix, their names, and its documents over them."""

@@ -49,15 +49,12 @@ NEAR = 0.1
 LASTING = 0.8
 """The least share of top words that must outlast a forget set."""
 
-_LIMITS = ("topics", "max_df", "anchor_min_df")
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A number of topics under two thresholds, and the measurements of its model.
+    """A number of topics, and the measurements of its model.
 
     topics: how many.
-    max_df, anchor_min_df: thresholds; see LearnerOptions.
     words: words of the vocabulary.
     coherence: mean NPMI, from -1 to 1.
     diversity: share of distinct words among the top words.
@@ -69,8 +66,6 @@ class Candidate:
     """
 
     topics: int
-    max_df: float
-    anchor_min_df: float
     words: int = 0
     coherence: float = 0.0
     diversity: float = 0.0
@@ -96,9 +91,9 @@ class Candidate:
 
     def as_json(self) -> dict[str, Any]:
         """Return the measurements for JSON, without the words."""
-        fields = asdict(self)
         if self.reason:
-            return {name: fields[name] for name in (*_LIMITS, "reason")}
+            return {"topics": self.topics, "reason": self.reason}
+        fields = asdict(self)
         del fields["top_words"]
         return {**fields, "score": self.score}
 
@@ -110,13 +105,11 @@ class Suggestion:
     candidates: all of them, by number of topics.
     recommended: one of them, or None if there is no model.
     reason: of the recommendation, in words.
-    variants: the recommended number under other thresholds, if they were tried.
     """
 
     candidates: tuple[Candidate, ...]
     recommended: Candidate | None
     reason: str
-    variants: tuple[Candidate, ...] = ()
 
     def as_json(self) -> Mapping[str, Any]:
         """Return everything as `suggest --json` prints it."""
@@ -130,7 +123,6 @@ class Suggestion:
             "recommended": number,
             "reason": self.reason,
             "candidates": [candidate.as_json() for candidate in self.candidates],
-            "variants": [variant.as_json() for variant in self.variants],
             "topics": topics,
         }
 
@@ -141,12 +133,10 @@ class TrialPlan:
 
     trials: how many forget sets; 0 to forget nothing.
     share: the share of the documents that is in each forget set.
-    variants: whether half and twice of max_df and anchor_min_df are tried too, at the recommended number of topics.
     """
 
     trials: int = 5
     share: float = 0.01
-    variants: bool = False
 
     def __post_init__(self) -> None:
         if self.trials < 0:
@@ -191,12 +181,7 @@ def suggest_topics(
             "give documents that the counts were made of"
         )
     search = _Search(source, documents, options, plan, generator, progress)
-    candidates = search.candidates([replace(options, n_topics=r) for r in wanted])
-    found = recommend(candidates)
-    if not plan.variants or found.recommended is None:
-        return found
-    best = replace(options, n_topics=found.recommended.topics)
-    return replace(found, variants=tuple(search.variants(best)))
+    return recommend(search.candidates([replace(options, n_topics=r) for r in wanted]))
 
 
 def suggest_for(
@@ -254,7 +239,6 @@ class _Search:
         self.options = options
         self.progress = progress
         self.done = 0
-        self.total = 0
         here = documents.documents
         # At most half of the documents at hand, which may be fewer than were counted.
         wanted = max(1, round(plan.share * source.documents))
@@ -268,7 +252,7 @@ class _Search:
 
     def candidates(self, wanted: Sequence[LearnerOptions]) -> list[Candidate]:
         """Return the candidate of each. They differ in the number of topics only, so their vocabulary is the same."""
-        self.total += len(wanted) * (1 + len(self.gone))
+        self.total = len(wanted) * (1 + len(self.gone))
         forgotten = len(self.gone[0]) if self.gone else 0
         narrow = _narrowed(self.source, wanted[0], forgotten)
         narrow_words = _positions(self.source, narrow.words)
@@ -283,20 +267,6 @@ class _Search:
         for k, options in enumerate(wanted):
             after = [trial[k] for trial in trials]
             found.append(self._candidate(options, whole[k], after))
-        return found
-
-    def variants(self, options: LearnerOptions) -> list[Candidate]:
-        """Return the candidates of half and twice of each threshold, forgetting nothing."""
-        max_dfs = [min(1.0, options.max_df * factor) for factor in (0.5, 2.0)]
-        anchor_min_dfs = [min(1.0, options.anchor_min_df * factor) for factor in (0.5, 2.0)]
-        changed = [replace(options, max_df=limit) for limit in max_dfs]
-        changed += [replace(options, anchor_min_df=limit) for limit in anchor_min_dfs]
-        self.total += len(changed)
-        found = []
-        for one in changed:
-            # Other thresholds make another vocabulary, so nothing is shared here.
-            learned = self._learned(_narrowed(self.source, one, 0), [one])
-            found.append(self._candidate(one, learned[0], []))
         return found
 
     def _learned(self, source: CountSource, wanted: Sequence[LearnerOptions]) -> list["_Learned"]:
@@ -330,7 +300,7 @@ class _Search:
         """Measure a model, given also the models of the same options after each forget set."""
         fit = whole.fit
         if fit is None:
-            return Candidate(options.n_topics, options.max_df, options.anchor_min_df, reason=whole.reason)
+            return Candidate(options.n_topics, reason=whole.reason)
         place = {word: k for k, word in enumerate(self.source.words)}
         top = np.array([_at(place, topic) for topic in whole.top], np.intp)
         kept = None
@@ -344,8 +314,6 @@ class _Search:
         least_share = float(fit.topic_masses.min())
         return Candidate(
             options.n_topics,
-            options.max_df,
-            options.anchor_min_df,
             words=len(fit.words),
             coherence=coherence,
             diversity=diversity(top),

@@ -30,7 +30,7 @@ Source: Cochran, "Sampling Techniques" (1977), sections 6.3 and 9A; Wilson, JASA
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from typing import Any, Literal, Self, get_args
 
@@ -173,20 +173,9 @@ class SliceSums:
         ones = np.ones(len(rows), np.int64)
         columns = np.arange(len(rows))
         member = csr_array((ones, (rows, columns)), shape=(slices, len(rows)))
-        counts = vstack([part.counts for part in parts])
-        documents = np.concatenate([part.documents for part in parts])
-        lengths = np.concatenate([part.lengths for part in parts])
-        squared_lengths = np.concatenate([part.squared_lengths for part in parts])
-        mixed = np.concatenate([part.mixed for part in parts])
-        squares = np.concatenate([part.squares for part in parts])
-        return cls(
-            counts=csr_array(member @ counts),
-            documents=member @ documents,
-            lengths=member @ lengths,
-            squared_lengths=member @ squared_lengths,
-            mixed=member @ mixed,
-            squares=member @ squares,
-        )
+        arrays = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
+        counts = csr_array(member @ vstack(arrays.pop("counts")))
+        return cls(counts, **{name: member @ np.concatenate(several) for name, several in arrays.items()})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,9 +248,16 @@ class SliceReport:
         return f"{share:.1%} ({low:.1%} to {high:.1%})"
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything as `topics --over --json` shows it."""
+        """Return everything as `topics --over --json` shows it: of each slice a list of numbers, one a topic."""
         found = self.found
-        slices = [self._slice(row) for row in range(len(found))]
+        tables = {"shares": found.shares, "errors": found.errors, "low": found.low, "high": found.high}
+        slices = []
+        for row, (time, name) in enumerate(zip(found.times, found.classes, strict=True)):
+            about = {"time": time or None, "class": name or None}
+            sizes = {"documents": int(found.documents[row]), "tokens": int(found.tokens[row])}
+            numbers = {name: table[row].round(6).tolist() for name, table in tables.items()}
+            words = [self.words(row, topic) for topic in range(found.shares.shape[1])]
+            slices.append({**about, **sizes, **numbers, "words": words})
         hidden = {"slices": found.hidden, "documents": found.hidden_documents}
         return {
             "version": self.version,
@@ -272,29 +268,6 @@ class SliceReport:
             "hidden": hidden,
             "outside": found.outside,
         }
-
-    def _slice(self, row: int) -> dict[str, Any]:
-        """Return a slice as JSON shows it."""
-        found = self.found
-        r = found.shares.shape[1]
-        topics = [self._topic(row, topic) for topic in range(r)]
-        documents = int(found.documents[row])
-        tokens = int(found.tokens[row])
-        return {
-            "time": found.times[row] or None,
-            "class": found.classes[row] or None,
-            "documents": documents,
-            "tokens": tokens,
-            "topics": topics,
-        }
-
-    def _topic(self, row: int, topic: int) -> dict[str, Any]:
-        """Return a topic of a slice as JSON shows it."""
-        found = self.found
-        tables = {"share": found.shares, "error": found.errors, "low": found.low, "high": found.high}
-        exact = {name: float(one[row, topic]) for name, one in tables.items()}
-        rounded = {name: round(number, 6) for name, number in exact.items()}
-        return {"topic": topic, **rounded, "words": self.words(row, topic)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

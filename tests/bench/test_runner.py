@@ -1,4 +1,4 @@
-"""The runner: folders that cases share, and pictures of what was found."""
+"""The runner: folders that cases share."""
 
 from pathlib import Path
 

@@ -119,6 +119,3 @@ def test_the_private_demo_fits_on_one_screen(program, tmp_path):
     assert len(after.splitlines()) <= 24
     for said in ("private: all versions of a period together", "of 300 candidates", "1 for 1 deletion", "checks hold"):
         assert said in after
-    # The mode is kept with the instance, and its pages hold no exact counts.
-    status, _, err = program("export", "--to", tmp_path / "page.html", "--by", "place", "--dir", tmp_path / "kept")
-    assert (status, "exact counts" in err) == (2, True)

@@ -1,4 +1,4 @@
-"""`streamtopic topics --over` and `--by`, and the section that `export` writes of the same."""
+"""`streamtopic topics --over` and `--by`."""
 
 import json
 
@@ -44,8 +44,10 @@ def test_topics_over_time_as_json_and_for_a_person(instance, capsys):
     assert (told["unit"], told["by"], told["floor"]) == ("month", None, 20)
     for one in told["slices"]:
         assert one["documents"] == 50
-        assert sum(topic["share"] for topic in one["topics"]) == pytest.approx(1, abs=1e-5)
-        assert all(topic["low"] <= topic["share"] <= topic["high"] for topic in one["topics"])
+        assert sum(one["shares"]) == pytest.approx(1, abs=1e-5)
+        assert all(
+            low <= share <= high for low, share, high in zip(one["low"], one["shares"], one["high"], strict=True)
+        )
     assert main(["topics", "--over", "quarter", "--by", "label", *instance]) == 0
     shown = capsys.readouterr().out
     assert "2026-Q1 class 0" in shown

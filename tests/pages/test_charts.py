@@ -2,32 +2,26 @@ from itertools import pairwise
 
 import pytest
 
-from streamtopic.pages.charts import ChartPanel, Curve, scatter, ticks
+from streamtopic.pages.charts import Curve, line_chart, ticks
 
 
 def _classes(root, name):
     return [element for element in root.iter() if name in (element.get("class") or "").split()]
 
 
-def test_curves_and_points_are_drawn_under_their_names(read_picture):
-    """A field for each panel, a mark for each point that has a place, a line for what is joined, every name once."""
+def test_curves_are_drawn_under_their_names(read_picture):
+    """Each point has a mark, each curve a line and its name; a curve to compare with is dashed, without marks."""
     curves = [
-        Curve("<update>", [(1e4, 0.2), (1e5, 0.3), (1e6, 0.0)], joined=True),
-        Curve("retrain", [(1e4, 0.6), (1e5, 1.0)], look=1, joined=True),
-        Curve("linear", [(1e4, 0.1), (1e5, 1.0)], dashed=True),
+        Curve("<update>", [(1, 0.2), (2, 0.3), (3, 0.0)]),
+        Curve("retrain", [(1, 0.6), (3, 1.0)], look=1),
+        Curve("alone", [(2, 0.5)], look=2),
+        Curve("limit", [(1, 0.1), (3, 1.0)], dashed=True),
     ]
-    alone = [Curve(f"model {k}", [(2.0**k, 0.3)], look=k) for k in range(3)]
-    picture = scatter(
-        "Cost & more",
-        "what is seen",
-        [ChartPanel("m", "documents", "s", curves, True, True), ChartPanel("p", "s", "NPMI", alone)],
-    )
-    root = read_picture(picture.svg())
+    root = read_picture(line_chart("Cost & more", "what is seen", curves, across="version", up="s").svg())
     assert (root[0].text, root[1].text) == ("Cost & more", "what is seen")
-    assert (len(_classes(root, "mark")), len(_classes(root, "warm"))) == (3, 3)
-    assert [len(_classes(root, name)) for name in ("mark-line", "warm-line", "dashed", "plain")] == [1, 1, 1, 1]
-    said = [element.text for element in _classes(root, "clear")]
-    assert sorted(said) == sorted(["<update>", "retrain", "linear", "model 0", "model 1", "model 2"])
+    assert [len(_classes(root, name)) for name in ("mark", "warm", "plain")] == [3, 2, 1]
+    assert [len(_classes(root, name)) for name in ("mark-line", "warm-line", "dashed")] == [1, 1, 1]
+    assert sorted(element.text for element in _classes(root, "clear")) == ["<update>", "alone", "limit", "retrain"]
 
 
 @pytest.mark.parametrize(

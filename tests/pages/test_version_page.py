@@ -56,20 +56,3 @@ def test_a_public_page_has_no_figure_from_before_the_noise(prepared, facts_of):
         public = version_facts(service, 2, public=True)
     assert public["conditions"]["checks"] == []
     assert "not for publication" not in text_of(version_page(public))
-
-
-def test_slices_are_drawn_with_their_bands(facts_of):
-    """Courses over periods have a line, a band and the warning that they are exact; classes have rows."""
-    about = {"version": 2, "floor": 5, "hidden": {"slices": 1, "documents": 3}, "outside": 2}
-
-    def piece(share):
-        topic = {"topic": 0, "share": share, "error": 0.1, "low": share / 2, "high": 2 * share, "words": ["<b>"]}
-        return {"time": "2026-02", "class": "arts", "documents": 9, "tokens": 90, "topics": [topic]}
-
-    over = about | {"unit": "month", "by": None, "slices": [piece(0.2), piece(0.4)]}
-    page = version_page(facts_of(slices=over))
-    assert "These figures are exact and have no noise" in text_of(page)
-    assert 'class="mark faint"' in page
-    assert "<title>2026-02: 20.0%</title>" in page
-    classes = about | {"unit": None, "by": "section", "slices": [piece(0.2)]}
-    assert "2026-02, arts" in text_of(version_page(facts_of(slices=classes)))

@@ -120,7 +120,7 @@ def test_the_head_for_general_q_takes_the_least_term():
 def test_a_capacity_implies_its_constant():
     """A measured capacity names the c for which the formula gives it."""
     formula = base_capacity(1, 10**6, 5_000, 20, 1, 1e-6)
-    capacity = Capacity(40, "calibrated", formula)
+    capacity = Capacity(40, "share", formula)
     assert base_capacity(capacity.constant, 10**6, 5_000, 20, 1, 1e-6) == pytest.approx(40)
     with pytest.raises(UsageError):
         Capacity.fixed(-1)

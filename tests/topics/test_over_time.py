@@ -7,11 +7,36 @@ import pytest
 from scipy.sparse import csr_array, vstack
 
 from streamtopic import AnchorTopics
-from streamtopic.bench.cases.over_time import planted_slices
 from streamtopic.errors import UsageError
 from streamtopic.topics.over_time import ShareEstimator, SliceKeys, SliceSums, periods, read_days
 
 WORDS, TOPICS = 400, 8
+
+
+def planted_slices(rng, A, base, documents, concentration, absent=0.0, burst=0.0):
+    """Return the planted shares of one slice, (r,), and its documents, (documents, n).
+
+    base: (r,) shares that the slice's own are drawn around.
+    documents: how many; their lengths vary by a factor of five and more.
+    concentration: the lower, the fewer topics a document has.
+    absent: the chance with which each topic is missing in the slice; the first one never is.
+    burst: 0 for words that are drawn one by one; the higher, the more often a word is in its document again.
+    """
+    drawn = rng.dirichlet(40.0 * base)
+    present = rng.random(len(base)) >= absent
+    present[0] = True
+    shares = drawn * present / drawn[present].sum()
+    theta = np.zeros((documents, len(base)))
+    theta[:, present] = rng.dirichlet(concentration * shares[present], documents)
+    mean_length = rng.gamma(2.0, 40.0, documents)
+    lengths = 5 + rng.poisson(mean_length)
+    expected = theta @ A.T
+    if burst:
+        # Dirichlet's, whose words have 1 + L burst times the variance of words that are drawn one by one.
+        expected = rng.standard_gamma(expected / burst)
+    expected /= expected.sum(axis=1, keepdims=True)
+    rows = [rng.multinomial(length, p) for length, p in zip(lengths.tolist(), expected, strict=True)]
+    return shares, csr_array(np.stack(rows).astype(np.int64))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""From Kafka to durable counts in Redis: long and short documents, one process and two."""
+"""From Kafka to durable counts in Redis: long and short documents, one process."""
 
 from __future__ import annotations
 
@@ -72,44 +72,6 @@ def short() -> list[Figure]:
     ]
 
 
-def processes() -> list[Figure]:
-    """Two partitions by one process and by two, each kept to one core; and by one that may use every core."""
-    from streamtopic.bench.feed import corpus
-    from streamtopic.bench.ingest_processes import ANY_CORE
-    from streamtopic.local import LocalKafka, LocalRedis
-
-    batch = corpus(24_000, LONG)
-    ways = {"one process, one core": [(0, [0, 1])], "two processes, a core each": [(0, [0]), (1, [1])],
-            "one process, all cores": [(ANY_CORE, [0, 1])]}  # fmt: skip
-    speed, figures = {}, []
-    with LocalKafka() as kafka, LocalRedis() as redis:
-        for number, (name, shares) in enumerate(ways.items()):
-            servers = kafka.servers, redis.url, f"bench{number}"
-            speed[name], busy = _share(servers, shares, batch, [kafka.pid, redis.pid])
-            figures.append(Figure(name, speed[name], "documents/s"))
-            figures.append(Figure(f"{name}: busy", busy, "cores, with Kafka and Redis"))
-    one, two, _ = speed.values()
-    return [*figures, Figure("two over one", two / one, "x", "at least 1.6")]
-
-
-def _share(
-    servers: tuple[str, str, str], shares: list[tuple[int, list[int]]], batch: DocumentBatch, others: list[int | None]
-) -> tuple[float, float]:
-    """Return documents a second of processes with these cores and partitions, and how many cores were busy."""
-    from streamtopic.bench.feed import corpus, feed
-    from streamtopic.bench.ingest_processes import IngestProcesses, processor_seconds
-
-    with feed(*servers, 2) as found:
-        found.send(corpus(1_000, LONG, seed=1), "warm")
-        with IngestProcesses(found, shares) as ingests:
-            found.send(batch)
-            pids = [*ingests.pids, *others]
-            used = processor_seconds(pids)
-            seconds, _ = timed(ingests.count)
-            busy = (processor_seconds(pids) - used) / seconds
-    return batch.documents / seconds, busy
-
-
 def _kernel(batch: DocumentBatch) -> float:
     """Documents a second of the kernel alone, in batches as large as those of ingest."""
     import numpy as np
@@ -152,4 +114,4 @@ def _bare_consumer(feed: Feed) -> int:
     return number
 
 
-CASES = {"long": long, "short": short, "processes": processes}
+CASES = {"long": long, "short": short}

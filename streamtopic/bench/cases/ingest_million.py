@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING
 from streamtopic.bench.figures import Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from streamtopic.bench.feed import Feed
     from streamtopic.bench.runner import Option
-    from streamtopic.pages.charts import Curve
     from streamtopic.service.ingest.partition_ingest import Ingest
     from streamtopic.state import Connection
 
-__all__ = ["CASES", "OPTIONS", "picture"]
+__all__ = ["CASES", "OPTIONS"]
 
 DELETED = 100
 """One document of so many is deleted at the end."""
@@ -136,39 +133,6 @@ def _child(module: str, *arguments: str) -> str:
 def _resident() -> int:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def picture(figures: Mapping[str, Mapping[str, float]], options: Mapping[str, Option]) -> str:  # noqa: ARG001  as called
-    """Draw memory, and words, against documents."""
-    from streamtopic.pages.charts import ChartPanel, scatter
-
-    memory = [
-        _curve(figures, "Redis, all", "Redis", 0),
-        _curve(figures, "Redis, changes", "changes and statistics", 1),
-        _curve(figures, "Redis, documents", "documents", 1),
-        _curve(figures, "Redis, words", "words", 1),
-        _curve(figures, "resident", "ingest process", 2),
-    ]
-    return scatter(
-        "Ingest of documents whose words never end",
-        "Memory of Redis, in all and by kind, and of the process, and distinct words, by documents of about 20 words.",
-        [
-            ChartPanel("Memory", "documents", "MB", memory),
-            ChartPanel("Words", "documents", "distinct words", [_curve(figures, "words", "", 0)], True, True),  # noqa: FBT003  both axes
-        ],
-    ).svg()
-
-
-def _curve(figures: Mapping[str, Mapping[str, float]], what: str, name: str, look: int) -> Curve:
-    from streamtopic.pages.charts import Curve
-
-    points = [
-        (float(at.replace(",", "")), value)
-        for figure, value in figures.get("million", {}).items()
-        for at, _, of in [figure.partition(": ")]
-        if of == what
-    ]
-    return Curve(name, points, look, joined=True)
 
 
 CASES = {"million": million, "long": long}

@@ -12,7 +12,7 @@ target column. Its phases are
 `products` is what the table leaves out of unlearning: subtracting the forget set from Q and bringing the inner products
 of Qbar^F with the anchors' rows up to date. R's pass over Q is left out on both sides.
 
-Cases recovery-...: the greatest entry of A - A* and R - R* against m, under the Learning Guarantee. Case deletions:
+Case recovery: the greatest entry of A - A* and R - R* against m, under the Learning Guarantee. Case deletions:
 what deleting T documents does, and how many the model bears in truth (streamtopic.bench.truth).
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -164,26 +164,21 @@ def _heads(planted: SyntheticTopics, documents: DocumentBatch, fit: TopicFit) ->
 
 
 # Worlds for the error against m: the guarantee is below 1 only if anchors are frequent and documents nearly of one
-# topic; the second is nearer to text. For the logistic normal, concentration is a variance.
-RECOVERY: tuple[tuple[int, int, float, dict[str, float]], ...] = (
-    (12, 2, 0.6, {"dirichlet": 0.1, "logistic_normal": 100.0}),
-    (200, 5, 0.1, {"dirichlet": 0.5, "logistic_normal": 10.0}),
-)
+# topic; the second is nearer to text. Words, topics, p, and the sum of the Dirichlet's alpha.
+RECOVERY = ((12, 2, 0.6, 0.1), (200, 5, 0.1, 0.5))
 DOCUMENTS = (1_000, 4_000, 16_000, 64_000)
 DELETION_DOCUMENTS = (20_000, 80_000, 320_000)
 DRAWS = 5
 DELETION_DRAWS = 10
 
 
-def _recovery(prior: Literal["dirichlet", "logistic_normal"]) -> list[Figure]:
+def _recovery() -> list[Figure]:
     from streamtopic.bench.truth import recovery
     from streamtopic.synthetic import SyntheticTopics
 
     figures = []
     for words, topics, p, concentration in RECOVERY:
-        planted = SyntheticTopics.planted(
-            words, topics, separability=p, prior=prior, concentration=concentration[prior]
-        )
+        planted = SyntheticTopics.planted(words, topics, separability=p, concentration=concentration)
         figures += recovery(planted, DOCUMENTS, 20, DRAWS)
     return figures
 
@@ -198,7 +193,6 @@ def _deletions() -> list[Figure]:
 
 CASES = {
     **{f"in-{varied.replace('_', '-')}": partial(_case, varied) for varied in SIZES},
-    "recovery-dirichlet": partial(_recovery, "dirichlet"),
-    "recovery-logistic-normal": partial(_recovery, "logistic_normal"),
+    "recovery": _recovery,
     "deletions": _deletions,
 }

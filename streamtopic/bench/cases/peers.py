@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from streamtopic.bench.peers.material import Material
     from streamtopic.bench.peers.models import Model
     from streamtopic.bench.peers.score import Lists, Score
-    from streamtopic.bench.runner import Option, Result
+    from streamtopic.bench.runner import Result
 
-__all__ = ["CASES", "OPTIONS", "picture", "ratios", "text"]
+__all__ = ["CASES", "OPTIONS", "ratios", "text"]
 
 OPTIONS: dict[str, int | str] = {
     "documents": "",
@@ -230,13 +230,6 @@ def text(result: Result) -> str:
     from streamtopic.bench.peers.shown import text as shown
 
     return shown(result)
-
-
-def picture(found: Mapping[str, Mapping[str, float]], options: Mapping[str, Option]) -> str:
-    """Return NPMI against processor time as an SVG."""
-    from streamtopic.bench.peers.shown import picture as shown
-
-    return shown(found, options)
 
 
 CASES = {name: partial(_case, name) for name in NAMES}

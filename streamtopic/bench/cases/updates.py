@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from streamtopic.bench.forgetting import Point
     from streamtopic.bench.material import Material
     from streamtopic.bench.runner import Option, Result
-    from streamtopic.pages.charts import Curve
     from streamtopic.topics.learner_options import LearnerOptions
 
-__all__ = ["CASES", "OPTIONS", "picture", "ratios", "text"]
+__all__ = ["CASES", "OPTIONS", "ratios", "text"]
 
 OPTIONS: dict[str, Option] = {"draws": 20, "seed": 0, "largest": 1_000_000, "folder": ""}
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -184,43 +183,6 @@ def text(result: Result) -> str:
         listed = [table(head, cells)] if cells else []
         shown.append("\n".join([f"{case.case}, peak memory {case.peak_memory / 1e6:.0f} MB", "", *listed, *below]))
     return "\n\n".join([*shown, *(f"{one.name}: {one.value:.2f} {one.unit}" for one in result.ratios)])
-
-
-def picture(found: dict[str, dict[str, float]], options: Mapping[str, Option]) -> str:
-    """Draw cost against documents and against documents forgotten, both axes logarithmic."""
-    from streamtopic.pages.charts import ChartPanel, scatter
-
-    learners = {"default": 0, "paper": 1}
-    in_m = [c for name, look in learners.items() for c in _curves(found, f"documents-{name}", name, r"m = (.*)", look)]
-    in_m += _curves(found, "redis", "Redis", r"m = (.*)", 2)
-    forgot = [
-        c for name, look in learners.items() for c in _curves(found, f"forgotten-{name}", name, "(.*) forgotten", look)
-    ]
-    out_of = max((size for size in SIZES if size <= min(OUT_OF, int(options["largest"]))), default=0)
-    return scatter(
-        "What forgetting costs",
-        "Processor seconds of an update (full lines) and of a retrain from counts (dashed), by documents learned with "
-        f"{FORGOTTEN} forgotten, and by documents forgotten out of {out_of:,}.",
-        [
-            ChartPanel(f"{FORGOTTEN} documents forgotten", "documents learned", "CPU seconds", in_m, True, True),  # noqa: FBT003  both axes
-            ChartPanel(f"Out of {out_of:,} documents", "documents forgotten", "CPU seconds", forgot, True, True),  # noqa: FBT003  both axes
-        ],
-    ).svg()
-
-
-def _curves(found: Mapping[str, Mapping[str, float]], case: str, name: str, pattern: str, look: int) -> list[Curve]:
-    from streamtopic.pages.charts import Curve
-
-    curves = []
-    for what in ("update", "retrain"):
-        points = [
-            (float(match[1].replace(",", "")), value)
-            for figure, value in found.get(case, {}).items()
-            if (match := re.fullmatch(f"{pattern}: {what}", figure))
-        ]
-        alone = what == "retrain"
-        curves.append(Curve(f"{what}, {name}", points, look, joined=not alone, dashed=alone))
-    return curves
 
 
 CASES = {

@@ -142,7 +142,7 @@ def made_up(posts: int, topics: int) -> Material:
     from streamtopic.bench.drawn import drawn
 
     with TemporaryDirectory() as name:
-        drawn("posts", Path(name), posts, POST_WORDS, topics, POST_TOKENS)
+        drawn(Path(name), posts, POST_WORDS, topics, POST_TOKENS)
         with np.load(Path(name) / "posts.npz") as found:
             parts = found["counts"].astype(float), found["words"].astype(np.int64), found["indptr"]
             counts = csr_array(parts, shape=(len(found["lengths"]), POST_WORDS))

@@ -1,4 +1,4 @@
-"""Models side by side, as a table and as a picture."""
+"""Models side by side, as a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from streamtopic.bench.peers.score import Score
     from streamtopic.bench.runner import CaseResult, Option, Result
 
-__all__ = ["picture", "spread", "text"]
+__all__ = ["spread", "text"]
 
 COLUMNS: tuple[tuple[str, str, str, int], ...] = (
     ("words", "vocabulary", ",.0f", 0),
@@ -94,18 +94,3 @@ def _corpus(options: Mapping[str, Option]) -> str:
     if posts := options.get("posts"):
         return f"{posts:,} made-up posts"
     return Path(str(options["documents"])).name or "installed docstrings"
-
-
-def picture(found: Mapping[str, Mapping[str, float]], options: Mapping[str, Option]) -> str:
-    """Return an SVG: NPMI against processor seconds, a point for each model that was measured."""
-    from streamtopic.pages.charts import ChartPanel, Curve, scatter
-
-    about = f"{_corpus(options)}, {options.get('topics')} topics"
-    curves = [
-        Curve(case, [(values["learn"], values["NPMI"])], look=0 if case.startswith("streamtopic") else 1)
-        for case, values in found.items()
-        if {"learn", "NPMI"} <= values.keys()
-    ]
-    panel = ChartPanel(about, "processor seconds to learn", "NPMI of ten top words", curves, log_across=True)
-    said = "Each model's topic coherence against what learning costs: up and to the left is better."
-    return scatter("Quality against cost", said, [panel], width=440.0, height=280.0).svg()

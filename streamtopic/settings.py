@@ -46,7 +46,6 @@ __all__ = [
     "PREFIX",
     "SECRETS",
     "TABLES",
-    "InputSettings",
     "Settings",
     "TaskSettings",
     "Tasks",
@@ -147,40 +146,12 @@ Tasks = Annotated[dict[TaskName, TaskSettings], NoDecode, BeforeValidator(_decod
 Guided = Annotated[dict[TaskName, Seeds], NoDecode, BeforeValidator(_decoded)]
 
 
-# A path is kept with the limits of records, whose text has commas between its parts.
-FieldPath = Annotated[str, Field(pattern=r"^[^\s,=]{1,256}$")]
-
-
-LabelledTask = Annotated[str, Field(pattern=r"^[^,=]+$"), AfterValidator(_name)]
-
-
-def _listed(value: object) -> object:
-    """Return several paths for one that is given alone."""
-    return (value,) if isinstance(value, str) else value
-
-
 def _word_list(value: object) -> object:
     """Return the list in JSON, as variables give it, and any other value as it is: a list or a path."""
     return _decoded(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
 
 
 ExcludedWords = Annotated[tuple[str, ...] | UserPath, NoDecode, BeforeValidator(_word_list)]
-
-
-class InputSettings(_Table):
-    """How records of the documents topic make documents, if other programs write them."""
-
-    format: Literal["streamtopic", "json", "debezium", "cloudevents"] = Field(
-        "streamtopic", description="Format of the records; `streamtopic` is the service's own."
-    )
-    text: Annotated[tuple[Annotated[str, Field(pattern=r"^[^\s,=]{0,256}$")], ...], BeforeValidator(_listed)] = Field(
-        ("text",), min_length=1, max_length=16, description="Path of the text, or several; empty: the whole value."
-    )
-    labels: dict[LabelledTask, FieldPath] = Field({}, description="Path of the class, by task.")
-    time: FieldPath | None = Field(None, description="Path of the producer's time.")
-    time_unit: Literal["s", "ms", "us"] = Field("ms", description="Unit of a time that is a number.")
-    operation: FieldPath | None = Field(None, description="Path of the field that says whether a record deletes.")
-    subject: FieldPath | None = Field(None, description="Path of the person that a document is about.")
 
 
 class CapacitySettings(_Table):
@@ -230,10 +201,6 @@ class PrivateSettings(_Table):
     size: int = Field(2_000, ge=20, le=5_000, description="Most words of the vocabulary: noise grows with its root.")
 
 
-NO_INPUT = InputSettings.model_validate({})
-"""The service's own format."""
-
-Input = Annotated[InputSettings, NoDecode, BeforeValidator(_decoded)]
 Capacity = Annotated[CapacitySettings, NoDecode, BeforeValidator(_decoded)]
 Theorem = Annotated[TheoremSettings, NoDecode, BeforeValidator(_decoded)]
 Private = Annotated[PrivateSettings, NoDecode, BeforeValidator(_decoded)]
@@ -242,7 +209,6 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "theorem": TheoremSettings,
     "private": PrivateSettings,
     "tasks": TaskSettings,
-    "input": InputSettings,
 }
 """Settings that are tables of fields, with the fields."""
 
@@ -445,10 +411,6 @@ class Settings(BaseSettings):
     private: Private = Field(
         PrivateSettings.model_validate({}), description="Budget of `guarantee` private, a table `[private]`."
     )
-    input: Input = Field(
-        NO_INPUT,
-        description="Records of other programs, a table `[input]` (docs/records.md); fixed when a model is created.",
-    )
     signing_key: UserPath | None = Field(
         None, description="Ed25519 private key that signs the ledger; by default `keys/signing.key` in `dir`."
     )
@@ -509,11 +471,6 @@ class Settings(BaseSettings):
             _refuse_exact(self)
         if self.require_witnesses and self.witnesses is None:
             raise SettingsError("setting `require_witnesses` needs `witnesses`: name the file of the witnesses")
-        if self.input.format == "streamtopic" and self.input != NO_INPUT:
-            raise SettingsError(
-                "setting `input` maps fields, but its `format` is streamtopic, whose fields are fixed: set "
-                "`input.format`"
-            )
         return self
 
     @property

@@ -17,7 +17,6 @@ import math
 import sys
 import tempfile
 import traceback
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -30,7 +29,6 @@ import numpy as np
 from ledger_maker import SALT, LedgerMaker, envelope_of, receipt_of
 from streamtopic.console import printable
 from streamtopic.documents.deletion_record import Misplaced, Wanted, decode_request, encode_request
-from streamtopic.documents.dialects import OWN, Dialect, InputMapping
 from streamtopic.documents.events import decode_record
 from streamtopic.documents.suppression import Suppression, SuppressionKey
 from streamtopic.errors import InvalidEvent, InvalidRelease, StreamtopicError
@@ -80,8 +78,6 @@ __all__ = ["DECODERS", "Decoder", "Finding", "fuzz", "one_input", "sample_envelo
 _KEY = SigningKey.from_seed(bytes(range(32)), "test/news")
 _OPERATOR = SuppressionKey(bytes(range(32)), "default")
 _SUPPRESSION = Suppression(_OPERATOR.of_subject("somebody"), suppressed=True, made_ms=1_700_000_000_000)
-_FIELDS: dict[str, Any] = {"labels": (("task", "label"),), "time": "at", "operation": "gone", "subject": "who"}
-_DIALECTS = [Dialect(InputMapping(name, **_FIELDS)) for name in ("debezium", "cloudevents", "json")]
 _EXTREMES: list[Any] = [
     None, True, False, 0, 1, -1, 2**31, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 2**64 - 1, 0.0, -0.0, 5e-324, 1e308, 1.5,
     math.nan, math.inf, -math.inf, "", "a", "\x00", "\ud800", "\u202e", "\x1b[2J", "a" * 300, "NaN", "1e999",
@@ -326,21 +322,9 @@ def _record(value: bytes | None, key: bytes = b"doc", timestamp_ms: int = 0) -> 
 
 
 def _read_event(data: bytes) -> None:
-    _read_as(OWN, data)
-
-
-def _read_row(data: bytes) -> None:
-    first, *others = _DIALECTS
-    for dialect in others:
-        with suppress(InvalidEvent):
-            _read_as(dialect, data)
-    _read_as(first, data)
-
-
-def _read_as(dialect: Dialect, data: bytes) -> None:
     """Read a record; the exception that a guard made a refusal of is raised as it was."""
     try:
-        dialect.event(_record(data))
+        decode_record(_record(data))
     except InvalidEvent as error:
         if error.reason == "reader" and error.__cause__ is not None:
             raise error.__cause__ from None
@@ -669,12 +653,6 @@ def _counts_event() -> bytes:
     return json.dumps({"op": "add", "counts": {"one": 1, "two": 3}, "labels": {"task": "class"}, "ts": 5}).encode()
 
 
-def _row() -> bytes:
-    row = {"text": "one two three", "label": 5, "at": "2023-11-14T22:13:20Z", "who": ["somebody", 7], "gone": False}
-    event = {"specversion": "1.0", "type": "t", "time": "2023-11-14T22:13:20Z", "data": row, "data_base64": "e30="}
-    return json.dumps({"schema": {}, "payload": {**row, **event, "op": "u", "after": row, "ts_ms": 5}}).encode()
-
-
 def _suppression() -> bytes:
     return _OPERATOR.value(_SUPPRESSION)
 
@@ -703,7 +681,6 @@ def _line(kind: str) -> Callable[[], bytes]:
 DECODERS = (
     Decoder("event, text", "msgpack", _event, _read_event),
     Decoder("event, counts", "json", _counts_event, _read_event),
-    Decoder("row of another program", "json", _row, _read_row),
     Decoder("suppression", "text", _suppression, _read_suppression),
     Decoder("request of ingest", "json", _request, _read_request),
     Decoder("rejection", "msgpack", _rejection, _read_rejection),

@@ -43,13 +43,13 @@ _HOW = (
 
 def register(subparsers: Subparsers) -> None:
     """Add the four commands."""
-    adding = command(subparsers, "add", _add, "add documents: JSON lines, CSV, folders of texts")
+    adding = command(subparsers, "add", _add, "add documents of files of JSON lines")
     adding.add_argument(
         "files",
         nargs="+",
         type=Path,
         metavar="FILE",
-        help='lines such as {"id": "a", "text": "words"}, or columns id and text; gzip too',
+        help='lines such as {"id": "a", "text": "words"}; gzip too',
     )
     deleting = command(subparsers, "delete", _delete, "delete documents by id, by label, or all documents of a subject")
     deleting.add_argument("ids", nargs="*", metavar="ID", help="document ids")
@@ -114,7 +114,7 @@ def _add(args: argparse.Namespace) -> int:
 
     settings = instance_settings(args, must_exist=False)
     # All files are read before anything is sent: one that cannot be read leaves the instance as it was.
-    corpora = [load_documents(path, quiet=args.json) for path in args.files]
+    corpora = [load_documents(path) for path in args.files]
     documents = [document for corpus in corpora for document in corpus.documents]
     if not documents:
         raise UsageError("nothing to add: the files have no document; the lines that were skipped are named above")

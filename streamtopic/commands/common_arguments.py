@@ -238,19 +238,18 @@ def read_corpus(args: argparse.Namespace) -> Corpus:
     from streamtopic.documents.corpus import load_docstrings
 
     if args.documents is not None:
-        return load_documents(args.documents, quiet=args.json)
+        return load_documents(args.documents)
     with progress("reading docstrings", "files", quiet=args.json) as update:
         return load_docstrings(progress=update)
 
 
-def load_documents(path: Path, *, quiet: bool = False) -> Corpus:
-    """Return the documents of a file or folder, see `load_file`; warn of what is skipped, the first few one by one."""
-    from streamtopic.documents.document_files import load_file
+def load_documents(path: Path) -> Corpus:
+    """Return the documents of a file of JSON lines; warn of lines that are skipped, the first few one by one."""
+    from streamtopic.documents.corpus import load_jsonl
 
-    with progress(f"reading {path.name}", "documents", quiet=quiet) as update:
-        corpus = load_file(path, update)
+    corpus = load_jsonl(path)
     for problem in corpus.problems[:PROBLEMS_SHOWN]:
-        warn(f"{path}, {problem.where}: {problem.reason}; skipped")
+        warn(f"{path}, line {problem.line}: {problem.reason}; skipped")
     more = len(corpus.problems) - PROBLEMS_SHOWN
     if more > 0:
         warn(f"{path}: {more} more skipped")

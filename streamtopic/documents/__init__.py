@@ -1,11 +1,8 @@
 """Documents as producers, people and files give them: records, their limits, and who must stay forgotten.
 
 events          the codec of records: adds, deletes and heartbeats, and what each may cost
-deletes         what counts as a delete, in the dialects that programs send
-dialects        records of other programs, as the settings map them, to the service's own dialect
 deletion_record requests to forget documents or people, as records of a topic
 subjects        the people that documents are about
 suppression     ids and subjects that were forgotten, and that are refused when they are sent again
 corpus          documents from JSON lines, and from the docstrings of installed packages
-document_files  documents from files of other kinds, and from folders
 """

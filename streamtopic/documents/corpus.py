@@ -20,10 +20,10 @@ from inspect import CO_OPTIMIZED, cleandoc
 from itertools import islice, pairwise
 from pathlib import Path
 from types import CellType, CodeType, FunctionType
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-from streamtopic.errors import UsageError
-from streamtopic.words.text import passages
+from streamtopic.documents.events import check_add
+from streamtopic.errors import InvalidEvent, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,21 +33,13 @@ __all__ = [
     "Corpus",
     "Document",
     "Problem",
-    "check_encoding",
-    "document_in",
+    "load_corpus",
     "load_docstrings",
     "load_jsonl",
     "module_docstrings",
-    "parse_line",
     "read_jsonl",
-    "time_ms",
 ]
 
-MAX_ID = 512  # bytes of UTF-8, as in the documents topic
-RESERVED_ID = "st:heartbeat"  # key of the service's own records in the documents topic
-STRUCTURED_ID = ("{", '"', "\0")  # as keys begin that the documents topic refuses
-MAX_TEXT = 1_000_000  # bytes of UTF-8, as in the documents topic
-MAX_TIME = 1 << 53  # milliseconds since 1970, as in the documents topic
 MAX_LINE = 8 << 20  # a text of 1,000,000 bytes with every byte escaped as \uXXXX, and room to spare
 
 PACKAGES = ("numpy", "scipy", "sklearn")  # streamtopic requires them, so every machine has them
@@ -79,17 +71,10 @@ class Problem:
 
     line: its number, from 1.
     reason: in words.
-    place: the place in words, if it is not a line.
     """
 
     line: int
     reason: str
-    place: str = ""
-
-    @property
-    def where(self) -> str:
-        """The place in words, for a person."""
-        return self.place or f"line {self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +114,10 @@ def load_jsonl(path: Path) -> Corpus:
         first = ""
         if corpus.problems:
             problem = corpus.problems[0]
-            first = f"; {problem.where}: {problem.reason}"
+            first = f"; line {problem.line}: {problem.reason}"
         raise UsageError(
-            f'{path} holds no usable document{first}: expected JSON lines such as {{"id": "a", "text": "some words"}}'
+            f'{path} holds no usable document{first}: expected JSON lines such as {{"id": "a", "text": "some words"}} '
+            "(docs/records.md makes them of tables and folders)"
         )
     return corpus
 
@@ -155,7 +141,7 @@ def read_jsonl(path: Path) -> Iterator[Document | Problem]:
         try:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            check_encoding(path, file)
+            _check_encoding(path, file)
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from None
         lines: IO[bytes] = file
@@ -176,7 +162,7 @@ _OTHER_FILES = {
 }
 
 
-def check_encoding(path: Path, file: IO[bytes]) -> None:
+def _check_encoding(path: Path, file: IO[bytes]) -> None:
     """Raise UsageError for a file that is not text in UTF-8 by its first bytes; gzip is read elsewhere.
 
     file: at its beginning, where it is left.
@@ -210,7 +196,7 @@ def _lines(file: IO[bytes]) -> Iterator[Document | Problem]:
         if oversized:
             yield Problem(number, f"longer than {MAX_LINE} bytes")
         elif line.strip():
-            yield parse_line(line, number)
+            yield _parse_line(line, number)
 
 
 def _is_cut(piece: bytes) -> bool:
@@ -225,7 +211,7 @@ def _skip_line(file: IO[bytes]) -> None:
         pass
 
 
-def parse_line(line: bytes, number: int) -> Document | Problem:
+def _parse_line(line: bytes, number: int) -> Document | Problem:
     """Read one line as a document, or return the reason why it cannot be one."""
     try:
         record = json.loads(line.decode("utf-8"))
@@ -235,60 +221,32 @@ def parse_line(line: bytes, number: int) -> Document | Problem:
         return Problem(number, f"not JSON: {error}")
     if not isinstance(record, dict):
         return Problem(number, f"not a JSON object but {type(record).__name__}")
-    return document_in(record, number)
-
-
-def document_in(record: Mapping[str, object], number: int, place: str = "") -> Document | Problem:
-    """Return the document of a record, or the reason why there is none in it.
-
-    record: `id`, `text` or `counts`, and perhaps `label` or `labels`, `ts`, `subjects`.
-    number: of its line or row, from 1.
-    place: in words, if that is not a line.
-    """
     try:
-        name = _id(record.get("id"))
-        text = _text(record)
-        moment = time_ms(record.get("ts"))
-        return Document(name, text, _labels(record), moment, _subjects(record.get("subjects")))
-    except ValueError as error:
-        return Problem(number, str(error), place)
+        return _document_in(record)
+    except (InvalidEvent, ValueError) as error:
+        return Problem(number, str(error))
 
 
-def _id(value: object) -> str:
-    if value is None:
-        raise ValueError("`id` is missing")
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"`id` is neither a string nor an integer but {type(value).__name__}")  # noqa: TRY004  as _text
-    text = str(value)
-    if not 1 <= _size(text, "id") <= MAX_ID:
-        raise ValueError(f"`id` is not 1 to {MAX_ID} bytes long")
-    if text.startswith(STRUCTURED_ID):
-        raise ValueError(f"`id` begins with {text[0]!r}, as no id may")
-    if text == RESERVED_ID:
-        raise ValueError(f"`id` {RESERVED_ID} is reserved")
-    return text
+def _document_in(record: Mapping[str, Any]) -> Document:
+    """Return the document of a record, within the limits of the documents topic. Raises InvalidEvent, ValueError.
+
+    record: `id`, `text` or `counts`, and perhaps `label` or `labels`, `ts`, `subjects`. A field `subject` is the title
+        of a mail, and left alone.
+    """
+    name = record.get("id")
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise ValueError(f"`id` is missing, or neither a string nor an integer but {type(name).__name__}")  # noqa: TRY004  all are reported alike
+    moment = _time_ms(record.get("ts"))
+    named = {field: record[field] for field in ("text", "counts", "subjects") if record.get(field) not in (None, [])}
+    document = str(name)
+    add = check_add(document, {**named, "labels": _labels(record), "ts": moment})
+    return Document(document, named["text" if "text" in named else "counts"], add.labels, moment, add.subjects)
 
 
-def _text(record: Mapping[str, object]) -> str | Mapping[str, int]:
-    """Return the text of a record, or its counts. Raises ValueError for others."""
-    value = record.get("text")
-    counts = record.get("counts")
-    if value is None and isinstance(counts, dict):
-        passages(counts)
-        return counts
-    if value is None:
-        raise ValueError("`text` is missing")
-    if not isinstance(value, str):
-        raise ValueError(f"`text` is not a string but {type(value).__name__}")  # noqa: TRY004  all are reported alike
-    if _size(value, "text") > MAX_TEXT:
-        raise ValueError(f"`text` is longer than {MAX_TEXT} bytes")
-    return value
-
-
-def time_ms(value: object) -> int | None:
+def _time_ms(value: object) -> int | None:
     """Return milliseconds since 1970, from a number of them, a date or text of ISO 8601; None without a time.
 
-    Raises ValueError for another value, and for a time that no document can have.
+    Raises ValueError for another value.
     """
     if value is None:
         return None
@@ -302,28 +260,8 @@ def time_ms(value: object) -> int | None:
             time = time.replace(tzinfo=UTC)
         value = time.timestamp() * 1000
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("`ts` is neither milliseconds since 1970 nor a time such as 1987-02-26T15:01:00Z")  # noqa: TRY004  as _text
-    # False for NaN too.
-    if not 0 <= value <= MAX_TIME:
-        raise ValueError("`ts` lies before 1970, or too far ahead")
+        raise ValueError("`ts` is neither milliseconds since 1970 nor a time such as 1987-02-26T15:01:00Z")  # noqa: TRY004  as `id`
     return int(value)
-
-
-def _size(value: str, name: str) -> int:
-    try:
-        return len(value.encode())
-    except UnicodeEncodeError:
-        raise ValueError(f"`{name}` holds half a surrogate pair, which is not a character") from None
-
-
-def _subjects(value: object) -> tuple[str, ...]:
-    """Return the people that a document is about. A field `subject` is left alone: it is the title of a mail."""
-    if value is None:
-        return ()
-    # Left out, the document could not be found again when its subject asks.
-    if not isinstance(value, list) or not all(isinstance(subject, str) for subject in value):
-        raise ValueError("`subjects` is not a list of strings")
-    return tuple(value)
 
 
 def _labels(record: Mapping[str, object]) -> dict[str, str]:
@@ -348,7 +286,7 @@ def _class_name(value: object) -> str | None:
     if isinstance(value, float) and value.is_integer():
         # A column of whole numbers in which some are missing.
         value = int(value)
-    return str(value) if isinstance(value, str | int) else None
+    return str(value) if value != "" and isinstance(value, str | int) else None
 
 
 def load_docstrings(packages: tuple[str, ...] = PACKAGES, progress: Callable[[int, int], None] | None = None) -> Corpus:

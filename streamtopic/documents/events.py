@@ -1,11 +1,11 @@
 """Records of producers: adds, deletes and heartbeats, their codec and their limits (docs/messages.md).
 
-Decoding takes bytes from anyone. The answer to any bytes is an event or InvalidEvent with a reason code; a delete needs
-only a usable key. Encoding checks the same limits, so that a producer learns of a bad add at once.
+Decoding takes bytes from anyone. The answer to any bytes is an event or InvalidEvent with a reason code. Encoding
+checks the same limits, so that a producer learns of a bad add at once.
 
 A refusal depends on the record alone, and a refused record removes the earlier document of its id. Compaction keeps
-only the newest record of an id, so a recount cannot know more. For the same reason LIMITS are fixed when a model is
-created.
+only the newest record of an id, so a recount cannot know more. So no record that its sender means as a delete leaves
+its document there, whatever its form is. For the same reason LIMITS are fixed when a model is created.
 
 An empty list takes one byte in a record and 64 in this process, and a list may claim to be longer than it is. So
 `parse` first examines a record that may hold many values, without making any of them.
@@ -14,7 +14,7 @@ An empty list takes one byte in a record and 64 in this process, and a list may 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import chain, islice
@@ -22,16 +22,6 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgpack
 
-from streamtopic.documents.deletes import (
-    RULES,
-    damaged_delete,
-    headers_ask,
-    holds_nothing,
-    map_asks,
-    reader_of,
-    unframed,
-    values_in,
-)
 from streamtopic.documents.subjects import MAX_SUBJECT, MAX_SUBJECTS, check_subjects
 from streamtopic.documents.suppression import SUPPRESSED
 from streamtopic.errors import InvalidEvent
@@ -54,7 +44,7 @@ __all__ = [
     "Event",
     "Heartbeat",
     "Passages",
-    "TooManyValues",
+    "check_add",
     "check_labels",
     "dated",
     "decode",
@@ -66,7 +56,6 @@ __all__ = [
     "encode_rejected",
     "keeps_days",
     "limits_of",
-    "map_in",
     "parse",
     "refuses_alone",
     "request_of",
@@ -81,24 +70,21 @@ MAX_VALUES = 1 << 16
 
 # msgpack makes room for a list when it reads the length. Lists of up to 15 values have shorter forms than these.
 _LONG_LISTS = (b"\xdc", b"\xdd")
-# JSON may have blanks or a byte order mark in front. In msgpack each of these is a number, so no map begins with it.
-_JSON_STARTS = (b"{", b"[", b'"', b" ", b"\t", b"\r", b"\n", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+# First bytes of lists and maps in msgpack.
+_LISTS = frozenset({*range(0x90, 0xA0), 0xDC, 0xDD})
+_MAPS = frozenset({*range(0x80, 0x90), 0xDE, 0xDF})
+# JSON may have blanks or a byte order mark in front; "n" begins null. In msgpack each of these is a number, so no map
+# begins with it.
+_JSON_STARTS = (b"{", b"[", b'"', b"n", b" ", b"\t", b"\r", b"\n", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 # A string without an end is one too: otherwise each quote in it would be tried as the beginning of another.
 # Every value but the first has one of the characters in the group in front of it. Empty lists and maps hold no value.
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|\[\s*+\]|\{\s*+\}|([\[{,:])', re.DOTALL)
 
 
-class TooManyValues(ValueError):
-    """A record holds more than MAX_VALUES."""
-
-    def __init__(self) -> None:
-        super().__init__(f"the record holds more than {MAX_VALUES:,} values")
-
-
 def parse(value: bytes) -> object:
     """Return the value in a record.
 
-    Raises TooManyValues for a record with more than MAX_VALUES, ValueError, RecursionError or msgpack.UnpackException
+    Raises InvalidEvent for a record with more than MAX_VALUES; ValueError, RecursionError or msgpack.UnpackException
     for other bytes that are not a value.
     """
     if value.startswith(_JSON_STARTS):
@@ -121,10 +107,14 @@ def _parse_json(value: bytes) -> object:
 
 
 def _check_json(text: str) -> None:
-    """Raise TooManyValues for a text with more than MAX_VALUES."""
+    """Raise InvalidEvent for a text with more than MAX_VALUES."""
     marks = (token for token in _TOKEN.finditer(text) if token[1])
     if any(islice(marks, MAX_VALUES - 1, None)):
-        raise TooManyValues
+        raise _too_many()
+
+
+def _too_many() -> InvalidEvent:
+    return InvalidEvent("value-count", f"the record holds more than {MAX_VALUES:,} values")
 
 
 def _refuse(constant: str) -> None:
@@ -133,12 +123,38 @@ def _refuse(constant: str) -> None:
 
 
 def _check_msgpack(value: bytes) -> None:
-    """Raise TooManyValues, or msgpack.OutOfData if a list claims to be longer than the record."""
-    reader_of(value).skip()
+    """Raise InvalidEvent, or msgpack.OutOfData if a list claims to be longer than the record."""
+    _reader_of(value).skip()
     if len(value) > MAX_VALUES:
-        first = islice(values_in(reader_of(value), value), MAX_VALUES + 1)
+        first = islice(_values_in(value), MAX_VALUES + 1)
         if sum(1 for _ in first) > MAX_VALUES:
-            raise TooManyValues
+            raise _too_many()
+
+
+def _reader_of(value: bytes) -> msgpack.Unpacker:
+    """Return a reader of msgpack that can pass parts over."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(value))
+    unpacker.feed(value)
+    return unpacker
+
+
+def _values_in(value: bytes) -> Iterator[None]:
+    """Pass a value of msgpack over, one step for it and for each value within it.
+
+    Nesting of any depth costs no stack, and a list that claims to be longer than the data no memory.
+    """
+    unpacker = _reader_of(value)
+    left = 1
+    while left:
+        yield
+        left -= 1
+        kind = value[unpacker.tell()]
+        if kind in _LISTS:
+            left += unpacker.read_array_header()
+        elif kind in _MAPS:
+            left += 2 * unpacker.read_map_header()
+        else:
+            unpacker.skip()
 
 
 HEARTBEAT_KEY = b"st:heartbeat"
@@ -157,6 +173,8 @@ MAX_VALUE = 4 << 20
 # Whole numbers up to here are exact in JSON readers that have doubles only.
 MAX_TIMESTAMP = 1 << 53
 MAX_DEPTH = 64
+# Version of the rules below: counts that were made by other rules are made again.
+RULES = 3
 
 _LIMITS = {
     "rules": RULES,
@@ -204,7 +222,7 @@ def dated(labels: Mapping[str, str], timestamp_ms: int | None) -> Mapping[str, s
 
 
 # The checks of these fields refuse nested values, so their depth need not be measured.
-_CHECKED = frozenset({"text", "counts", "labels", "subject", "subjects"})
+_CHECKED = frozenset({"text", "counts", "labels", "subjects"})
 
 # Bytes of a key that is too long: together with its digest they are enough to find the record.
 _KEY_START = 64
@@ -286,34 +304,20 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Eve
     """Return the event in a record. Raises InvalidEvent, with a reason code, and no other exception.
 
     key: the document id in UTF-8.
-    value: of any of the dialects that `deletes` knows.
+    value: None for a tombstone; else msgpack or JSON. One without content, such as null, is a tombstone of a client
+        that cannot send one.
     headers: of the record.
     """
     document = _document(key)
     if key == HEARTBEAT_KEY:
         return _heartbeat(value)
-    if value is None:
-        return Delete(document, request_of(headers), salt_of(headers))
-    content = unframed(value)
-    if holds_nothing(content) or headers_ask(headers):
-        return Delete(document, request_of(headers), salt_of(headers))
-    try:
-        fields = map_in(content)
-    except InvalidEvent:
-        # A damaged delete is a delete; other damaged records are refused for their damage.
-        found = damaged_delete(content)
-        if found is None:
-            raise
-        fields = found
-    # Before all limits, which must never refuse a delete.
-    if map_asks(fields):
+    fields = _map_in(value) if value else {}
+    if not fields or fields.get("op") == "delete":
         request = _request(fields.get("request")) or request_of(headers)
         salt = _salt(fields.get("salt")) or salt_of(headers)
         return Delete(document, request, salt)
     if len(headers) > MAX_HEADERS:
         raise InvalidEvent("headers", f"the record has more than {MAX_HEADERS} headers")
-    if content is not value:
-        raise InvalidEvent("format", "the record has a schema registry's frame: only a delete may have one")
     if fields.get("op") != "add":
         raise InvalidEvent("op", "field `op` must be `add` or `delete`")
     return _add(document, fields)
@@ -374,11 +378,23 @@ def encode_add(
     if subjects:
         # One text is a sequence of letters as well, and each letter would become a subject.
         fields["subjects"] = subjects if isinstance(subjects, str) else list(subjects)
+    check_add(document, fields)
+    return Message(_key(document), msgpack.packb(fields))
+
+
+def check_add(document: str, fields: Mapping[str, object]) -> Add:
+    """Return the add of a document, without its words. Raises InvalidEvent for one that may not be sent.
+
+    document: its id.
+    fields: `text` or `counts`, and perhaps `labels`, `ts`, `subjects`.
+    """
     key = _key(document)
     _refuse_reserved(key)
-    # For its checks; words of a text cannot make an add invalid, so they need not be found.
-    _add(_document(key), fields, tokenized=lambda _: ())
-    return Message(key, msgpack.packb(fields))
+    text = fields.get("text")
+    if isinstance(text, str) and not _encodable(text):
+        raise InvalidEvent("text-type", "`text` holds half a surrogate pair, which is not a character")
+    # The words of a text cannot make an add invalid, so they need not be found.
+    return _add(_document(key), fields, tokenized=lambda _: ())
 
 
 def encode_delete(document: str, request: str, salt: bytes = b"", trace: bytes = b"") -> Message:
@@ -474,7 +490,7 @@ def _document(key: bytes | None) -> str:
 
 def _heartbeat(value: bytes | None) -> Heartbeat:
     """Return a heartbeat. Raises InvalidEvent for an add under its key."""
-    if value is not None and map_in(value).get("op") == "add":
+    if value is not None and _map_in(value).get("op") == "add":
         _refuse_reserved(HEARTBEAT_KEY)
     return Heartbeat()
 
@@ -503,17 +519,22 @@ def _salt(value: object) -> bytes:
     return value if isinstance(value, bytes) and MIN_SALT <= len(value) <= MAX_SALT else b""
 
 
-def map_in(value: bytes) -> Mapping[Any, Any]:
-    """Return the map in a value of msgpack or JSON. Raises InvalidEvent for other bytes, and beyond the limits."""
+def _map_in(value: bytes) -> Mapping[Any, Any]:
+    """Return the map in a value of msgpack or JSON, {} for null and the like.
+
+    Raises InvalidEvent for other bytes, and beyond the limits.
+    """
     if len(value) > MAX_VALUE:
         raise InvalidEvent("value-size", f"the record has {len(value)} bytes; at most {MAX_VALUE} are allowed")
     try:
         fields = parse(value)
-    except TooManyValues as error:
-        raise InvalidEvent("value-count", str(error)) from error
+    except InvalidEvent:
+        raise
     # Bytes of anyone: json and msgpack raise errors of many kinds for them, and each means the same.
     except Exception as error:
         raise InvalidEvent("format", f"the record is neither msgpack nor JSON: {type(error).__name__}") from error
+    if not fields:
+        return {}
     if not isinstance(fields, dict):
         raise InvalidEvent("format", f"the record is a {type(fields).__name__}, not a map")
     _check_depth(fields)

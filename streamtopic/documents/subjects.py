@@ -50,17 +50,13 @@ def is_subject(value: object) -> bool:
 def check_subjects(fields: Mapping[str, object]) -> tuple[str, ...]:
     """Return the subjects of an add, each once, in their order; () without any.
 
-    fields: of the add. `subjects` is a list; `subject` is one text, in the place of a list.
+    fields: of the add.
 
-    Raises InvalidEvent for other values.
+    Raises InvalidEvent for `subjects` that are not a list of subjects.
     """
-    one = fields.get("subject")
-    several = fields.get("subjects")
-    if one is None and several is None:
+    found = fields.get("subjects")
+    if found is None:
         return ()
-    if one is not None and several is not None:
-        raise InvalidEvent("subjects", "an add has either `subject` or `subjects`, not both")
-    found = [one] if several is None else several
     if not isinstance(found, list) or not 0 < len(found) <= MAX_SUBJECTS:
         raise InvalidEvent("subjects", f"`subjects` must be a list of 1 to {MAX_SUBJECTS} texts")
     if not all(map(is_subject, found)):

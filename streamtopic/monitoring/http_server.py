@@ -97,10 +97,7 @@ class _Protocol(H11Protocol):
 
     def _tell(self) -> None:
         peer = self.transport.get_extra_info("peername")
-        if self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
-            self.connections_of.waiting(peer)
-        else:
-            self.connections_of.answering(peer)
+        self.connections_of.note(peer, waits=self.conn.their_state in {h11.IDLE, h11.SEND_BODY})
 
 
 def http_server(

@@ -9,7 +9,6 @@ import contextlib
 import ipaddress
 import select
 import socket
-import threading
 import time
 from collections import Counter
 from typing import Any
@@ -41,14 +40,13 @@ class OpenConnections(socket.socket):
     """A socket that takes connections, for a server that calls its `accept`, as that of asyncio does.
 
     The server tells when a connection has sent a whole request, and when it waits again; it calls `end_late` now and
-    then. Safe with several threads.
+    then, all in the thread that calls `accept`.
     """
 
     def __init__(self, listener: socket.socket) -> None:
         """Take over a listening socket."""
         super().__init__(fileno=listener.detach())
         self.listen(WAITING)
-        self._mutex = threading.Lock()
         self._open: dict[Peer, _Connection] = {}
         self._crowded = False
 
@@ -64,41 +62,28 @@ class OpenConnections(socket.socket):
             raise BlockingIOError
         plain, peer = super().accept()
         connection = _Connection(plain, peer, self)
-        with self._mutex:
-            has_place = self._make_room(connection.network)
-            if has_place:
-                self._open[peer] = connection
-        if not has_place:
+        if self._make_room(connection.network):
+            self._open[peer] = connection
+        else:
             connection.end()
         return connection, peer
 
-    def answering(self, peer: Peer) -> None:
-        """Note that a connection has sent a whole request."""
-        self._note(peer, waits=False)
-
-    def waiting(self, peer: Peer) -> None:
-        """Note that a connection has its answer, and may send the next request."""
-        self._note(peer, waits=True)
+    def note(self, peer: Peer, *, waits: bool) -> None:
+        """Take that a connection waits, as it has its answer, or that it does not, as it has sent a whole request."""
+        connection = self._open.get(peer)
+        if connection is not None and connection.waits is not waits:
+            connection.waits, connection.since = waits, time.monotonic()
 
     def end_late(self) -> None:
         """End connections that have had their time."""
-        with self._mutex:
-            late = [one for one in self._open.values() if one.is_late]
-        for one in late:
+        for one in [one for one in self._open.values() if one.is_late]:
             one.end()
 
     def leave(self, connection: "_Connection") -> None:
         """Forget a connection that is closed."""
-        with self._mutex:
-            # The other end may have used its port again, for a connection that has the place now.
-            if self._open.get(connection.peer) is connection:
-                del self._open[connection.peer]
-
-    def _note(self, peer: Peer, *, waits: bool) -> None:
-        with self._mutex:
-            connection = self._open.get(peer)
-            if connection is not None and connection.waits is not waits:
-                connection.waits, connection.since = waits, time.monotonic()
+        # The other end may have used its port again, for a connection that has the place now.
+        if self._open.get(connection.peer) is connection:
+            del self._open[connection.peer]
 
     def _make_room(self, network: str) -> bool:
         """Return whether a newcomer of a network gets a place; one that waits may be ended for it."""

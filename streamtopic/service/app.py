@@ -17,7 +17,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from streamtopic.client import Deletion, ModelSubscriber, Receipts
-from streamtopic.documents.dialects import Dialect
 from streamtopic.documents.events import encode_add, encode_delete, limits_of
 from streamtopic.documents.subjects import MAX_SUBJECT, is_subject
 from streamtopic.documents.suppression import Suppression, SuppressionKey
@@ -329,13 +328,8 @@ class Service:
     def fixed(self) -> ModelSettings:
         """The settings that are fixed when the model is created."""
         settings = self.settings
-        limits = limits_of(days=settings.keep_days) + assembly.input_mapping(settings).rules
+        limits = limits_of(days=settings.keep_days)
         return ModelSettings(settings.partitions, settings.cap, settings.partitioner, limits)
-
-    @cached_property
-    def dialect(self) -> Dialect:
-        """The dialect of the records in the documents topic."""
-        return Dialect(assembly.input_mapping(self.settings))
 
     def send(self, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """Append records to the documents topic, each to its key's partition; return (partition, offset) of each."""
@@ -407,7 +401,6 @@ class Service:
                 partition,
                 settings=self.state.settings,
                 clock=self.clock,
-                dialect=self.dialect,
                 suppressions=self.suppressions,
             )
             ingest.residue_max_age = self.settings.residue_max_age
@@ -853,7 +846,6 @@ class Service:
             refuted=frozenset(self.situation.refuted()),
             epsilon_budget=settings.budget,
             clock=self.clock,
-            dialect=self.dialect,
             suppression=self.suppression,
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamtopic.documents.dialects import InputMapping
 from streamtopic.errors import SettingsError
 from streamtopic.service.paper_mode.deletion_capacity import CapacityRule
 from streamtopic.service.paper_mode.theorem_modeller import TheoremModeller, TheoremRule
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from streamtopic.settings import Settings
     from streamtopic.state import StoredBase
     from streamtopic.state.stored_counts import StoredCounts
-    from streamtopic.streams.kafka_log import KafkaOptions
+    from streamtopic.streams.kafka_options import KafkaOptions
 
 __all__ = [
     "LEAST_COMPACTION_LAG_MS",
@@ -35,7 +34,6 @@ __all__ = [
     "capacity_rule",
     "cosigner",
     "guarded",
-    "input_mapping",
     "kafka_options",
     "learner_options",
     "modeller",
@@ -193,25 +191,10 @@ def task_options(settings: Settings) -> TaskOptions:
     return TaskOptions(tasks, withheld=settings.publish == "tasks")
 
 
-def input_mapping(settings: Settings) -> InputMapping:
-    """Return how records of the documents topic make documents."""
-    found = settings.input
-    labels = tuple(sorted(found.labels.items()))
-    return InputMapping(
-        format=found.format,
-        text=found.text,
-        labels=labels,
-        time=found.time,
-        time_unit=found.time_unit,
-        operation=found.operation,
-        subject=found.subject,
-    )
-
-
 def kafka_options(settings: Settings) -> KafkaOptions:
     """Return the options by which Kafka is reached. Raises SettingsError if no servers are set."""
     # Imported here: an instance without Kafka must not load its client.
-    from streamtopic.streams.kafka_log import KafkaOptions
+    from streamtopic.streams.kafka_options import KafkaOptions
 
     if settings.kafka is None:
         raise SettingsError("setting `kafka` is not set: give Kafka's servers, host:port,host:port")

@@ -14,6 +14,8 @@ pages          the records of a partition, one list for each read
 partition_of   the partition of a key
 """
 
+from typing import TYPE_CHECKING
+
 from streamtopic.streams.event_log import (
     MURMUR2,
     PARTITIONERS,
@@ -28,8 +30,11 @@ from streamtopic.streams.event_log import (
     partition_of,
 )
 from streamtopic.streams.file_log import FileLog
-from streamtopic.streams.kafka_log import KafkaLog, KafkaOptions
+from streamtopic.streams.kafka_options import KafkaOptions
 from streamtopic.streams.opening import open_log
+
+if TYPE_CHECKING:
+    from streamtopic.streams.kafka_log import KafkaLog
 
 __all__ = [
     "MURMUR2",
@@ -48,3 +53,12 @@ __all__ = [
     "pages",
     "partition_of",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load kafka-python when a log in Kafka is first wanted: a program that reads files starts faster without it."""
+    if name != "KafkaLog":
+        raise AttributeError(name)
+    from streamtopic.streams.kafka_log import KafkaLog
+
+    return KafkaLog

@@ -263,7 +263,7 @@ class EventLog(Protocol):
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
     ) -> tuple[int, int]:
         """Append one record; return (partition, offset) once the log has confirmed it."""
-        ...
+        return self.append_many(topic, [Message(key, value, headers, partition)])[0]
 
     def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """Append records, in order within each partition; return (partition, offset) of each once all are confirmed.

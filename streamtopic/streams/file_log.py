@@ -26,7 +26,7 @@ from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
     Closing,
-    Headers,
+    EventLog,
     LogTopic,
     Message,
     Record,
@@ -73,7 +73,7 @@ WHERE id BETWEEN :first AND :last - 1 AND key IS NOT NULL AND value IS NULL AND 
 _Row = tuple[int, int, bytes | None, bytes | None, bytes | None, int]
 
 
-class FileLog(Closing):
+class FileLog(Closing, EventLog):
     """An EventLog in a folder. Safe with several processes and threads.
 
     A confirmed record survives kill -9. A power cut may take the newest ones.
@@ -135,13 +135,6 @@ class FileLog(Closing):
         with self._written() as database:
             changed = json.dumps({**self.settings(topic), **settings})
             database.execute("UPDATE topics SET settings = ? WHERE name = ?", (changed, topic))
-
-    def append(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
-    ) -> tuple[int, int]:
-        """See EventLog.append."""
-        message = Message(key, value, headers, partition)
-        return self.append_many(topic, [message])[0]
 
     def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """See EventLog.append_many; all records are written together, with one time, or none is."""

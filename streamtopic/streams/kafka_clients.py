@@ -1,7 +1,7 @@
 """Kafka's clients. All are made, repeated and closed in the same way.
 
-Admin    topics: makes them, counts their partitions, changes their settings
-Writer   records: confirmed by all replicas, once, and in order within each partition
+SharedClient  a client for several threads
+Writer        records: confirmed by all replicas, once, and in order within each partition
 
 Errors of kafka-python become this package's here (`mapped`).
 """
@@ -9,13 +9,11 @@ Errors of kafka-python become this package's here (`mapped`).
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
-from uuid import UUID
 
-from kafka import KafkaAdminClient, KafkaProducer, errors
-from kafka.admin import ConfigResource, ConfigResourceType
+from kafka import KafkaProducer, errors
 
 from streamtopic.errors import (
     ComponentUnreachable,
@@ -26,11 +24,11 @@ from streamtopic.errors import (
     UsageError,
 )
 from streamtopic.security.tls_faults import tls_fault
-from streamtopic.streams.event_log import LogTopic, Message
+from streamtopic.streams.event_log import Message
 from streamtopic.streams.kafka_compat import REFUSED, NetClient, TlsRefused, give_up
 from streamtopic.streams.kafka_options import KafkaOptions
 
-__all__ = ["TRANSIENT", "Admin", "Writer", "connect", "mapped", "retried"]
+__all__ = ["TRANSIENT", "SharedClient", "Writer", "connect", "mapped", "retried"]
 
 T = TypeVar("T")
 _REQUEST_MS = 10_000
@@ -168,150 +166,40 @@ def retried(
         pause = min(2 * pause, 1.0)
 
 
-_NO_TOPIC = errors.UnknownTopicOrPartitionError.errno
-_NO_ID = UUID(int=0)
+class SharedClient:
+    """A client for several threads, which use it in turn. It is made when it is first needed, and again after an error.
 
+    A client that failed may hold a broken connection for as long as it lives, or refuse everything.
 
-class Admin:
-    """An admin client, which is made when it is first needed, and again after an error.
-
-    Every method raises StreamtopicError only.
+    make: returns the client.
+    end: closes it.
     """
 
-    def __init__(self, options: KafkaOptions) -> None:
-        self._options = options
+    def __init__(self, make: Callable[[], Any], end: Callable[[Any], None] = give_up) -> None:
+        self._make, self._end = make, end
         self._client: Any = None
         self._mutex = threading.Lock()
 
-    def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
-        """Make a topic with the brokers' default number of replicas; one that exists stays as it is."""
-        # -1 asks for the default.
-        described = {"num_partitions": partitions, "replication_factor": -1, "configs": dict(settings)}
-        wanted = {topic: described}
-
-        def make(client: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-            with suppress(errors.TopicAlreadyExistsError):
-                client.create_topics(wanted)
-            # The answer comes before all brokers know of the topic, and the next call may reach another one.
-            client.wait_for_topics([topic], timeout_ms=5_000)
-
-        try:
-            self._ask(make, f"Create of topic {topic}")
-        except UsageError as error:
-            raise UsageError(f"topic {topic} cannot be made: {error}") from error
-
-    def describe(self, topic: str, *, made: bool = False) -> LogTopic:
-        """Return id and number of partitions, 0 without such a topic.
-
-        made: whether the topic was made just now; then a broker that has not heard of it yet is asked again.
-        """
-
-        def describe(client: Any) -> LogTopic:  # noqa: ANN401 - as above
-            (found,) = client.describe_topics([topic])
-            if found["error_code"] == _NO_TOPIC and not made:
-                return LogTopic("", 0)
-            failure = errors.for_code(found["error_code"])
-            if failure is not errors.NoError:
-                raise failure(topic)
-            known = UUID(str(found.get("topic_id") or _NO_ID))
-            return LogTopic("" if known == _NO_ID else known.hex, len(found["partitions"]))
-
-        return self._ask(describe, f"Describe of topic {topic}")
-
-    def settings(self, topic: str) -> dict[str, str]:
-        """Return the settings in effect: the topic's own, else the cluster's."""
-
-        def describe(client: Any) -> dict[str, str]:  # noqa: ANN401 - as above
-            resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-            answer = client.describe_configs([resource], config_filter="all")
-            found = answer["topic"][topic]
-            # kafka-python only logs that the broker refuses: no settings would look like settings without a fault.
-            if not found:
-                raise errors.TopicAuthorizationFailedError(topic)
-            # A sensitive setting has no value here.
-            return {name: entry["value"] for name, entry in found.items() if entry["value"] is not None}
-
-        return self._ask(describe, f"DescribeConfigs of topic {topic}")
-
-    def copies(self, topic: str) -> tuple[int, int]:
-        """Return the least number of replicas of any partition, and of replicas in sync."""
-
-        def describe(client: Any) -> tuple[int, int]:  # noqa: ANN401 - as above
-            (found,) = client.describe_topics([topic])
-            partitions = found["partitions"]
-            replicas = min(len(one["replica_nodes"]) for one in partitions)
-            in_sync = min(len(one["isr_nodes"]) for one in partitions)
-            return replicas, in_sync
-
-        return self._ask(describe, f"Describe of topic {topic}")
-
-    def configure(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Change these settings of a topic; its other settings stay."""
-
-        def alter(client: Any) -> None:  # noqa: ANN401 - as above
-            resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict(settings))
-            client.alter_configs([resource], incremental=True)
-
-        self._ask(alter, f"AlterConfigs of topic {topic}")
-
-    def remove(self, topic: str) -> None:
-        """Remove a topic with all its records; one that does not exist is no error."""
-
-        def delete(client: Any) -> None:  # noqa: ANN401 - as above
-            with suppress(errors.UnknownTopicOrPartitionError):
-                client.delete_topics([topic])
-
-        self._ask(delete, f"Delete of topic {topic}")
-
-    def members(self, group: str) -> list[str]:
-        """Return the host of each member of a consumer group; [] if there is no such group."""
-
-        def describe(client: Any) -> list[str]:  # noqa: ANN401 - as above
+    def ask(self, question: Callable[[Any], T]) -> T:
+        """Return what a function of the client returns."""
+        with self._mutex:
+            if self._client is None:
+                self._client = self._make()
             try:
-                found = client.describe_groups([group])[group]
-            except errors.GroupIdNotFoundError:
-                return []
-            hosts = [str(member["client_host"]) for member in found["members"]]
-            return [host.removeprefix("/") for host in hosts]
-
-        return self._ask(describe, f"Describe of group {group}")
+                return question(self._client)
+            except BaseException:
+                self._discard()
+                raise
 
     def close(self) -> None:
         """Give the connection back."""
         with self._mutex:
             self._discard()
 
-    def _ask(self, question: Callable[[Any], T], right: str) -> T:
-        def ask() -> T:
-            with self._mutex:
-                if self._client is None:
-                    self._client = connect(KafkaAdminClient, self._options)
-                try:
-                    return question(self._client)
-                except _REFUSALS as error:
-                    told = f"Kafka at {self._options.servers} refuses the request ({error})"
-                    raise UsageError(f"{told}: change the setting that it names") from error
-                except Exception:
-                    # A client that failed may hold a broken connection for as long as it lives.
-                    self._discard()
-                    raise
-
-        return retried(ask, self._options, right)
-
     def _discard(self) -> None:
         if self._client is not None:
             client, self._client = self._client, None
-            give_up(client)
-
-
-_REFUSALS = (
-    errors.InvalidTopicError,
-    errors.InvalidPartitionsError,
-    errors.InvalidReplicationFactorError,
-    errors.InvalidConfigurationError,
-    errors.InvalidRequestError,
-    errors.PolicyViolationError,
-)
+            self._end(client)
 
 
 # Topics have limits of their own. This one must be above all of them, or it would decide.
@@ -331,15 +219,13 @@ _REFUSED = (*_TOO_LARGE, errors.InvalidRecordError, errors.InvalidTimestampError
 
 
 class Writer:
-    """An idempotent producer, which is made when it is first needed, and again after an error."""
-
-    # A producer that met an error may refuse everything after it, and its pending records must not arrive later, after
-    # those of the next one.
+    """An idempotent producer."""
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
-        self._producer: Any = None
-        self._mutex = threading.Lock()
+        self._producer = SharedClient(self._connect, _abandon)
+        # Nothing is pending between two calls, since every append waits for its confirmations.
+        self.close = self._producer.close
 
     def append(self, topic: str, messages: Sequence[Message], partitions: Sequence[int]) -> list[int]:
         """Append messages; return the offset of each once all are confirmed.
@@ -348,39 +234,31 @@ class Writer:
 
         Raises UsageError for a message that the topic does not take, ComponentUnreachable after the options' patience.
         """
-        with self._mutex:
-            if self._producer is None:
-                self._producer = retried(self._connect, self._options)
-            try:
-                return self._send(topic, messages, partitions)
-            except BaseException:
-                self._discard()
-                raise
-
-    def close(self) -> None:
-        """Give the connection back."""
-        # Nothing is pending, since every append waits for its confirmations.
-        with self._mutex:
-            self._discard()
+        return self._producer.ask(lambda producer: self._send(producer, topic, messages, partitions))
 
     def _connect(self) -> Any:  # noqa: ANN401 - kafka-python is untyped
         patience_ms = int(self._options.patience * 1000)
-        return connect(
-            KafkaProducer, self._options, **_OPTIONS, delivery_timeout_ms=patience_ms, max_block_ms=patience_ms
-        )
+        limits = {**_OPTIONS, "delivery_timeout_ms": patience_ms, "max_block_ms": patience_ms}
+        return retried(lambda: connect(KafkaProducer, self._options, **limits), self._options)
 
-    def _send(self, topic: str, messages: Sequence[Message], partitions: Sequence[int]) -> list[int]:
+    def _send(
+        self,
+        producer: Any,  # noqa: ANN401 - as above
+        topic: str,
+        messages: Sequence[Message],
+        partitions: Sequence[int],
+    ) -> list[int]:
         futures = []
         for message, partition in zip(messages, partitions, strict=True):
             headers = list(message.headers)
             try:
-                future = self._producer.send(topic, message.value, message.key, headers=headers, partition=partition)
+                future = producer.send(topic, message.value, message.key, headers=headers, partition=partition)
                 futures.append(future)
             except (errors.KafkaError, ValueError, TypeError) as error:
                 raise self._explained(error, topic, message) from error
         # A record that is not confirmed by then has failed, as is found below.
         with suppress(errors.KafkaTimeoutError):
-            self._producer.flush(self._options.patience + 10)
+            producer.flush(self._options.patience + 10)
         failed = []
         for message, future in zip(messages, futures, strict=True):
             if not future.succeeded():
@@ -412,10 +290,9 @@ class Writer:
             case _:
                 return mapped(error, self._options, f"Write of topic {topic}")
 
-    def _discard(self) -> None:
-        if self._producer is not None:
-            producer, self._producer = self._producer, None
-            # Pending records must not be sent any more: the caller learns of an error, and its next records may differ.
-            producer._sender.force_close()  # noqa: SLF001 - its own close waits for pending records, or fails over them
-            with suppress(Exception):
-                producer.close(timeout=1)
+
+def _abandon(producer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
+    """Close a producer. Its pending records must not be sent: the caller learns of an error, and may send others."""
+    producer._sender.force_close()  # noqa: SLF001 - its own close waits for pending records, or fails over them
+    with suppress(Exception):
+        producer.close(timeout=1)

@@ -1,23 +1,28 @@
 """Repairs of kafka-python, in one place. Each method names the version that needed it.
 
+Sockets that 3.0.12 forgets to close are not repaired: Python closes a socket that nobody uses any more.
+
 tests/streams/test_kafka_compat.py shows each fault in the installed version, and fails when a repair is not needed any
 more.
 """
 
-import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
 from kafka import errors
+from kafka.consumer.fetcher import Fetcher
 from kafka.net.compat import KafkaNetClient
-from kafka.net.inet import KafkaNetSocket, create_connection
-from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.net.inet import create_connection
+from kafka.net.transport import KafkaSSLTransport
+from kafka.record.default_records import ControlRecord, DefaultRecord, DefaultRecordBatch
+from kafka.record.util import decode_varint
 
 from streamtopic.security.tls_faults import tls_fault
+from streamtopic.streams.event_log import MAX_HEADERS
 
-__all__ = ["REFUSED", "NetClient", "TlsRefused", "connect_or_close", "data_before_end", "give_up", "let_go", "noted"]
+__all__ = ["REFUSED", "NetClient", "TlsRefused", "data_before_end", "give_up", "let_go", "read_all_records"]
 
 
 class TlsRefused(errors.KafkaConnectionError):  # type: ignore[misc]  # kafka-python is untyped
@@ -33,34 +38,6 @@ REFUSED = (
 """Errors with which a broker refuses a user."""
 
 
-async def connect_or_close(
-    factory: KafkaNetSocket,
-    network: Any,  # noqa: ANN401 - kafka-python's
-    address: tuple[Any, ...],
-    options: Sequence[tuple[Any, ...]] = (),
-    timeout_at: float | None = None,
-) -> socket.socket:
-    """Return a socket that is connected. 3.0.12 leaves it open if the broker refuses, or a client is closed meanwhile.
-
-    address: as getaddrinfo returns it. options: of the socket.
-    """
-    family, kind, protocol, _, place = address
-    plain: socket.socket = factory.socket(family, kind, protocol)
-    try:
-        plain.setblocking(False)  # noqa: FBT003 - no keyword
-        for option in options:
-            plain.setsockopt(*option)
-        await factory.sock_connect(network, plain, place, timeout_at=timeout_at)
-    except BaseException:
-        plain.close()
-        raise
-    return plain
-
-
-# The class itself, since kafka-python makes its factories by name.
-KafkaNetSocket.connect = connect_or_close
-
-
 class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untyped
     """The network of one client.
 
@@ -70,7 +47,6 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
     def __init__(self, **configuration: Any) -> None:  # noqa: ANN401 - kafka-python's arguments
         super().__init__(**configuration)
         self.refused: Exception | None = None
-        self._sockets: dict[KafkaTCPTransport, socket.socket] = {}
         self._open = self._manager.get_connection
         self._manager.get_connection = self._watched
         self._build = self._manager._build_transport
@@ -79,13 +55,6 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
     def connection_delay(self, node_id: object) -> float:
         """Return milliseconds, as a producer expects: 3.0.12 gives seconds, and the producer spins."""
         return 1000.0 * float(super().connection_delay(node_id))
-
-    def close(self, node_id: object = None) -> None:
-        """Close the connection to a node, or all. 3.0.12 leaves a socket open that has a request yet to send."""
-        super().close(node_id)
-        if node_id is None:
-            for connection in self._sockets.values():
-                connection.close()
 
     def _watched(self, *place: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
         connection = self._open(*place, **options)
@@ -107,46 +76,23 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
         """Return a transport that keeps the last answer of a broker: 3.0.12 drops it if the end follows at once."""
         secured = self._manager.ssl_enabled
         transport = await (self._secured(*place, **options) if secured else self._build(*place, **options))
-        self._close_lost()
-        self._sockets[transport] = transport._sock
         transport._sock_recv = data_before_end(transport._sock_recv)
         if not secured:
             transport._sock_recv = _without_tls(transport._sock_recv)
         return transport
 
-    def _close_lost(self) -> None:
-        """Close sockets whose last request could not be sent. 3.0.12 lets go of them without closing them."""
-        for transport, connection in list(self._sockets.items()):
-            if transport.is_closing() and not transport._writing:
-                connection.close()
-                del self._sockets[transport]
-
     async def _secured(self, node: Any, timeout_at: float | None = None) -> KafkaSSLTransport:  # noqa: ANN401 - as above
-        """Return a transport over TLS. 3.0.12 leaves the socket open if a handshake fails, and waits for ever."""
+        """Return a transport over TLS. 3.0.12 waits for a handshake for ever."""
         given = self._manager.config
-        proxy = given["proxy_url"]
-        plain = await create_connection(
-            self._net, node.host, node.port, given["socket_options"], proxy_url=proxy, timeout_at=timeout_at
-        )
+        place = node.host, node.port
+        plain = await create_connection(self._net, *place, given["socket_options"], timeout_at=timeout_at)
         options = {name: value for name, value in given.items() if name.startswith("ssl_")}
-        made: list[ssl.SSLSocket] = []
-        try:
-            options["ssl_context"] = noted(KafkaSSLTransport._build_ssl_context(options), made)
-            transport = KafkaSSLTransport(self._net, plain, host=node.host, **options)
-        # Also if a client that is closed ends this step in the middle.
-        except BaseException:
-            # Python's own wrapper leaves its socket open if the connection was reset by now.
-            for connection in (plain, *made):
-                connection.close()
-            raise
+        transport = KafkaSSLTransport(self._net, plain, host=node.host, **options)
         try:
             await self._shake_hands(transport._sock, timeout_at)
         except Exception as error:
             transport.close()
             raise errors.KafkaConnectionError(f"TLS handshake failed: {error}") from error
-        except BaseException:
-            transport.close()
-            raise
         return transport
 
     async def _shake_hands(self, connection: ssl.SSLSocket, timeout_at: float | None) -> None:
@@ -159,19 +105,6 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
                 await self._net.wait_write(connection, timeout_at)
             else:
                 return
-
-
-def noted(context: ssl.SSLContext, made: list[ssl.SSLSocket]) -> ssl.SSLContext:
-    """Return the context. Each socket that it wraps is added to `made` before anything can fail."""
-
-    class Noted(ssl.SSLSocket):
-        def __new__(cls, *arguments: Any, **options: Any) -> Self:  # noqa: ANN401 - of socket.socket
-            connection = super().__new__(cls, *arguments, **options)
-            made.append(connection)
-            return connection
-
-    context.sslsocket_class = Noted
-    return context
 
 
 def give_up(client: Any, **limits: Any) -> None:  # noqa: ANN401 - a client of kafka-python, and arguments of its `close`
@@ -234,3 +167,90 @@ def _without_tls(receive: Receive) -> Receive:
         return data, error
 
     return received
+
+
+def read_all_records(consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
+    """Let a consumer read any record. 3.0.12 cannot get past a header name that is not UTF-8; its bytes are replaced.
+
+    Other clients also send any number of headers: MAX_HEADERS and one more are kept, and the decoder refuses that many.
+
+    A batch is decompressed as a whole: 1 MiB of gzip may become 1 GiB before a record of it is seen. So model topics
+    store nothing compressed, since their broker undoes it (`TopicNames.settings`), and one that does is refused.
+    """
+    # kafka-python has no public way to its decoder.
+    consumer._fetcher.PartitionRecords = _PartitionRecords
+
+
+class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python is untyped
+    """An answer of a broker for one partition."""
+
+    def __init__(self, fetch_offset: int, tp: Any, records: Any, **options: Any) -> None:  # noqa: ANN401 - as above
+        super().__init__(fetch_offset, tp, _Batches(records, f"{tp.topic}/{tp.partition}"), **options)
+
+
+class _Batches:
+    """The batches of an answer, each as a class that reads any record. place: topic and partition, for errors."""
+
+    def __init__(self, records: Any, place: str) -> None:  # noqa: ANN401 - as above
+        self._records = records
+        self._place = place
+
+    def next_batch(self) -> Any:  # noqa: ANN401 - as above
+        batch = self._records.next_batch()
+        if type(batch) is not DefaultRecordBatch:
+            return batch
+        if batch.compression_type != batch.CODEC_NONE:
+            raise errors.UnsupportedCodecError(f"offset {batch.base_offset} of {self._place}")
+        # Not a new object: the header of this one is parsed already.
+        batch.__class__ = _Batch
+        return batch
+
+
+class _Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python is untyped
+    """A batch whose records may have any headers."""
+
+    __slots__ = ()
+    _buffer: Any
+    _pos: int
+
+    def _read_msg(self) -> Any:  # noqa: ANN401 - as above
+        buffer = self._buffer
+        length, start = decode_varint(buffer, self._pos)
+        # One byte of attributes, which say nothing yet.
+        moment, at = decode_varint(buffer, start + 1)
+        place, at = decode_varint(buffer, at)
+        size, at = decode_varint(buffer, at)
+        # Written out, not in a function of its own, since this runs for every record.
+        key, at = (bytes(buffer[at : at + size]), at + size) if size >= 0 else (None, at)
+        size, at = decode_varint(buffer, at)
+        value, at = (bytes(buffer[at : at + size]), at + size) if size >= 0 else (None, at)
+        number, at = decode_varint(buffer, at)
+        headers, at = self._headers(number, at) if number else ([], at)
+        end = start + length
+        # After too many headers the others are passed over, unread.
+        if number > MAX_HEADERS and at <= end <= len(buffer):
+            at = end
+        if at != end:
+            raise errors.CorruptRecordError(f"a record of {length} bytes ends {at - end} bytes after its end")
+        self._pos = end  # type: ignore[misc]  # its slot is in a class that mypy does not know
+        stamped = self.timestamp_type == self.LOG_APPEND_TIME
+        timestamp = self.max_timestamp if stamped else self.first_timestamp + moment
+        kind = ControlRecord if self.is_control_batch else DefaultRecord
+        return kind(length, self.base_offset + place, timestamp, self.timestamp_type, key, value, headers)
+
+    def _headers(self, number: int, at: int) -> tuple[list[tuple[str, bytes | None]], int]:
+        """Return the headers, at most MAX_HEADERS + 1 of `number`, and the place after them."""
+        if number < 0:
+            raise errors.CorruptRecordError(f"a record with {number} headers")
+        buffer = self._buffer
+        found = list[tuple[str, bytes | None]]()
+        for _ in range(min(number, MAX_HEADERS + 1)):
+            size, at = decode_varint(buffer, at)
+            if size < 0:
+                raise errors.CorruptRecordError("a header without a name")
+            name = bytes(buffer[at : at + size]).decode(errors="replace")
+            at = at + size
+            size, at = decode_varint(buffer, at)
+            content, at = (bytes(buffer[at : at + size]), at + size) if size >= 0 else (None, at)
+            found.append((name, content))
+        return found, at

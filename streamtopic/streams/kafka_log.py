@@ -3,15 +3,20 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
+from uuid import UUID
+
+from kafka import KafkaAdminClient, TopicPartition, errors
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from streamtopic.errors import ComponentUnreachable, StreamtopicError, UsageError
 from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
     Closing,
-    Headers,
+    EventLog,
     LogTopic,
     Message,
     Record,
@@ -21,21 +26,33 @@ from streamtopic.streams.event_log import (
     check_topic,
     placed,
 )
+from streamtopic.streams.kafka_clients import SharedClient, Writer, connect, retried
 from streamtopic.streams.kafka_options import KafkaOptions
-
-# kafka-python is loaded when a log is first used: a program that reads files starts faster without it.
-if TYPE_CHECKING:
-    from streamtopic.streams.kafka_clients import Admin, Writer
-    from streamtopic.streams.kafka_reader import Offsets, PartitionReader
+from streamtopic.streams.kafka_reader import PartitionReader, consumer_of
 
 __all__ = ["KafkaLog", "KafkaOptions"]
 
+T = TypeVar("T")
+
 # Only an administrator changes the number of partitions of a topic.
 _REMEMBER_SECONDS = 60.0
-_LOOK_SECONDS = 3.0
+_EXPLAIN_SECONDS = 3.0
+_ASK_MS = 5_000
+# A stored record comes at once. Without one the wait must end: a transaction may have left nothing but its marks.
+_LOOK_MS = 2_000
+_NO_TOPIC = errors.UnknownTopicOrPartitionError.errno
+_NO_ID = UUID(int=0)
+_REFUSALS = (
+    errors.InvalidTopicError,
+    errors.InvalidPartitionsError,
+    errors.InvalidReplicationFactorError,
+    errors.InvalidConfigurationError,
+    errors.InvalidRequestError,
+    errors.PolicyViolationError,
+)
 
 
-class KafkaLog(Closing):
+class KafkaLog(Closing, EventLog):
     """An EventLog in a Kafka cluster. Safe with several threads. Nothing is sent before the first call.
 
     options: servers and credentials.
@@ -52,53 +69,77 @@ class KafkaLog(Closing):
         # A consumer of kafka-python may be used by one thread only.
         self._readers: dict[threading.Thread, PartitionReader] = {}
         self._counts: dict[str, tuple[int, float]] = {}
-        self._parts: tuple[Admin, Writer, Offsets] | None = None
+        self._admin = SharedClient(lambda: connect(KafkaAdminClient, options))
+        self._writer = Writer(options)
+        # Not the readers, since an answer would wait for requests that the broker holds.
+        self._finished = SharedClient(lambda: consumer_of(options))
+        self._written = SharedClient(lambda: consumer_of(options, isolation_level="read_uncommitted"))
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """See EventLog.create; the brokers' default decides on replicas."""
         check_new_topic(topic, partitions)
-        self._counts.pop(topic, None)
-        existing = self._admin.describe(topic).partitions
+        existing = self.describe(topic).partitions
         if not existing:
-            self._admin.create(topic, partitions, settings or {})
-            existing = self._admin.describe(topic, made=True).partitions
-            self._counts[topic] = (existing, self._clock() + _REMEMBER_SECONDS)
+            # -1 asks for the default.
+            described = {"num_partitions": partitions, "replication_factor": -1, "configs": dict(settings or {})}
+
+            def make(admin: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
+                with suppress(errors.TopicAlreadyExistsError):
+                    admin.create_topics({topic: described})
+                # The answer comes before all brokers know of the topic, and the next call may reach another one.
+                admin.wait_for_topics([topic], timeout_ms=_ASK_MS)
+
+            try:
+                self._administer(make, f"Create of topic {topic}")
+            except UsageError as error:
+                raise UsageError(f"topic {topic} cannot be made: {error}") from error
+            existing = self._remembered(topic, self._described(topic, made=True)).partitions
         check_count(topic, existing, partitions)
 
     def partitions(self, topic: str) -> int:
         """See EventLog.partitions; a count is remembered for a minute."""
         count, until = self._counts.get(topic, (0, 0.0))
-        if not count or self._clock() > until:
-            count = self.describe(topic).partitions
-        return count
+        return self.describe(topic).partitions if not count or self._clock() > until else count
 
     def describe(self, topic: str) -> LogTopic:
         """See EventLog.describe."""
-        found = self._admin.describe(topic)
-        self._counts[topic] = (found.partitions, self._clock() + _REMEMBER_SECONDS)
-        return found
+        return self._remembered(topic, self._described(topic))
 
     def settings(self, topic: str) -> Mapping[str, str]:
-        """See EventLog.settings."""
+        """See EventLog.settings: the topic's own, else the cluster's."""
         self._count(topic)
-        return self._admin.settings(topic)
+
+        def describe(admin: Any) -> dict[str, str]:  # noqa: ANN401 - as above
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+            found = admin.describe_configs([resource], config_filter="all")["topic"][topic]
+            # kafka-python only logs that the broker refuses: no settings would look like settings without a fault.
+            if not found:
+                raise errors.TopicAuthorizationFailedError(topic)
+            # A sensitive setting has no value here.
+            return {name: entry["value"] for name, entry in found.items() if entry["value"] is not None}
+
+        return self._administer(describe, f"DescribeConfigs of topic {topic}")
 
     def copies(self, topic: str) -> tuple[int, int]:
         """Return the least number of replicas of any partition of a topic, and of replicas in sync."""
         self._count(topic)
-        return self._admin.copies(topic)
+
+        def describe(admin: Any) -> tuple[int, int]:  # noqa: ANN401 - as above
+            (found,) = admin.describe_topics([topic])
+            partitions = found["partitions"]
+            replicas = min(len(one["replica_nodes"]) for one in partitions)
+            in_sync = min(len(one["isr_nodes"]) for one in partitions)
+            return replicas, in_sync
+
+        return self._administer(describe, f"Describe of topic {topic}")
 
     def configure(self, topic: str, settings: Mapping[str, str]) -> None:
         """See EventLog.configure."""
         self._count(topic)
-        self._admin.configure(topic, settings)
-
-    def append(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
-    ) -> tuple[int, int]:
-        """See EventLog.append."""
-        message = Message(key, value, headers, partition)
-        return self.append_many(topic, [message])[0]
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict(settings))
+        self._administer(
+            lambda admin: admin.alter_configs([resource], incremental=True), f"AlterConfigs of topic {topic}"
+        )
 
     def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """See EventLog.append_many; confirmed by all replicas that are in sync."""
@@ -111,8 +152,7 @@ class KafkaLog(Closing):
         try:
             offsets = self._writer.append(topic, messages, partitions)
         except ComponentUnreachable as error:
-            self._explain(topic, error)
-            raise
+            raise self._explained(topic, error) from error.__cause__
         return list(zip(partitions, offsets, strict=True))
 
     def read(
@@ -124,8 +164,6 @@ class KafkaLog(Closing):
         max_bytes: int = MAX_READ_BYTES,
     ) -> list[Record]:
         """See EventLog.read."""
-        from streamtopic.streams.kafka_clients import retried
-
         check_partition(topic, partition, self._count(topic))
         reader = self._reader
         right = f"Read of topic {topic}"
@@ -140,90 +178,126 @@ class KafkaLog(Closing):
 
     def begin(self, topic: str, partition: int) -> int:
         """See EventLog.begin."""
-        check_partition(topic, partition, self._count(topic))
-        return self._offsets.begin(topic, partition)
+        return self._ask(
+            self._finished,
+            topic,
+            partition,
+            lambda consumer, place: int(consumer.beginning_offsets([place], timeout_ms=_ASK_MS)[place]),
+        )
 
     def end(self, topic: str, partition: int) -> int:
         """See EventLog.end; records of a transaction count once it has ended."""
-        check_partition(topic, partition, self._count(topic))
-        return self._offsets.end(topic, partition)
+        return self._ask(self._finished, topic, partition, _end)
 
     def written_end(self, topic: str, partition: int) -> int:
         """See EventLog.written_end."""
-        check_partition(topic, partition, self._count(topic))
-        return self._offsets.written_end(topic, partition)
+        return self._ask(self._written, topic, partition, _end)
 
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """See EventLog.appended_ms."""
-        check_partition(topic, partition, self._count(topic))
-        return self._offsets.appended_ms(topic, partition, offset)
+
+        def look(consumer: Any, place: TopicPartition) -> int | None:  # noqa: ANN401 - as above
+            consumer.assign([place])
+            consumer.seek(place, offset)
+            found = consumer.poll(timeout_ms=_LOOK_MS, max_records=1).get(place)
+            return int(found[0].timestamp) if found else None
+
+        return self._ask(self._written, topic, partition, look)
 
     def remove(self, topic: str) -> None:
         """See EventLog.remove; it needs the right Delete on the topic."""
-        self._admin.remove(topic)
+
+        def delete(admin: Any) -> None:  # noqa: ANN401 - as above
+            with suppress(errors.UnknownTopicOrPartitionError):
+                admin.delete_topics([topic])
+
+        self._administer(delete, f"Delete of topic {topic}")
         self._counts.pop(topic, None)
 
     def members(self, group: str) -> list[str]:
         """See EventLog.members; it needs the right Describe on the group."""
-        return self._admin.members(group)
+
+        def describe(admin: Any) -> list[str]:  # noqa: ANN401 - as above
+            try:
+                found = admin.describe_groups([group])[group]
+            except errors.GroupIdNotFoundError:
+                return []
+            return [str(member["client_host"]).removeprefix("/") for member in found["members"]]
+
+        return self._administer(describe, f"Describe of group {group}")
 
     def close(self) -> None:
         """See EventLog.close; in a fraction of a second, also while the cluster is away."""
         with self._mutex:
-            for part in (*self._readers.values(), *(self._parts or ())):
-                part.close()
+            for reader in self._readers.values():
+                reader.close()
             self._readers.clear()
-            self._parts = None
+            self._writer.close()
+            for client in (self._admin, self._finished, self._written):
+                client.close()
 
-    def _explain(self, topic: str, fault: ComponentUnreachable) -> None:
-        """Raise the error of an append that was not confirmed, if replicas that are not in sync explain it."""
-        from streamtopic.streams.kafka_clients import Admin
+    def _described(self, topic: str, *, made: bool = False) -> LogTopic:
+        """Return id and number of partitions, 0 without such a topic.
 
+        made: whether the topic was made just now; then a broker that has not heard of it yet is asked again.
+        """
+
+        def describe(admin: Any) -> LogTopic:  # noqa: ANN401 - as above
+            (found,) = admin.describe_topics([topic])
+            if found["error_code"] == _NO_TOPIC and not made:
+                return LogTopic("", 0)
+            failure = errors.for_code(found["error_code"])
+            if failure is not errors.NoError:
+                raise failure(topic)
+            known = UUID(str(found.get("topic_id") or _NO_ID))
+            return LogTopic("" if known == _NO_ID else known.hex, len(found["partitions"]))
+
+        return self._administer(describe, f"Describe of topic {topic}")
+
+    def _remembered(self, topic: str, found: LogTopic) -> LogTopic:
+        self._counts[topic] = (found.partitions, self._clock() + _REMEMBER_SECONDS)
+        return found
+
+    def _administer(self, question: Callable[[Any], T], right: str) -> T:
+        """Ask the admin client. right: that the question needs."""
+
+        def ask(admin: Any) -> T:  # noqa: ANN401 - as above
+            try:
+                return question(admin)
+            except _REFUSALS as error:
+                told = f"Kafka at {self.options.servers} refuses the request ({error})"
+                raise UsageError(f"{told}: change the setting that it names") from error
+
+        return retried(lambda: self._admin.ask(ask), self.options, right)
+
+    def _ask(
+        self, consumers: SharedClient, topic: str, partition: int, question: Callable[[Any, TopicPartition], T]
+    ) -> T:
+        """Ask a consumer about a partition."""
+        check_partition(topic, partition, self._count(topic))
+        place = TopicPartition(topic, partition)
+        right = f"Read of topic {topic}"
+        return retried(lambda: consumers.ask(lambda consumer: question(consumer, place)), self.options, right)
+
+    def _explained(self, topic: str, fault: ComponentUnreachable) -> ComponentUnreachable:
+        """Return the error of an append that was not confirmed; it names the replicas if some are not in sync."""
         # kafka-python only says that the time was up. Brokers that answer at all answer this soon.
-        patience = min(_LOOK_SECONDS, self.options.patience)
-        looking = Admin(replace(self.options, patience=patience))
-        try:
+        patience = min(_EXPLAIN_SECONDS, self.options.patience)
+        with suppress(StreamtopicError), KafkaLog(replace(self.options, patience=patience)) as looking:
             replicas, in_sync = looking.copies(topic)
-        except StreamtopicError:
-            return
-        finally:
-            looking.close()
-        if in_sync < replicas:
-            raise ComponentUnreachable(
-                f"Kafka at {self.options.servers} did not confirm records for {topic}, with too few replicas in sync "
-                f"({in_sync} of {replicas}): bring its brokers back, or compare min.insync.replicas"
-            ) from fault
+            if in_sync < replicas:
+                return ComponentUnreachable(
+                    f"Kafka at {self.options.servers} did not confirm records for {topic}, with too few replicas in "
+                    f"sync ({in_sync} of {replicas}): bring its brokers back, or compare min.insync.replicas"
+                )
+        return fault
 
     def _count(self, topic: str) -> int:
         return check_topic(topic, self.partitions(topic), f"on {self.options.servers}")
 
     @property
-    def _admin(self) -> "Admin":
-        return self._opened[0]
-
-    @property
-    def _writer(self) -> "Writer":
-        return self._opened[1]
-
-    @property
-    def _offsets(self) -> "Offsets":
-        return self._opened[2]
-
-    @property
-    def _opened(self) -> "tuple[Admin, Writer, Offsets]":
-        with self._mutex:
-            if self._parts is None:
-                from streamtopic.streams.kafka_clients import Admin, Writer
-                from streamtopic.streams.kafka_reader import Offsets
-
-                self._parts = (Admin(self.options), Writer(self.options), Offsets(self.options))
-            return self._parts
-
-    @property
-    def _reader(self) -> "PartitionReader":
+    def _reader(self) -> PartitionReader:
         """The reader of this thread."""
-        from streamtopic.streams.kafka_reader import PartitionReader
-
         with self._mutex:
             # Nothing tells that a thread has ended: its connection is given back when the next one comes by.
             ended = [thread for thread in self._readers if not thread.is_alive()]
@@ -231,5 +305,10 @@ class KafkaLog(Closing):
                 self._readers.pop(thread).close()
             thread = threading.current_thread()
             if thread not in self._readers:
-                self._readers[thread] = PartitionReader(self.options, self._offsets, clock=self._clock)
+                self._readers[thread] = PartitionReader(self.options, self, clock=self._clock)
             return self._readers[thread]
+
+
+def _end(consumer: Any, place: TopicPartition) -> int:  # noqa: ANN401 - kafka-python is untyped
+    """Return the end of a partition as a consumer sees it."""
+    return int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place])

@@ -3,11 +3,11 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition, errors
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition, errors
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from streamtopic.errors import SettingsError, StreamtopicError
@@ -65,7 +65,6 @@ class KafkaMembership:
         self._left = threading.Event()
         self._thread: threading.Thread | None = None
         self._owned = self._seen = frozenset[int]()
-        self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._fault: StreamtopicError | None = None
         self._lost = f"it has not joined the consumer group {group} yet"
         self._asked = clock()
@@ -91,12 +90,6 @@ class KafkaMembership:
     def lost(self) -> str:
         """See Membership.lost."""
         return self._lost
-
-    def commit(self, offsets: Mapping[int, int]) -> None:
-        """See Membership.commit; sent within a second, or when leaving."""
-        with self._changed:
-            for partition, offset in offsets.items():
-                self._offsets[TopicPartition(self._topic, partition)] = OffsetAndMetadata(offset, "", -1)
 
     def leave(self) -> None:
         """See Membership.leave; takes about two seconds at most."""
@@ -147,21 +140,11 @@ class KafkaMembership:
 
     def _take_part(self, consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
         """Take part until told to leave, or until the program polls no more."""
-        committed: dict[TopicPartition, OffsetAndMetadata] = {}
         while self._wanted and not self._left.is_set():
             timeout_ms = 4 * _LOOK_MS if _rejoining(consumer) else _LOOK_MS
             consumer.poll(timeout_ms=timeout_ms, max_records=1)
             self._take(consumer)
             self._lost = "" if _in_contact(consumer) else f"no broker answers for the consumer group {self._group}"
-            offsets = self._news(committed)
-            if offsets:
-                consumer.commit_async(offsets)
-                committed |= offsets
-        offsets = self._news({})
-        if offsets:
-            # All of them once more: earlier commits were not waited for, and may not have been sent.
-            with suppress(errors.KafkaError):
-                consumer.commit(offsets, timeout_ms=int(_LEAVE_SECONDS * 500))
 
     def _take(self, consumer: Any) -> None:  # noqa: ANN401 - as above
         """Own what the group assigns, and pause it: records are read by another consumer, from the offset in Redis."""
@@ -170,11 +153,6 @@ class KafkaMembership:
         self._own(frozenset(place.partition for place in assigned))
         # Here, since the listener calls it in the generation that takes partitions away; one poll may see two of them.
         self._follow_up.look(consumer)
-
-    def _news(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets that differ from those that were committed."""
-        with self._changed:
-            return {place: offset for place, offset in self._offsets.items() if committed.get(place) != offset}
 
     def _own(self, partitions: frozenset[int]) -> None:
         with self._changed:

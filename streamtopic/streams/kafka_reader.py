@@ -1,26 +1,19 @@
 """Reading partitions of a Kafka topic from any offset, in order, ahead of the caller."""
 
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
 from kafka import KafkaConsumer, TopicPartition, errors
 
 from streamtopic.streams.event_log import Headers, Record, check_offset
-from streamtopic.streams.kafka_clients import connect, retried
-from streamtopic.streams.kafka_compat import give_up, let_go
+from streamtopic.streams.kafka_clients import connect
+from streamtopic.streams.kafka_compat import give_up, let_go, read_all_records
 from streamtopic.streams.kafka_options import KafkaOptions
-from streamtopic.streams.kafka_records import read_all_records
 
-__all__ = ["Offsets", "PartitionReader"]
+__all__ = ["Ends", "PartitionReader", "consumer_of"]
 
-T = TypeVar("T")
-
-_ASK_MS = 5_000
-# A stored record comes at once. Without one the wait must end: a transaction may have left nothing but its marks.
-_LOOK_MS = 2_000
 # A broker holds a request for this long if nothing is new, and other requests of the connection wait after it.
 _HOLD_MS = 200
 _FETCH_BYTES = 16 << 20
@@ -45,69 +38,23 @@ _CONSUMER = {
 }
 
 
-class Offsets:
-    """The first and the last offset of partitions, and offsets by time."""
-
-    def __init__(self, options: KafkaOptions) -> None:
-        self._options = options
-        # Connections of its own: on that of a reader an answer would wait for held requests.
-        self._consumers: dict[bool, Any] = {}
-        self._mutex = threading.Lock()
+class Ends(Protocol):
+    """The first and the last offset of partitions, asked over another connection than that of a reader."""
 
     def begin(self, topic: str, partition: int) -> int:
         """Return the least offset that is still held."""
-        place = TopicPartition(topic, partition)
-        return self._ask(topic, lambda consumer: int(consumer.beginning_offsets([place], timeout_ms=_ASK_MS)[place]))
+        ...
 
     def end(self, topic: str, partition: int) -> int:
         """Return the offset after the last record whose transaction, if any, has ended."""
-        place = TopicPartition(topic, partition)
-        return self._ask(topic, lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]))
+        ...
 
-    def written_end(self, topic: str, partition: int) -> int:
-        """Return the offset after the last record, also of an open transaction."""
-        place = TopicPartition(topic, partition)
-        return self._ask(
-            topic, lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]), all_of_it=True
-        )
 
-    def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
-        """Return the time of the first record from `offset` on, also of an open transaction; None without one."""
-        place = TopicPartition(topic, partition)
-
-        def ask(consumer: Any) -> int | None:  # noqa: ANN401 - kafka-python is untyped
-            consumer.assign([place])
-            consumer.seek(place, offset)
-            found = consumer.poll(timeout_ms=_LOOK_MS, max_records=1).get(place)
-            return int(found[0].timestamp) if found else None
-
-        return self._ask(topic, ask, all_of_it=True)
-
-    def close(self) -> None:
-        """Give the connection back."""
-        while self._consumers:
-            _, consumer = self._consumers.popitem()
-            give_up(consumer, autocommit=False, timeout_ms=0)
-
-    def _ask(self, topic: str, question: Callable[[Any], T], *, all_of_it: bool = False) -> T:
-        """Ask a consumer. all_of_it: a consumer that sees records of open transactions, too."""
-
-        def ask() -> T:
-            with self._mutex:
-                consumer = self._consumers.get(all_of_it)
-                if consumer is None:
-                    isolation = {"isolation_level": "read_uncommitted"} if all_of_it else {}
-                    consumer = connect(KafkaConsumer, self._options, **(_CONSUMER | isolation))
-                    if all_of_it:
-                        read_all_records(consumer)
-                    self._consumers[all_of_it] = consumer
-                try:
-                    return question(consumer)
-                except Exception:
-                    self.close()
-                    raise
-
-        return retried(ask, self._options, f"Read of topic {topic}")
+def consumer_of(options: KafkaOptions, **more: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    """Return a consumer without a group, which can read any record. more: of its arguments."""
+    consumer = connect(KafkaConsumer, options, **(_CONSUMER | more))
+    read_all_records(consumer)
+    return consumer
 
 
 class _Buffer:
@@ -186,7 +133,7 @@ class PartitionReader:
     """
 
     def __init__(
-        self, options: KafkaOptions, offsets: Offsets, *, clock: Callable[[], float], hold_ms: int = _HOLD_MS
+        self, options: KafkaOptions, offsets: Ends, *, clock: Callable[[], float], hold_ms: int = _HOLD_MS
     ) -> None:
         self._options, self._offsets, self._clock, self._hold_ms = options, offsets, clock, hold_ms
         self._earlier: PartitionReader | None = None
@@ -286,16 +233,13 @@ class PartitionReader:
 
     def _seek(self, place: TopicPartition, offset: int) -> _Buffer:
         if self._consumer is None:
-            self._consumer = connect(
-                KafkaConsumer,
+            self._consumer = consumer_of(
                 self._options,
-                **_CONSUMER,
                 fetch_max_wait_ms=self._hold_ms,
                 fetch_max_bytes=_FETCH_BYTES,
                 max_partition_fetch_bytes=_PARTITION_BYTES,
                 max_poll_records=_POLL_RECORDS,
             )
-            read_all_records(self._consumer)
         self._place(place, offset)
         buffer = self._buffers[place] = _Buffer(offset)
         return buffer

@@ -1,12 +1,10 @@
 """Opens the event log that a user names, in a folder or in Kafka, and the share of a process in its partitions."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 from streamtopic.streams.event_log import EventLog
 from streamtopic.streams.file_log import FileLog
-from streamtopic.streams.kafka_log import KafkaLog
 from streamtopic.streams.kafka_options import SERVERS, KafkaOptions
 
 __all__ = ["AllPartitions", "Membership", "open_log", "open_membership"]
@@ -34,11 +32,6 @@ class Membership(Protocol):
         """Why this process has no contact with its group now; "" if it has, though it may own no partition."""
         ...
 
-    def commit(self, offsets: Mapping[int, int]) -> None:
-        """Tell the offset of each partition to tools that measure lag. Errors are not reported."""
-        # The offset that decides is in Redis, with the counts.
-        ...
-
     def leave(self) -> None:
         """Give the partitions up, so that others take ownership at once."""
         ...
@@ -59,9 +52,6 @@ class AllPartitions:
         """See Membership.lost."""
         return ""
 
-    def commit(self, offsets: Mapping[int, int]) -> None:
-        """See Membership.commit; there is no such tool for files."""
-
     def leave(self) -> None:
         """See Membership.leave."""
         self._owned = frozenset()
@@ -75,10 +65,11 @@ def open_membership(log: EventLog, topic: str, group: str, session_timeout_ms: i
     session_timeout_ms: a member that is silent for so long loses its partitions; brokers allow 6 s to 30 minutes by
         default.
     """
-    if isinstance(log, KafkaLog):
+    options = getattr(log, "options", None)
+    if isinstance(options, KafkaOptions):
         from streamtopic.streams.kafka_membership import KafkaMembership
 
-        return KafkaMembership(log.options, topic, group, session_timeout_ms)
+        return KafkaMembership(options, topic, group, session_timeout_ms)
     return AllPartitions(log.partitions(topic))
 
 
@@ -92,6 +83,8 @@ def open_log(where: str | Path | KafkaOptions | EventLog) -> tuple[EventLog, boo
     if isinstance(where, str) and SERVERS.match(where):
         where = KafkaOptions(where)
     if isinstance(where, KafkaOptions):
+        from streamtopic.streams.kafka_log import KafkaLog
+
         return KafkaLog(where), True
     if isinstance(where, str | Path):
         return FileLog(where), True

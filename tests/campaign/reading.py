@@ -72,9 +72,8 @@ class Demand:
 
 
 # Their own checks refuse nested values.
-_CHECKED = frozenset({"text", "counts", "labels", "subject", "subjects"})
+_CHECKED = frozenset({"text", "counts", "labels", "subjects"})
 _REFUSED, _NOTHING = Asked("refused"), Asked("nothing")
-_EMPTY = {b"", b"null", b'""', b"{}", b"\xc0", b"\xa0", b"\xc4", b"\x80"}
 
 
 def understand(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]]) -> Asked:
@@ -85,16 +84,9 @@ def understand(key: bytes | None, value: bytes | None, headers: Sequence[tuple[s
     if key == b"st:heartbeat":
         beat = {} if value is None else _map(value)
         return _REFUSED if beat is None or beat.get("op") == "add" else _NOTHING
-    # A producer with a schema registry puts a zero byte and the id of a schema before the value.
-    value = value[5:] if value is not None and value[:1] == b"\0" and len(value) >= 5 else value
-    empty = value is None or value.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\v\f\0").lower() in _EMPTY
-    if empty or value is None:
-        return Asked("delete", **asked)
-    fields = _map(value)
+    fields = _map(value) if value else {}
     if fields is None:
-        # A damaged record that says "delete" is one. The stream makes only these two forms of it.
-        damaged = b'{"op": "delete"' in value[:20] or b"\xa2op\xa6delete" in value[:20]
-        return Asked("delete" if damaged else "refused", **asked)
+        return Asked("refused", **asked)
     read = _asked(fields, asked)
     return Asked("refused", **asked) if read.kind == "add" and len(headers) > 256 else read
 
@@ -118,7 +110,7 @@ def demanded(key: bytes | None, value: bytes, time_ms: int) -> Demand | None:
 
 
 def _asked(fields: Mapping[Any, Any], headers: dict[str, Any]) -> Asked:
-    if _deletes(fields):
+    if not fields or fields.get("op") == "delete":
         own = _named(fields)
         return Asked("delete", **{name: own[name] or value for name, value in headers.items()})
     passages, labels, subjects = _passages(fields), _labels(fields.get("labels")), _subjects(fields)
@@ -128,25 +120,16 @@ def _asked(fields: Mapping[Any, Any], headers: dict[str, Any]) -> Asked:
     return Asked("add", passages or (), labels or {}, subjects=subjects or frozenset())
 
 
-def _deletes(fields: Mapping[Any, Any]) -> bool:
-    """Whether a map is a delete: ours, Debezium's, Kafka Connect's null, or a CloudEvent's."""
-    inner = fields.get("payload", fields) if fields.get("op") != "add" else fields
-    if not inner:
-        return True
-    if not isinstance(inner, dict):
-        return False
-    gone, kind = inner.get("__deleted"), str(inner.get("type", "")).lower()
-    named = "specversion" in inner and kind.endswith((".deleted", ".delete"))
-    return str(inner.get("op")).lower() in {"delete", "d"} or gone is True or gone == "true" or named
-
-
 def _map(value: bytes) -> Mapping[Any, Any] | None:
+    """Return the map in a value, {} for one without content, None for any other."""
     if len(value) > LARGEST:
         return None
     try:
-        fields = json.loads(value, parse_constant=_refuse) if value.startswith(b"{") else msgpack.unpackb(value)
+        fields = json.loads(value, parse_constant=_refuse) if value[:1] in b"{n" else msgpack.unpackb(value)
     except Exception:  # noqa: BLE001  whatever a parser says of hostile bytes, they are not a map
         return None
+    if not fields:
+        return {}
     return fields if isinstance(fields, dict) and _is_bounded(fields) else None
 
 
@@ -248,11 +231,10 @@ def _labels(labels: object) -> dict[str, str] | None:
 
 
 def _subjects(fields: Mapping[Any, Any]) -> frozenset[str] | None:
-    one, several = fields.get("subject"), fields.get("subjects")
-    if one is None and several is None:
+    found = fields.get("subjects")
+    if found is None:
         return frozenset()
-    found = [one] if several is None else several
-    if (one is not None and several is not None) or not isinstance(found, list):
+    if not isinstance(found, list):
         return None
     good = 0 < len(found) <= _MOST_SUBJECTS and all(_is_subject(name) for name in found)
     return frozenset(found) if good else None

@@ -122,10 +122,10 @@ def test_a_field_of_a_table_is_set_alike_in_every_source(tmp_path, monkeypatch):
     """A file, a variable and --set each give one field, and leave the others of the table to weaker sources."""
     path = _file(tmp_path, "[capacity]\nrule = 'fixed'\ndocuments = 5\nshare = 0.5\n")
     monkeypatch.setenv("STREAMTOPIC_CAPACITY__DOCUMENTS", "6")
-    monkeypatch.setenv("STREAMTOPIC_INPUT__FORMAT", "json")
+    monkeypatch.setenv("STREAMTOPIC_PRIVATE__VERSIONS", "7")
     found = load({"capacity.share": "0.25"}, config=path)
     assert (found.capacity.rule, found.capacity.documents, found.capacity.share) == ("fixed", 6, 0.25)
-    assert found.input.format == "json"
+    assert found.private.versions == 7
     write(found, tmp_path / "again.toml")
     monkeypatch.undo()
     assert load(config=tmp_path / "again.toml") == found

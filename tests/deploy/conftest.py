@@ -28,7 +28,7 @@ from servers.ports import quiet_port, quiet_ports
 from servers.redis_cluster import find_tls_server
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalKafka
-from streamtopic.local.kafka_broker import find_java
+from streamtopic.local.local_kafka import find_java
 from streamtopic.local.local_redis import find_server
 from streamtopic.streams import KafkaLog, KafkaOptions
 from waiting import PATIENCE, until

@@ -133,14 +133,6 @@ def test_a_stream_in_kafka_learns_and_forgets(kafka_server):
 
 
 @pytest.mark.slow
-def test_changes_of_a_table_lead_to_a_receipt(kafka_server):
-    """Settings alone read Debezium's records; a delete has its version and its receipt."""
-    assert kafka_server.servers  # as above
-    lines = printed("debezium_to_receipt.py")
-    assert lines[-3:] == ["rows: 90", "rows: 89", "receipt: found True, about row 7 True"]
-
-
-@pytest.mark.slow
 def test_an_auditor_checks_offline():
     """A receipt, its document and a report are accepted with the public key alone."""
     lines = printed("auditor.py")

@@ -12,7 +12,7 @@ import yaml
 
 from streamtopic.documents import events, subjects, suppression
 from streamtopic.documents.events import MAX_VALUES, Add, Delete, decode_record
-from streamtopic.local.kafka_broker import find_java
+from streamtopic.local.local_kafka import find_java
 from streamtopic.signed import (
     Alive,
     End,

@@ -23,20 +23,20 @@ GOOD = b'{"id": "a", "text": "some words"}'
         (b"[1]", "not a JSON object"),
         (b"null", "not a JSON object"),
         (b'{"text": "x"}', "`id` is missing"),
-        (b'{"id": "", "text": "x"}', "`id` is not 1 to 512 bytes"),
-        (b'{"id": true, "text": "x"}', "`id` is neither"),
-        (b'{"id": 1.5, "text": "x"}', "`id` is neither"),
-        (b'{"id": NaN, "text": "x"}', "`id` is neither"),
+        (b'{"id": "", "text": "x"}', "the record has no key"),
+        (b'{"id": true, "text": "x"}', "`id` is missing, or neither"),
+        (b'{"id": 1.5, "text": "x"}', "`id` is missing, or neither"),
+        (b'{"id": NaN, "text": "x"}', "`id` is missing, or neither"),
         (b'{"id": "st:heartbeat", "text": "x"}', "reserved"),
-        (b'{"id": "{5}", "text": "x"}', "begins with '{', as no id may"),
-        (b'{"id": "a"}', "`text` is missing"),
-        (b'{"id": "a", "text": 3}', "`text` is not a string"),
-        (b'{"id": "a", "counts": {"x": 0}}', "counts of words must be whole numbers"),
+        (b'{"id": "{5}", "text": "x"}', "not a plain id"),
+        (b'{"id": "a"}', "an add needs either"),
+        (b'{"id": "a", "text": 3}', "`text` is a int, not a string"),
+        (b'{"id": "a", "counts": {"x": 0}}', "must be a whole number"),
         (b'{"id": "a", "text": "\\ud800"}', "surrogate"),
         (b'{"id": "a", "text": "\xff"}', "not UTF-8"),
         (b"[" * 100_000, "not JSON"),
         (b'{"id": %s, "text": "x"}' % (b"9" * 5000), "not JSON"),
-        (b'{"id": "%s", "text": "x"}' % (b"i" * 513), "`id` is not 1 to 512 bytes"),
+        (b'{"id": "%s", "text": "x"}' % (b"i" * 513), "the document id has 513 bytes"),
         (b'{"id": "a", "text": "%s"}' % (b"x" * 1_000_001), "longer than 1000000 bytes"),
         (b" " * MAX_LINE + b"{}", f"longer than {MAX_LINE} bytes"),
     ],
@@ -107,6 +107,28 @@ def test_a_file_that_is_not_there_and_a_folder_are_usage_errors(tmp_path):
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(UsageError, match="cannot read"):
             load_jsonl(path)
+
+
+@pytest.mark.parametrize(("name", "mark"), [("zip", b"PK\x03\x04"), ("UTF-16", b"\xff\xfea\0"), ("Parquet", b"PAR1")])
+def test_a_file_of_another_kind_is_named_with_the_command_that_converts_it(tmp_path, name, mark):
+    """Not a line of it is tried."""
+    path = tmp_path / "d.jsonl"
+    path.write_bytes(mark + b"rest")
+    with pytest.raises(UsageError, match=f"{name}.*make text in UTF-8"):
+        load_jsonl(path)
+
+
+@pytest.mark.parametrize(
+    ("ts", "found"),
+    [(b'"1970-01-02"', 86_400_000), (b'"1970-01-01T00:00:01+00:00"', 1000), (b"5.5", 5), (b"null", None), (b'"x"', "")],
+)
+def test_times_are_milliseconds_or_iso(tmp_path, ts, found):
+    """A time without a zone is in UTC; what is no time refuses the line."""
+    (item,) = read_jsonl(_write(tmp_path / "d.jsonl", b'{"id": "a", "text": "x", "ts": %s}' % ts))
+    if found == "":
+        assert "is not a time such as" in item.reason
+    else:
+        assert item.timestamp_ms == found
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path):

@@ -85,7 +85,7 @@ def test_weights_are_those_of_the_service(length, others):
 
 def test_oracle_and_service_understand_the_same_requests():
     """Some are sent twice, some records are no requests, and some are tombstones of others."""
-    oracle, stream = Oracle(PARTITIONS), EventStream(random.Random(4), PARTITIONS, live=100)
+    oracle, stream = Oracle(PARTITIONS), EventStream(random.Random(5), PARTITIONS, live=100)
     stream.batch(3000)
     sent = stream.requests()
     for message in sent:

@@ -1,5 +1,6 @@
 """The local Kafka: a real broker that ends with its program and keeps what it acknowledged."""
 
+import importlib.util
 import os
 import signal
 import socket
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local import LocalKafka, kafka_broker
-from streamtopic.local.kafka_broker import find_java
+from streamtopic.local import LocalKafka
+from streamtopic.local.local_kafka import find_java
 from waiting import alive, until
 
 pytestmark = pytest.mark.slow
@@ -79,6 +80,6 @@ def test_without_java_it_says_how_to_get_one(monkeypatch):
     """Neither wheel nor PATH has one: the message has the command that helps."""
     monkeypatch.setenv("PATH", "")
     assert find_java().parts[-3:] == ("java-runtime", "bin", "java")
-    monkeypatch.setattr(kafka_broker.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ComponentUnreachable, match="pip install 'streamtopic"):
         LocalKafka().start()

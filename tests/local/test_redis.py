@@ -1,5 +1,6 @@
 """The local Redis: a real server that ends with its program and keeps what it acknowledged."""
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -11,7 +12,6 @@ import pytest
 from streamtopic.counts import Weighting
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalRedis
-from streamtopic.local import local_redis as redis
 from streamtopic.state import AddedDocument, Applied, Changes, Connection, PartitionWriter, Reader, Rows, RowSpan
 from waiting import alive, until, until_written
 
@@ -89,7 +89,7 @@ def test_a_second_opener_attaches(tmp_path):
 
 def test_without_a_server_it_says_how_to_get_one(monkeypatch):
     """Neither wheel nor PATH has one: the message has the commands that help."""
-    monkeypatch.setattr(redis.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ComponentUnreachable, match="pip install"):
         LocalRedis().start()

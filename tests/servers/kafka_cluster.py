@@ -13,7 +13,7 @@ from typing import Self
 from servers.node import Node
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local.child import Child
-from streamtopic.local.kafka_broker import (
+from streamtopic.local.local_kafka import (
     COMMON_PROPERTIES,
     brokers_seen,
     failure_reason,

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from streamtopic.counts import Weighting
-from streamtopic.documents.dialects import OWN
 from streamtopic.documents.events import LIMITS, encode_add
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
@@ -33,13 +32,13 @@ class IngestWorld:
     """A model, its log, and an ingest for each partition, which the next process may take over.
 
     model: its name; None for one that no other test uses.
-    dialect: of its records, and limits: the rules that they are counted under.
+    limits: the rules that its records are counted under.
     key: of suppressions.
     given: further options of its ingests.
     """
 
     def __init__(
-        self, connection, log, partitions=2, *, model=None, partitioner="murmur2", dialect=OWN, limits=LIMITS, key=None,
+        self, connection, log, partitions=2, *, model=None, partitioner="murmur2", limits=LIMITS, key=None,
         **given,
     ):  # fmt: skip
         self.connection = connection
@@ -47,7 +46,6 @@ class IngestWorld:
         self.log = log
         self.partitions = partitions
         self.settings = ModelSettings(partitions, 256, partitioner, limits=limits)
-        self.dialect = dialect
         self.limits = limits
         self.key = key
         self.given = {"clock": lambda: NOW + 1, **given}
@@ -63,7 +61,7 @@ class IngestWorld:
 
     def ingest(self, partition=0, **given):
         """Take one partition over."""
-        given = {"settings": self.settings, "dialect": self.dialect, **self.given, **given}
+        given = {"settings": self.settings, **self.given, **given}
         return Ingest.open(self.connection, self.log, self.topics, partition, **given)
 
     def send(self, *messages):
@@ -114,7 +112,7 @@ class IngestWorld:
     def recounted(self, ends=None):
         """Digest of a recount of the log, up to these ends if any are given."""
         ends = ends or {p: self.log.end(self.topics.documents, p) for p in range(self.partitions)}
-        rules = {"dialect": self.dialect, "limits": self.limits, "suppression": self.key}
+        rules = {"limits": self.limits, "suppression": self.key}
         rules["partitioner"] = self.settings.partitioner
         fresh = documents_in_log(self.log, self.topics.documents, ends, lambda *_: None, **rules)
         counts = fresh.recount(Weighting(256))

@@ -17,7 +17,7 @@ from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.logs import EVENTS, UNNAMED, JsonLines
 from streamtopic.streams import Message, open_log
-from streamtopic.streams.kafka_log import KafkaOptions
+from streamtopic.streams.kafka_options import KafkaOptions
 from waiting import PATIENCE, until
 
 PACKAGE = Path(streamtopic.__file__).parent

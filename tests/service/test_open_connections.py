@@ -56,8 +56,8 @@ def test_who_is_answered_keeps_the_place(server):
     listener, come = server
     crowd = [come() for _ in range(4)]
     for _, peer in crowd[:2]:
-        listener.answering(peer)
-    listener.waiting(crowd[1][1])
+        listener.note(peer, waits=False)
+    listener.note(crowd[1][1], waits=True)
     come()
     until(lambda: [ended(one) for one, _ in crowd] == [False, False, True, False])
 
@@ -75,7 +75,7 @@ def test_an_address_whose_connections_are_all_answered_gets_no_more(server):
     """Half of the places are left for others, whatever one address asks for."""
     listener, come = server
     for _ in range(4):
-        listener.answering(come()[1])
+        listener.note(come()[1], waits=False)
     refused, _ = come()
     until(lambda: ended(refused))
     assert not ended(come("127.0.0.2")[0])

@@ -23,16 +23,11 @@ class Share:
 
     def __init__(self, *partitions):
         self.partitions = frozenset(partitions)
-        self.committed = {}
         self.left = False
 
     def poll(self, _seconds):
         """Return the partitions as the test set them."""
         return self.partitions
-
-    def commit(self, offsets):
-        """Remember what lag tools would see."""
-        self.committed |= offsets
 
     def leave(self):
         """Remember that the group was left."""

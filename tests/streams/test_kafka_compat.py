@@ -1,28 +1,18 @@
 """Each fault of kafka-python that is put right: the installed version has it; where it does not, the repair can go."""
 
 import contextlib
-import importlib.util
 import socket
-import ssl
-import struct
 from collections import Counter
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaConnectionError
 from kafka.net.compat import KafkaNetClient
-from kafka.net.inet import KafkaNetSocket
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 
-from streamtopic.streams import KafkaLog, KafkaOptions, Message, kafka_compat
-from streamtopic.streams.kafka_compat import NetClient, connect_or_close, data_before_end, give_up, let_go, noted
+from streamtopic.streams import KafkaLog, KafkaOptions, Message
+from streamtopic.streams.kafka_compat import NetClient, data_before_end, give_up, let_go
 from waiting import until
-
-# The function that the repair replaces, from a copy of its module that nobody has repaired.
-_copy = importlib.util.module_from_spec(importlib.util.find_spec("kafka.net.inet"))
-_copy.__spec__.loader.exec_module(_copy)
-ORIGINAL = _copy.KafkaNetSocket.connect
 
 
 class Listener:
@@ -83,55 +73,6 @@ def test_a_delay_is_given_in_seconds_without_the_repair():
     assert 5_000 < delays[NetClient] < 13_000
 
 
-class Refused:
-    """A socket that no broker takes."""
-
-    def __init__(self):
-        self.closed = False
-
-    def setblocking(self, flag):
-        pass
-
-    def close(self):
-        self.closed = True
-
-
-@pytest.mark.parametrize("end", [KafkaConnectionError("refused"), GeneratorExit()], ids=["refused", "client closed"])
-def test_a_socket_that_is_not_connected_is_closed(end, monkeypatch):
-    """kafka-python leaves it to the collector; `connect_or_close` can go when the second half fails."""
-
-    async def fails(*_, **__):
-        raise end
-
-    given = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 1))
-    left = {}
-    for connect in (connect_or_close, ORIGINAL):
-        factory, made = KafkaNetSocket(), Refused()
-        monkeypatch.setattr(factory, "socket", lambda *_, made=made: made)
-        monkeypatch.setattr(factory, "sock_connect", fails)
-        with pytest.raises(type(end)):
-            connect(factory, None, given).send(None)
-        left[connect] = made.closed
-    assert left == {connect_or_close: True, ORIGINAL: False}
-
-
-def test_a_connection_with_a_request_to_send_is_closed(kafka_server):
-    """kafka-python leaves its socket to the collector; `NetClient.close` can go when the second half fails."""
-    left = {}
-    for kind in (NetClient, KafkaNetClient):
-        consumer = KafkaConsumer(bootstrap_servers=kafka_server.servers, group_id=None, kafka_client=kind)
-        consumer.topics()
-        (transport, *_) = [one.transport for one in consumer._client._manager._conns.values() if one.connected]
-        # As if the broker had stopped to read: what is sent stays in the buffer.
-        transport._writing = True
-        transport.write(b"a request")
-        connection = transport._sock
-        consumer.close()
-        left[kind] = connection.fileno() >= 0
-        connection.close()
-    assert left == {NetClient: False, KafkaNetClient: True}
-
-
 def whole_after_a_pause(servers, topic, sizes, repair):
     """Read one partition a little, pause it, read the other one to its end; return whether the first one goes on."""
     consumer = KafkaConsumer(bootstrap_servers=servers, group_id=None, fetch_max_wait_ms=50)
@@ -182,91 +123,3 @@ def test_a_client_whose_end_fails_gives_its_sockets_back(kafka_server):
     assert consumer._client._net._wakeup_r.fileno() >= 0
     give_up(consumer)
     assert consumer._client._net._wakeup_r.fileno() < 0
-
-
-def after_a_lost_request(kind, servers):
-    """Return the socket of a connection that was closed with a request to send, and reset by the broker then."""
-    consumer = KafkaConsumer(bootstrap_servers=servers, group_id=None, kafka_client=kind)
-    with contextlib.closing(consumer):
-        consumer.topics()
-        client = consumer._client
-        (transport, *_) = [one.transport for one in client._manager._conns.values() if one.connected]
-        connection = transport._sock
-
-        sent = []
-
-        def lost():
-            transport._write_buffer.clear()
-            sent.append("lost")
-            return 0, KafkaConnectionError("reset")
-
-        def closes():
-            transport.write(b"a request")
-            transport.close()
-
-        transport._sock_send = lost
-        client._net.call_soon_threadsafe(closes)
-        until(lambda: sent and not transport._writing, what="the loss")
-    return connection
-
-
-def test_a_connection_that_is_lost_while_it_is_closed_is_closed(kafka_server):
-    """kafka-python lets go of the open socket; `NetClient._close_lost` can go when the second half fails."""
-    left = {}
-    for kind in (NetClient, KafkaNetClient):
-        connection = after_a_lost_request(kind, kafka_server.servers)
-        left[kind] = connection.fileno() >= 0
-        connection.close()
-    assert left == {NetClient: False, KafkaNetClient: True}
-
-
-def reset_connection():
-    """Return a connection that the other side has reset."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        ours = socket.create_connection(server.getsockname())
-        theirs, _ = server.accept()
-        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        theirs.close()
-    until(lambda: not connected(ours), what="the reset")
-    return ours
-
-
-def connected(connection):
-    """Tell whether a socket has a peer."""
-    try:
-        connection.getpeername()
-    except OSError:
-        return False
-    return True
-
-
-def test_a_connection_that_is_reset_before_tls_is_left_open_by_python():
-    """`noted` can go when it is closed."""
-    made = []
-    context = noted(ssl.create_default_context(), made)
-    with pytest.raises(OSError, match="reset"):
-        context.wrap_socket(reset_connection(), server_hostname="broker", do_handshake_on_connect=False)
-    (left,) = made
-    assert left.fileno() >= 0
-    left.close()
-
-
-def test_a_connection_that_is_reset_before_tls_is_closed(monkeypatch):
-    """The client closes the socket that Python leaves open."""
-    made = []
-
-    async def reset(*_, **__):
-        return reset_connection()
-
-    def watched(context, sockets):
-        made.append(sockets)
-        return noted(context, sockets)
-
-    monkeypatch.setattr(kafka_compat, "create_connection", reset)
-    monkeypatch.setattr(kafka_compat, "noted", watched)
-    with contextlib.closing(NetClient(bootstrap_servers=["127.0.0.1:1"], security_protocol="SSL")) as client:
-        (node, *_) = client._manager.cluster.bootstrap_brokers()
-        with pytest.raises(OSError, match="reset"):
-            client._secured(node).send(None)
-    ((connection,),) = made
-    assert connection.fileno() < 0

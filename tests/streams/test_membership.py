@@ -127,21 +127,6 @@ def test_a_group_that_shares_well_is_left_alone(log, topic, monkeypatch, caplog)
     assert [record.event for record in caplog.records if getattr(record, "event", "") == "partitions_unowned"] == []
 
 
-def test_committed_offsets_are_seen_by_tools(log, topic, kafka_server):
-    """Offsets are kept by the group, also when the member leaves right away; committing without a broker is silent."""
-    from kafka import KafkaAdminClient, TopicPartition
-
-    group = f"group-{topic}"
-    with member(log, topic) as first:
-        first.commit({0: 3})
-        until(shared, first)
-        first.commit({0: 7, 2: 9})
-    admin = KafkaAdminClient(bootstrap_servers=kafka_server.servers)
-    with contextlib.closing(admin):
-        found = admin.list_group_offsets({group: [TopicPartition(topic, 0), TopicPartition(topic, 2)]})[group]
-    assert [found[TopicPartition(topic, partition)].offset for partition in (0, 2)] == [7, 9]
-
-
 def test_who_no_longer_asks_loses_its_share(log, topic):
     """A process that hangs gives its partitions up without leaving, and gets its share back when it goes on."""
     now = [0.0]

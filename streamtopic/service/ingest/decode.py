@@ -16,8 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import inner, kernel, once
-from streamtopic.documents.deletes import headers_ask
-from streamtopic.documents.dialects import OWN, Dialect
 from streamtopic.documents.events import (
     HEARTBEAT_KEY,
     MAX_COUNT,
@@ -159,7 +157,6 @@ def decode_all(
     partitions: int,
     partitioner: str = MURMUR2,
     secret: bytes = b"",
-    dialect: Dialect = OWN,
     *,
     days: bool = False,
 ) -> Decoded:
@@ -170,43 +167,39 @@ def decode_all(
     partitions: number of partitions of the topic.
     partitioner: name of the hash that chooses a key's partition.
     secret: of the partition, for the digests of subjects.
-    dialect: of the records.
     days: whether the day of a document is among its labels.
     """
-    own, refused = dialect.read(records)
-    keys = [record.key or b"" for record in own]
+    keys = [record.key or b"" for record in records]
     homes = _homes(keys, partitions, partitioner)
-    values = [record.value or b"" for record in own]
-    unusual = [k for k, record in enumerate(own) if not _is_usual(record)]
+    values = [record.value or b"" for record in records]
+    unusual = [k for k, record in enumerate(records) if not _is_usual(record)]
     for k in unusual:
-        keys[k] = _live_key(own[k].key)
-        values[k] = _readable(own[k])
+        keys[k] = _live_key(records[k].key)
+        values[k] = _readable(records[k])
     # Another thread may give entries to words meanwhile: records are also decoded ahead of the commit.
     with lexicon.lock:
         rows, taken, places, times = _scan(values, lexicon)
     labels, doubtful = _labels(values, places, times if days else [])
-    left = {*refused, *np.flatnonzero(taken != TAKEN).tolist(), *doubtful}
-    left.update(k for k in unusual if k not in left and not _may_add(own[k]))
-    others: dict[int, Event | Add] = {}
-    for k in sorted(left):
-        others[k] = refused[k] if k in refused else _event(own[k])
+    left = {*np.flatnonzero(taken != TAKEN).tolist(), *doubtful}
+    left.update(k for k in unusual if k not in left and not _may_add(records[k]))
+    others: dict[int, Event | Add] = {k: _event(records[k]) for k in sorted(left)}
     sizes = _BYTES_A_DOCUMENT + _BYTES_A_WORD * (rows.stops - rows.starts)
     for k, (start, stop) in places.items():
         sizes[k] += stop - start
     # `_lay_out` fills in those of other adds.
     sizes[list(others)] = 0
     named = {k: add.subjects for k, add in others.items() if isinstance(add, Add) and add.subjects}
-    of_others = _lay_out(others, own, sizes, lexicon, secret, days=days)
-    numbers = np.arange(len(own))
+    of_others = _lay_out(others, records, sizes, lexicon, secret, days=days)
+    numbers = np.arange(len(records))
     documents = AddedDocuments(
         ids=keys,
-        offsets=np.array([record.offset for record in own], np.int64),
+        offsets=np.array([record.offset for record in records], np.int64),
         rows=rows,
         firsts=numbers,
         # A text without a token has no passage.
         stops=numbers + (rows.lengths > 0),
         labels=labels,
-        subjects=[()] * len(own),
+        subjects=[()] * len(records),
     )
     batch = Batch(keys, sizes, [(rows, numbers), of_others])
     # `_lay_out` has replaced every Add by an AddedDocument.
@@ -296,12 +289,7 @@ def _readable(record: Record) -> bytes:
 
 def _may_add(record: Record) -> bool:
     """Return whether key and headers of a record allow that it is a plain add."""
-    key = record.key
-    if document_of(key) is None:
-        return False
-    # A header may turn an add into a delete.
-    headers = record.headers
-    return len(headers) <= MAX_HEADERS and not headers_ask(headers)
+    return document_of(record.key) is not None and len(record.headers) <= MAX_HEADERS
 
 
 def _labels(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from streamtopic.documents.deletion_record import encode_misplaced
-from streamtopic.documents.dialects import OWN, Dialect
 from streamtopic.errors import StateError, StateMismatch, StreamtopicError
 from streamtopic.monitoring.tracing import span
 from streamtopic.service.ingest.decode import decode_all
@@ -86,7 +85,6 @@ class Ingest:
     state: the partition's one writer.
     clock: seconds since 1970, for receipts.
     ahead: whether a second thread reads the next records while the state counts those before them.
-    dialect: of the records.
     suppressions: who is suppressed; None in a model without any.
 
     The changes of the partition are free of a removed document within `residue_max_age`, seconds that may be set.
@@ -104,7 +102,6 @@ class Ingest:
         clock: Callable[[], float],
         *,
         ahead: bool = True,
-        dialect: Dialect = OWN,
         suppressions: Suppressions | None = None,
     ) -> None:
         self.state = state
@@ -116,7 +113,7 @@ class Ingest:
         # The writer has looked when it read the state.
         self._looked_at = clock()
         self._fitting = MAX_FLUSH_DOCUMENTS
-        self._records = _ReadAhead(log, topics.documents, state, dialect, ahead=ahead)
+        self._records = _ReadAhead(log, topics.documents, state, ahead=ahead)
         self._suppressions = suppressions
         # What was not read yet may have lost records to compaction.
         self._doubtful = log.end(topics.documents, state.partition)
@@ -135,13 +132,11 @@ class Ingest:
         clock: Callable[[], float],
         word_ids: int = MAX_WORD_IDS,
         ahead: bool = True,
-        dialect: Dialect = OWN,
         suppressions: Suppressions | None = None,
     ) -> Ingest:
         """Take ownership of a partition; a new one begins at the beginning of its log.
 
         word_ids: how many ids the partition may give to words.
-        dialect: of the records; `settings.limits` names its mapping.
         suppressions: who is suppressed.
 
         Raises StateMismatch if settings, partitions or the log do not fit the state, SettingsError if the key of
@@ -167,7 +162,7 @@ class Ingest:
             limits=settings.limits,
             word_ids=word_ids,
         )
-        return cls(state, log, topics, clock, ahead=ahead, dialect=dialect, suppressions=suppressions)
+        return cls(state, log, topics, clock, ahead=ahead, suppressions=suppressions)
 
     @property
     def topic(self) -> str:
@@ -400,18 +395,16 @@ class _ReadAhead:
     """Reads a partition, and the next records already while those before them are being counted.
 
     state: of the partition; its rules say how records are decoded.
-    dialect: of the records.
     ahead: whether to use a second thread at all.
 
     The memory is bounded: one read of 8 MiB besides the records that are being counted.
     """
 
-    def __init__(self, log: EventLog, topic: str, state: PartitionWriter, dialect: Dialect, *, ahead: bool) -> None:
+    def __init__(self, log: EventLog, topic: str, state: PartitionWriter, *, ahead: bool) -> None:
         self._log = log
         self._topic = topic
         self._state = state
         self._partitions = state.meta.partitions
-        self._dialect = dialect
         # One thread for all partitions of a log: a log may keep a connection for each thread that reads.
         self._thread = _thread_of(log) if ahead else None
         self._ready: _Ready | None = None
@@ -469,5 +462,5 @@ class _ReadAhead:
     def _decoded(self, records: Sequence[Record], lexicon: Lexicon) -> Decoded:
         """Decode records of this partition."""
         state = self._state
-        rules = state.partitioner, state.secret, self._dialect
+        rules = state.partitioner, state.secret
         return decode_all(records, lexicon, self._partitions, *rules, days=state.days)

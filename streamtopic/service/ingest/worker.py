@@ -118,10 +118,6 @@ class IngestWorker:
             if progress is not None and progress.records:
                 records += progress.records
                 outcomes.update(progress.outcomes)
-        if records:
-            # For Kafka's lag tools only: reading goes on from the offset in Redis.
-            positions = {p: ingest.state.meta.next_offset for p, ingest in self._ingests.items()}
-            self._membership.commit(positions)
         for partition in list(self._ingests):
             self._guarded(partition, lambda ingest: ingest.sum_if_due())
         if not records:

@@ -32,7 +32,7 @@ from streamtopic.state import MAX_WORD_IDS, ModelState, Reader
 from streamtopic.state.meta import changed_limits, require_keys
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.word_ids import MANY_WORDS, NEARLY
-from streamtopic.streams import KafkaLog, TopicNames
+from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -397,7 +397,11 @@ def _kafka_network(settings: Settings) -> Iterator[Diagnosis]:
 def _topic_copies(log: EventLog, settings: Settings, topic: str) -> Iterator[Diagnosis]:
     """Examine how many brokers may be lost before records of a topic are lost, or cannot be written."""
     servers = settings.kafka
-    if servers is None or not isinstance(log, KafkaLog):
+    if servers is None:
+        return
+    from streamtopic.streams.kafka_log import KafkaLog
+
+    if not isinstance(log, KafkaLog):
         return
     name = f"copies of {topic}"
     replicas, in_sync = log.copies(topic)

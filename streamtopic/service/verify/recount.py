@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
-from streamtopic.documents.dialects import OWN, Dialect
 from streamtopic.documents.events import (
     LIMITS,
     Add,
     Delete,
     Heartbeat,
     dated,
+    decode_record,
     document_of,
     keeps_days,
 )
@@ -151,7 +151,6 @@ def _placed(passage: Passage, place: npt.NDArray[np.int32]) -> Passage:
 class DocumentsInLog:
     """The documents that the records before some offsets leave alive, by (partition, id), over numbers of words.
 
-    dialect: of the records.
     limits: rules that the state is counted under.
     alive: passages of each document.
     labels: task to class, of each document with labels.
@@ -161,7 +160,6 @@ class DocumentsInLog:
     whole: whether the log still holds every record before the offsets.
     """
 
-    dialect: Dialect = OWN
     limits: str = LIMITS
     alive: dict[DocumentKey, Document] = field(default_factory=dict)
     labels: dict[DocumentKey, Mapping[str, str]] = field(default_factory=dict)
@@ -194,7 +192,7 @@ class DocumentsInLog:
         asked: whether somebody asked for it, if it is a delete. The service deletes after suppressed adds.
         """
         try:
-            event = None if refused else self.dialect.event(record)
+            event = None if refused else decode_record(record)
         except InvalidEvent:
             event = None
         document = document_of(record.key)
@@ -224,7 +222,6 @@ def documents_in_log(
     offsets: Mapping[int, int],
     progress: Progress,
     partitioner: str = MURMUR2,
-    dialect: Dialect = OWN,
     *,
     limits: str = LIMITS,
     suppression: SuppressionKey | None = None,
@@ -235,7 +232,6 @@ def documents_in_log(
     offsets: partition to the offset at which reading ends.
     progress: called with the number of records read so far, and their total.
     partitioner: name of the hash by which keys belong to partitions.
-    dialect: of the records.
     limits: rules that the state is counted under. If it keeps days, a document that comes again on another day is
         another one.
     suppression: key of the model's suppressions. Without it, adds that were refused for them count until their
@@ -243,7 +239,7 @@ def documents_in_log(
 
     Raises ComponentUnreachable.
     """
-    living = DocumentsInLog(dialect, limits)
+    living = DocumentsInLog(limits)
     partitions = log.partitions(topic)
     total = sum(offsets.values())
     done = 0
@@ -371,7 +367,6 @@ class Recounts:
             cut,
             self._update,
             sources.partitioner,
-            sources.dialect,
             limits=limits,
             suppression=sources.suppression,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streamtopic.documents.dialects import OWN, Dialect
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
@@ -82,7 +81,6 @@ class Sources:
     refuted: versions that failed the service's own check.
     epsilon_budget: for all versions of a base model together, for the report.
     clock: returns seconds since 1970.
-    dialect: of the records.
     suppression: key of the model's suppressions, None without one.
     """
 
@@ -101,7 +99,6 @@ class Sources:
     refuted: frozenset[int]
     epsilon_budget: float
     clock: Callable[[], float]
-    dialect: Dialect = OWN
     suppression: SuppressionKey | None = None
 
     @property

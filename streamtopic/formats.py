@@ -32,8 +32,8 @@ class Format:
 
 _REBUILD = "run `streamtopic rebuild`, which counts the log again"
 
-STATE = Format("the state in Redis", 9, _REBUILD)
-STORED_DOCUMENT = Format("a stored document", 1, _REBUILD)
+STATE = Format("the state in Redis", 10, _REBUILD)
+STORED_DOCUMENT = Format("a stored document", 2, _REBUILD)
 REPORT = Format("a report", 1)
 
 

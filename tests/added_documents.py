@@ -1,17 +1,15 @@
 """Documents to add, made from words as text, for tests that commit without a log."""
 
-from streamtopic.state import AddedDocument, Rows, RowSpan
+from streamtopic.state import AddedDocuments
 
 
-def added_document(state, document, offset, passages, labels=None):
-    """Return a document to add.
+def added_documents(state, *documents):
+    """Return documents to add.
 
-    state: the writer of its partition, whose lexicon gets the words.
-    document: its id.
-    offset: of the record that adds it.
-    passages: (L, word to its count), each count at least 1, their sum at most L.
-    labels: task to class.
+    state: the writer of their partition, whose lexicon gets the words.
+    documents: each as its id, the offset of the record that adds it, its passages (L, word to its count), and its
+        labels if it has any.
     """
-    rows = Rows.of(passages, state.lexicon)
-    span = RowSpan(rows, 0, len(passages))
-    return AddedDocument(document, offset, span, labels or {})
+    rows = [(*document, {})[:4] for document in documents]
+    ids, offsets, passages, labels = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return AddedDocuments.of(ids, offsets, passages, state.lexicon, labels)

@@ -14,14 +14,12 @@ from streamtopic.bench.forgetting import Point, clocked, learned, tried
 from streamtopic.counts import Counts
 from streamtopic.state import (
     MAX_FLUSH_DOCUMENTS,
-    AddedDocument,
+    AddedDocuments,
     Applied,
     Changes,
     PartitionWriter,
     Reader,
-    RemovedDocument,
     Rows,
-    RowSpan,
 )
 
 if TYPE_CHECKING:
@@ -78,17 +76,22 @@ class Stored:
         batch = self.material.batch.span(first, stop).take(documents - first)
         starts, stops = batch.indptr[:-1], batch.indptr[1:]
         rows = Rows(batch.lengths, starts, stops, self.entries[batch.words], batch.counts)
-        added = [
-            AddedDocument(b"d-%08d" % document, self.offset + k, RowSpan(rows, k, k + 1))
-            for k, document in enumerate(documents.tolist())
-        ]
-        self._commit(Changes(self.offset + len(added), added=added))
+        number = len(documents)
+        added = AddedDocuments(
+            ids=[b"d-%08d" % document for document in documents.tolist()],
+            offsets=self.offset + np.arange(number),
+            rows=rows,
+            firsts=np.arange(number),
+            stops=np.arange(1, number + 1),
+            labels=[{}] * number,
+            subjects=[()] * number,
+        )
+        self._commit(Changes(self.offset + number, added))
 
     def remove(self, documents: npt.NDArray[np.intp]) -> None:
         """Take documents out again."""
         stored = self.state.documents([b"d-%08d" % document for document in documents.tolist()])
-        removed = [RemovedDocument(name, document) for name, document in stored.items()]
-        self._commit(Changes(self.offset + len(removed), removed=removed))
+        self._commit(Changes(self.offset + len(stored), removed=stored))
 
     def _commit(self, changes: Changes) -> None:
         outcome = self.state.commit(self.state.plan(changes))

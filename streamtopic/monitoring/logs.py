@@ -62,7 +62,6 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "requests_full": Event("As many requests for deletions are open as may be; others wait in their topic."),
         "suppressions_restored": Event("Suppressions were written over or lost in their topic, and are written again."),
         "deletes_missed": Event("Documents are deleted whose deletes had left the log."),
-        "words_many": Event("A partition holds many words, or has given most of its word ids."),
         "changes_cleared": Event("The changes of a partition hold no deleted document any more."),
         "counts_written": Event("The co-occurrence counts in Redis were rewritten."),
         "version_remark": Event("A version has a remark; `streamtopic status` shows it.", quotes=True),

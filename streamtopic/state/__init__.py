@@ -40,31 +40,26 @@ from streamtopic.state.document_records import StoredDocument
 from streamtopic.state.flush import (
     MAX_FLUSH_DOCUMENTS,
     MAX_STORED_BYTES,
-    AddedDocument,
     AddedDocuments,
-    Batch,
     Changes,
     Flush,
-    RemovedDocument,
 )
 from streamtopic.state.meta import LastRecord, Meta
 from streamtopic.state.model_state import Lease, ModelSettings, ModelState, OutboxEntry, OutboxRecord
-from streamtopic.state.partition_writer import LiveDocuments, PartitionWriter, PreparedBatch
+from streamtopic.state.partition_writer import PartitionWriter, PreparedBatch
 from streamtopic.state.reader import Reader
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale
-from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan
+from streamtopic.state.word_ids import MAX_WORD_IDS, Rows
 from streamtopic.words.lexicon import Lexicon
 
 __all__ = [
     "MAX_FLUSH_DOCUMENTS",
     "MAX_STORED_BYTES",
     "MAX_WORD_IDS",
-    "AddedDocument",
     "AddedDocuments",
     "AlreadyApplied",
     "Applied",
     "BaseDocuments",
-    "Batch",
     "ChangedDocuments",
     "Changes",
     "Connection",
@@ -77,7 +72,6 @@ __all__ = [
     "LastRecord",
     "Lease",
     "Lexicon",
-    "LiveDocuments",
     "Meta",
     "ModelSettings",
     "ModelState",
@@ -88,8 +82,6 @@ __all__ = [
     "PreparedBatch",
     "Reader",
     "RemainingBase",
-    "RemovedDocument",
-    "RowSpan",
     "Rows",
     "Stale",
     "StoredBase",

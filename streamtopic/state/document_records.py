@@ -1,9 +1,9 @@
 """Document records: the word counts that are subtracted when the document is deleted.
 
-A record is `version, offset, length of the labels, labels (msgpack), number of passages, passages`. If the document
-has subjects, the labels are a msgpack list of two: the digests of the subjects, then the labels. A passage is `L,
-number of distinct words, words`. A word is its gap to the word before, times two; one is added if its count is above
-one, and `count - 2` follows. All integers are varints. Equal documents have equal bytes after the offset.
+A record is `version, offset, length of the names, names, number of passages, passages`. The names are nothing, or
+labels and digests of subjects as a msgpack list of two. A passage is `L, number of distinct words, words`. A word is
+its gap to the word before, times two; one is added if its count is above one, and `count - 2` follows. All integers
+are varints. Equal documents have equal bytes after the offset.
 
 One compiled pass reads many records. `decode_batch` gives them as a batch over the words that are asked for, and
 `decode_records` as a value for each document, which takes most of the time.
@@ -11,7 +11,8 @@ One compiled pass reads many records. `decode_batch` gives them as a batch over 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
+from types import MappingProxyType
 
 import msgpack
 import numpy as np
@@ -19,10 +20,10 @@ import numpy.typing as npt
 
 from streamtopic.compiled import Whole, allocating, inner, kernel
 from streamtopic.counts import MAX_LENGTH, TWICE, DocumentBatch, Passage
-from streamtopic.documents.subjects import DIGEST_BYTES, MAX_SUBJECTS
 from streamtopic.errors import StateCorrupt
 from streamtopic.formats import STORED_DOCUMENT
 from streamtopic.state.varints import get_varint, put_varint
+from streamtopic.state.word_ids import ascending_rows
 
 __all__ = [
     "EVERY_OFFSET",
@@ -32,9 +33,8 @@ __all__ = [
     "decode_batch",
     "decode_records",
     "encode_records",
-    "labels_part",
     "record_offsets",
-    "unpack_labels",
+    "unpack_names",
     "unreadable",
 ]
 
@@ -48,10 +48,7 @@ EVERY_OFFSET = 1 << 62
 
 # Bytes of records that become values in one pass.
 _AT_ONCE = 256 << 10
-# The first byte of a msgpack list of two, and the bytes that a digest takes in the list after it.
-_WITH_SUBJECTS = 0x92
-_SHORT_LIST = 0x90
-_PACKED_DIGEST = 2 + DIGEST_BYTES
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,40 +123,22 @@ def _packed(labels: Mapping[str, str], subjects: tuple[bytes, ...]) -> bytes:
     if not (labels or subjects):
         return b""
     # Sorted, so that equal labels have equal bytes: the state must not depend on a producer's order.
-    ordered = dict(sorted(labels.items()))
-    part = bytes(msgpack.packb(ordered))
-    if subjects:
-        digests = bytes(msgpack.packb(subjects))
-        return bytes([_WITH_SUBJECTS]) + digests + part
-    return part
+    return bytes(msgpack.packb((dict(sorted(labels.items())), subjects)))
 
 
-def labels_part(packed: bytes) -> bytes:
-    """Return the packed labels of a document without its subjects. Raises StateCorrupt."""
-    # Labels alone are a map.
-    if len(packed) < 2 or packed[0] != _WITH_SUBJECTS or packed[1] & 0xF0 != _SHORT_LIST:
-        return packed
-    # The list of digests is short, so its first byte holds its length.
-    digests = packed[1] & 0x0F
-    if not 0 < digests <= MAX_SUBJECTS:
-        raise unreadable()
-    return packed[2 + digests * _PACKED_DIGEST :]
-
-
-def _subjects(packed: bytes) -> tuple[bytes, ...]:
-    """Return the digests of subjects in front of the labels. Raises StateCorrupt."""
-    labels = labels_part(packed)
-    if len(labels) == len(packed):
-        return ()
-    end = len(packed) - len(labels)
+def unpack_names(packed: bytes) -> tuple[Mapping[str, str], tuple[bytes, ...]]:
+    """Return the labels in a record, and the digests of subjects. Raises StateCorrupt."""
+    if not packed:
+        return _NO_LABELS, ()
     try:
-        digests = msgpack.unpackb(packed[1:end])
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        labels, subjects = msgpack.unpackb(packed)
+        readable = all(type(text) is str for text in chain.from_iterable(labels.items()))
+        readable &= all(type(digest) is bytes for digest in subjects)
+    except (AttributeError, ValueError, TypeError, msgpack.UnpackException) as error:
         raise unreadable() from error
-    readable = all(isinstance(digest, bytes) for digest in digests)
     if not readable:
         raise unreadable()
-    return tuple(digests)
+    return MappingProxyType(labels), tuple(subjects)
 
 
 def decode_records(records: Sequence[bytes]) -> list[StoredDocument]:
@@ -182,27 +161,15 @@ def _documents(records: Sequence[bytes]) -> Iterator[StoredDocument]:
     batch = found.batch
     rows = np.searchsorted(batch.owners, np.arange(batch.documents + 1)).tolist()
     for number, (record, (start, end)) in enumerate(zip(records, found.labels.tolist(), strict=True)):
-        packed = together.data[start:end]
         passages = tuple(_passage(batch, row) for row in range(rows[number], rows[number + 1]))
-        labels = unpack_labels(labels_part(packed))
-        yield StoredDocument(int(found.offsets[number]), passages, labels, _subjects(packed), record)
+        labels, subjects = unpack_names(together.data[start:end])
+        yield StoredDocument(int(found.offsets[number]), passages, labels, subjects, record)
 
 
 def _passage(batch: DocumentBatch, row: int) -> Passage:
     here = slice(batch.indptr[row], batch.indptr[row + 1])
     # Copies: a slice would keep the arrays of the whole batch in memory.
     return Passage(int(batch.lengths[row]), batch.words[here].copy(), batch.counts[here].copy())
-
-
-def unpack_labels(packed: bytes) -> Mapping[str, str]:
-    """Return the labels in a record. Raises StateCorrupt."""
-    try:
-        labels = msgpack.unpackb(packed) if packed else {}
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise unreadable() from error
-    if not isinstance(labels, dict):
-        raise unreadable()
-    return labels
 
 
 def unreadable() -> StateCorrupt:
@@ -268,6 +235,12 @@ def _decoded(records: Records, positions: Int64, before: int, *, by_id: bool) ->
     documents, places, labels, offsets, indptr, words, counts, lengths, limited, owners = found
     if documents < 0:
         raise unreadable()
+    if not by_id:
+        words, counts = ascending_rows(indptr[:-1], indptr, words, counts)
+    # Two ids of one word cannot both be live.
+    twice = np.flatnonzero(words[1:] == words[:-1]) + 1
+    if not np.isin(twice, indptr).all():
+        raise unreadable()
     batch = DocumentBatch(indptr, words, counts, lengths, limited, owners, documents)
     return DecodedRecords(batch, places, labels, offsets)
 
@@ -289,7 +262,7 @@ def _decode(
     lengths = np.empty(most, np.int64)
     limited = np.empty(most, np.int64)
     owners = np.empty(most, np.int32)
-    # Word and count in one number, so that one plain sort moves both.
+    # Word and count in one number.
     entries = np.empty(len(data), np.int64)
     documents = 0
     rows = np.int64(0)
@@ -380,7 +353,7 @@ def _body(
             return -1
         first = indptr[row]
         at, used, limited[row] = _words(body, at, np.int64(size), np.int64(length), positions, by_id, entries, first)
-        if at < 0 or not _ascend(entries[first:used]):
+        if at < 0:
             return -1
         lengths[row] = np.int64(length)
         owners[row] = document
@@ -421,38 +394,6 @@ def _words(
             entries[used] = (place << 32) | count
             used += 1
     return at, used, limited
-
-
-@inner
-def _ascend(entries: Int64) -> bool:
-    """Sort the entries of a passage. Return whether their words are distinct.
-
-    Two ids of one word cannot both be live.
-    """
-    _sort(entries)
-    twice = 0
-    for k in range(1, len(entries)):
-        twice += entries[k] >> 32 == entries[k - 1] >> 32
-    return bool(twice == 0)
-
-
-@inner
-def _sort(values: Int64) -> None:
-    """Sort numbers in place, ascending.
-
-    This is Shell's method, with gaps that shrink by 4/9. It is for the words of a passage, a few hundred at most times:
-    sorting them costs little besides reading them. numba's own sort is ten functions, which take longer to compile.
-    """
-    gap = len(values)
-    while gap > 1:
-        gap = max(4 * gap // 9, 1)
-        for k in range(gap, len(values)):
-            value = values[k]
-            at = k
-            while at >= gap and values[at - gap] > value:
-                values[at] = values[at - gap]
-                at -= gap
-            values[at] = value
 
 
 @kernel

@@ -2,20 +2,15 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from types import MappingProxyType
 
 import numpy as np
 
 from streamtopic.counts import DocumentBatch, WordSets
 from streamtopic.state.document_counts import DocumentCounts, Part
-from streamtopic.state.document_records import labels_part, unpack_labels, unreadable
+from streamtopic.state.document_records import unpack_names
 from streamtopic.state.redis_keys import BUCKETS
 
 __all__ = ["StoredDocuments", "document_parts", "read_documents", "sample_words"]
-
-
-_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,27 +102,22 @@ class _Labels:
 
     def __init__(self, tasks: frozenset[str]) -> None:
         self._tasks = tasks
-        self._known: dict[bytes, Mapping[str, str]] = {b"": _NO_LABELS}
+        self._known: dict[bytes, Mapping[str, str]] = {}
 
-    def read(self, head: bytes) -> Mapping[str, str]:
-        """Return the labels of a document. head: its labels and subjects, as they are stored."""
-        packed = labels_part(head)
-        labels = self._known.get(packed)
-        if labels is None:
-            labels = self._known[packed] = _unpacked(packed)
+    def read(self, names: bytes) -> Mapping[str, str]:
+        """Return the labels of a document. names: its labels and subjects, as they are stored."""
+        labels = self._known.get(names)
+        if labels is not None:
+            return labels
+        labels, subjects = unpack_names(names)
+        # Digests differ from document to document: kept, they would fill the memory.
+        if not subjects:
+            self._known[names] = labels
         return labels
 
     def choose(self, labels: Mapping[str, str]) -> bool:
         """Return whether a document has a label of one of the tasks."""
         return not self._tasks or not self._tasks.isdisjoint(labels)
-
-
-def _unpacked(packed: bytes) -> Mapping[str, str]:
-    labels = unpack_labels(packed)
-    texts = chain.from_iterable(labels.items())
-    if not all(isinstance(text, str) for text in texts):
-        raise unreadable()
-    return MappingProxyType(dict(labels))
 
 
 def _chosen(part: Part, labels: _Labels) -> StoredDocuments:

@@ -1,13 +1,13 @@
 """A flush: the records that it may hold, the statistics of its words, and its commit.
 
-batch -> Batch.within        how many of its records one flush may hold
-changes -> plan -> Flush     documents as they are stored, words numbered and counted
+AddedDocuments               what the records of a batch add, and what that costs a flush
+Changes -> plan -> Flush     documents as they are stored, words numbered and counted
 Flush -> commit_arguments    keys and arguments of `commit_flush.lua`
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, repeat
+from itertools import chain
 
 import msgpack
 import numpy as np
@@ -20,19 +20,17 @@ from streamtopic.state.deletions import Forget
 from streamtopic.state.document_records import StoredDocument, encode_records
 from streamtopic.state.meta import LastRecord, Meta
 from streamtopic.state.redis_keys import PartitionKeys
-from streamtopic.state.word_ids import Rows, RowSpan, Vocabulary, number_rows, word_bytes, word_text
+from streamtopic.state.word_ids import Rows, Vocabulary, WordPassage, number_rows, word_bytes, word_text
+from streamtopic.words.lexicon import Lexicon
 
 __all__ = [
     "MAX_FLUSH_DOCUMENTS",
     "MAX_FLUSH_RECORD_BYTES",
     "MAX_FLUSH_WRITES",
     "MAX_STORED_BYTES",
-    "AddedDocument",
     "AddedDocuments",
-    "Batch",
     "Changes",
     "Flush",
-    "RemovedDocument",
     "by_bucket",
     "commit_arguments",
     "plan",
@@ -55,107 +53,11 @@ MAX_STORED_BYTES = 5_000_000
 """Bytes of the records of live documents that one flush replaces or removes; the last one may go over. A delete is
 short however long its document is, so the log does not bound them. In memory they take ten times as much."""
 
-# The share of a flush that is planned by averages. Below 1, so that most batches fit into one flush as a whole.
-_LIKELY = 0.97
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """The facts of decoded records that decide how many of them one flush may hold.
-
-    keys: document id of each record, b"" for a record without one.
-    sizes: (records,) int64, approximate bytes of each in the state; 0 for one that adds no document.
-    tables: rows of the added documents, with (rows,) int64 record numbers: the record that each row is of.
-    start: number, in `tables`, of the first of these records.
-    """
-
-    keys: Sequence[bytes]
-    sizes: Int64
-    tables: Sequence[tuple[Rows, Int64]]
-    start: int = 0
-
-    def within(self, writes: Int64, max_records: int, max_bytes: int, max_writes: int) -> int:
-        """Return how many of the first records are within all bounds, at least one.
-
-        writes: as the method `writes` returns them.
-        """
-        total_sizes = np.cumsum(self.sizes)
-        total_writes = np.cumsum(writes)
-        by_size = int(np.searchsorted(total_sizes, max_bytes, side="right"))
-        by_writes = int(np.searchsorted(total_writes, max_writes, side="right"))
-        fitting = min(max_records, len(self.keys), by_size, by_writes)
-        # One at least: a record that is too large by itself must still be counted, or the partition would stop.
-        return max(1, fitting)
-
-    def likely(self, writes: Int64, max_bytes: int, max_writes: int) -> int:
-        """Return how many records are likely to be within the bounds, if they are like these on average.
-
-        writes: as the method `writes` returns them.
-        """
-        bytes_each = float(self.sizes.mean())
-        writes_each = float(writes.mean())
-        by_size = max_bytes / max(bytes_each, 1.0)
-        by_writes = max_writes / writes_each
-        expected = min(by_size, by_writes)
-        return max(1, int(_LIKELY * expected))
-
-    def writes(self, numbers: npt.NDArray[np.int32]) -> Int64:
-        """Return how many documents and words each record writes or removes, (records,) int64.
-
-        numbers: id of each entry of the lexicon, -1 for words that the state does not have.
-
-        A new word counts for the record that has it first. A deletion counts twice, with its entry for the receipt.
-        """
-        made = np.zeros(self.start + len(self.keys), np.int64)
-        for rows, owners in self.tables:
-            unseen = numbers < 0
-            _count_new(rows.starts, rows.stops, rows.entries, owners, unseen, made)
-        documents = np.where(self.sizes > 0, 1, 2)
-        return made[self.start :] + documents
-
-
-@kernel
-def _count_new(
-    starts: Int64, stops: Int64, entries: Int32, owners: Int64, unseen: npt.NDArray[np.bool_], made: Int64
-) -> None:
-    """Add to the number of each record the words that it has first, of those that are `unseen`.
-
-    starts, stops, entries: as in `Rows`.
-    owners: (rows,) the record of each row. Those after the last record of `made` come last, and are left out.
-    unseen: (entries of the lexicon,); False afterwards for words that were met.
-    made: (records,).
-    """
-    for row in range(len(owners)):
-        if owners[row] >= len(made):
-            break
-        for place in range(starts[row], stops[row]):
-            entry = entries[place]
-            if unseen[entry]:
-                unseen[entry] = False
-                made[owners[row]] += 1
-
-
-@dataclass(frozen=True, slots=True)
-class AddedDocument:
-    """A document to store and count.
-
-    document: its id.
-    offset: of the record that adds it.
-    passages: words as numbers of the writer's lexicon.
-    labels: task to class.
-    subjects: digests of the subjects, ascending.
-    """
-
-    document: bytes
-    offset: int
-    passages: RowSpan
-    labels: Mapping[str, str] = field(default_factory=dict)
-    subjects: tuple[bytes, ...] = ()
-
-    @property
-    def length(self) -> int:
-        """Tokens L of all passages."""
-        return sum(self.passages.lengths)
+# Bytes of an average document in Redis (measured: 1.8 a word). A flush has to be bounded before it is encoded.
+_BYTES_A_WORD = 2
+_BYTES_A_DOCUMENT = 60
+# Each subject is one more write of the commit, which costs Redis as much time as so many bytes.
+_BYTES_A_SUBJECT = 375
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,9 +66,12 @@ class AddedDocuments:
 
     ids: of the documents.
     offsets: (k,) of the records that add them.
-    rows: passages; those of document d are rows firsts[d] to stops[d] - 1.
+    rows: passages, words as numbers of the writer's lexicon; those of document d are rows firsts[d] to stops[d] - 1.
     firsts, stops: (k,).
-    labels, subjects: of each document, as in `AddedDocument`.
+    labels: of each document, task to class.
+    subjects: of each document, the digests of its subjects, ascending.
+
+    A place may hold a record that adds nothing, which has no passage.
     """
 
     ids: Sequence[bytes]
@@ -178,69 +83,118 @@ class AddedDocuments:
     subjects: Sequence[tuple[bytes, ...]]
 
     @classmethod
-    def of(cls, documents: "Sequence[AddedDocument] | AddedDocuments") -> "AddedDocuments":
-        """Lay documents out as columns, in their order."""
-        if isinstance(documents, cls):
-            return documents
-        tables = list[Rows]()
-        places = dict[int, int]()
-        firsts = list[int]()
-        stops = list[int]()
-        used = 0
-        # The documents of a batch share a table: each must be joined once only, hence the search by identity.
-        for document in documents:
-            passages = document.passages
-            place = places.get(id(passages.rows))
-            if place is None:
-                tables.append(passages.rows)
-                place = places[id(passages.rows)] = used
-                used += len(passages.rows.lengths)
-            firsts.append(place + passages.first)
-            stops.append(place + passages.stop)
-        return cls(
-            ids=[document.document for document in documents],
-            offsets=np.array([document.offset for document in documents], np.int64),
-            rows=Rows.joined(tables),
-            firsts=np.array(firsts, np.int64),
-            stops=np.array(stops, np.int64),
-            labels=[document.labels for document in documents],
-            subjects=[document.subjects for document in documents],
-        )
+    def of(
+        cls,
+        ids: Sequence[bytes],
+        offsets: Sequence[int],
+        passages: Sequence[Sequence[WordPassage]],
+        lexicon: Lexicon,
+        labels: Sequence[Mapping[str, str]] = (),
+        subjects: Sequence[tuple[bytes, ...]] = (),
+    ) -> "AddedDocuments":
+        """Lay out documents whose words are text. passages: of each document. No labels or subjects: none has any."""
+        sizes = np.array([len(of_one) for of_one in passages], np.int64)
+        stops = np.cumsum(sizes)
+        rows = Rows.of(list(chain.from_iterable(passages)), lexicon)
+        places = np.array(offsets, np.int64)
+        return cls(ids, places, rows, stops - sizes, stops, labels or [{}] * len(ids), subjects or [()] * len(ids))
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __iter__(self) -> Iterator[AddedDocument]:
-        spans = map(RowSpan, repeat(self.rows), self.firsts.tolist(), self.stops.tolist())
-        return map(AddedDocument, self.ids, self.offsets.tolist(), spans, self.labels, self.subjects)
-
-    def span(self, start: int, stop: int) -> "AddedDocuments":
-        """Return documents start ... stop - 1, which share the rows."""
-        here = slice(start, stop)
+    def take(self, places: Sequence[int]) -> "AddedDocuments":
+        """Return some of the documents, which share the rows."""
+        chosen = np.array(places, np.int64)
         return AddedDocuments(
-            ids=self.ids[here],
-            offsets=self.offsets[here],
+            ids=[self.ids[k] for k in places],
+            offsets=self.offsets[chosen],
             rows=self.rows,
-            firsts=self.firsts[here],
-            stops=self.stops[here],
-            labels=self.labels[here],
-            subjects=self.subjects[here],
+            firsts=self.firsts[chosen],
+            stops=self.stops[chosen],
+            labels=[self.labels[k] for k in places],
+            subjects=[self.subjects[k] for k in places],
         )
 
+    def own_rows(self) -> tuple[Int64, Int64]:
+        """Return the rows of all documents, one document after the other, and the document of each."""
+        sizes = self.stops - self.firsts
+        ends = np.cumsum(sizes)
+        shifts = self.firsts - (ends - sizes)
+        owners = np.repeat(np.arange(len(self)), sizes)
+        return shifts[owners] + np.arange(len(owners)), owners
 
-@dataclass(frozen=True, slots=True)
-class RemovedDocument:
-    """A document to remove, as it is in the state that the flush is based on."""
+    def too_short(self) -> npt.NDArray[np.bool_]:
+        """Return which documents have no pair of words, (k,): it needs two words of one passage."""
+        chosen, owners = self.own_rows()
+        short = np.ones(len(self), np.bool_)
+        short[owners[self.rows.lengths[chosen] >= 2]] = False
+        return short
 
-    document: bytes
-    stored: StoredDocument
+    def values(self, place: int, numbers: Int32 | None = None) -> list[tuple[int, bytes, bytes]]:
+        """Return each passage of a document as (L, words, counts), words ascending: equal for equal passages.
+
+        numbers: the number of each entry; None for the entries themselves.
+        """
+        found = []
+        for row in range(self.firsts[place], self.stops[place]):
+            within = slice(self.rows.starts[row], self.rows.stops[row])
+            words = self.rows.entries[within]
+            if numbers is not None:
+                words = numbers[words]
+            order = np.argsort(words)
+            counts = self.rows.counts[within][order]
+            found.append((int(self.rows.lengths[row]), words[order].tobytes(), counts.tobytes()))
+        return found
+
+    def sizes(self) -> Int64:
+        """Return about how many bytes each document takes in the state, (k,)."""
+        chosen, owners = self.own_rows()
+        words = np.bincount(owners, (self.rows.stops - self.rows.starts)[chosen], len(self))
+        sizes = _BYTES_A_DOCUMENT + _BYTES_A_WORD * words.astype(np.int64)
+        for k, labels in enumerate(self.labels):
+            if labels:
+                sizes[k] += sum(map(len, chain.from_iterable(labels.items())))
+        return sizes + _BYTES_A_SUBJECT * np.fromiter(map(len, self.subjects), np.int64, len(self))
+
+    def writes(self, numbers: Int32) -> Int64:
+        """Return how many documents and words each place writes or removes, (k,).
+
+        numbers: id of each entry of the lexicon, -1 for words that the state does not have.
+
+        A new word counts for the document that has it first. A place without a passage counts twice: a deletion also
+        has an entry for its receipt.
+        """
+        made = np.where(self.stops > self.firsts, 1, 2)
+        _count_new(*self.own_rows(), self.rows.starts, self.rows.stops, self.rows.entries, numbers < 0, made)
+        return made
+
+
+@kernel
+def _count_new(
+    chosen: Int64, owners: Int64, starts: Int64, stops: Int64, entries: Int32, unseen: npt.NDArray[np.bool_],
+    made: Int64,
+) -> None:  # fmt: skip
+    """Add to the number of each document the words that it has first, of those that are `unseen`.
+
+    chosen, owners: rows, and the document of each.
+    starts, stops, entries: as in `Rows`.
+    unseen: (entries of the lexicon,); False afterwards for words that were met.
+    made: (documents,).
+    """
+    for k in range(len(chosen)):
+        for place in range(starts[chosen[k]], stops[chosen[k]]):
+            entry = entries[place]
+            if unseen[entry]:
+                unseen[entry] = False
+                made[owners[k]] += 1
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
     """The net effect of the records before `next_offset`.
 
-    added, removed: at most one each for a document; a replaced document is in both.
+    added, removed: at most one each for a document; a replaced document is in both. Those removed are as they are in
+        the state that the flush is based on.
     forgets: deletions, ascending by offset.
     totals: outcome to the number of records.
     time_ms: newest time of the records, milliseconds since 1970.
@@ -248,8 +202,8 @@ class Changes:
     """
 
     next_offset: int
-    added: Sequence[AddedDocument] | AddedDocuments = ()
-    removed: Sequence[RemovedDocument] = ()
+    added: AddedDocuments | None = None
+    removed: Mapping[bytes, StoredDocument] = field(default_factory=dict)
     forgets: Sequence[Forget] = ()
     totals: Mapping[str, int] = field(default_factory=dict)
     time_ms: int = 0
@@ -261,42 +215,22 @@ class Flush:
     """One commit.
 
     base: the state that it is made for; on any other state the commit is Stale.
+    changes: that are committed.
     records: id of an added document to its stored record.
-    removed: ids of documents that leave and are not replaced.
-    change: the documents that come and go, for readers that follow them.
+    entry: the documents that come and go, for readers that follow them.
     held: number of words of live documents afterwards.
     ids: word ids.
     totals: (3, ids) the difference of their documents, occurrences and heavy documents.
-    increments: fields of the meta hash to the numbers that are added to them.
-    named, unnamed: (digest of a subject, id of a document) that come to the index of subjects, and that leave it.
-    last: the record that is counted last afterwards.
     """
 
     commit_id: str
     base: Meta
-    next_offset: int
-    time_ms: int
+    changes: Changes
     records: Mapping[bytes, bytes]
-    removed: Sequence[bytes]
-    change: ChangeEntry
+    entry: ChangeEntry
     held: int
     ids: Int64
     totals: Int64
-    forgets: Sequence[Forget]
-    increments: Mapping[str, int]
-    named: Sequence[tuple[bytes, bytes]] = ()
-    unnamed: Sequence[tuple[bytes, bytes]] = ()
-    last: LastRecord | None = None
-
-    @property
-    def born(self) -> Mapping[str, int]:
-        """Words that no live document held before, with their ids."""
-        return self.change.born
-
-    @property
-    def dead(self) -> Mapping[str, int]:
-        """Words that no live document holds any more, with their ids."""
-        return self.change.dead
 
 
 def plan(changes: Changes, base: Meta, vocabulary: Vocabulary, new_id: Callable[[], str]) -> Flush:
@@ -306,51 +240,34 @@ def plan(changes: Changes, base: Meta, vocabulary: Vocabulary, new_id: Callable[
     base: the state that the commit is made for.
     new_id: makes ids of commits that no other process makes.
     """
-    added = AddedDocuments.of(changes.added)
-    batch, born = _number(added, vocabulary)
-    records = encode_records(batch, added.offsets, added.labels, added.subjects)
-    arrived = dict(zip(added.ids, records, strict=True))
-    left = {r.document for r in changes.removed} - arrived.keys()
-    ids, totals = _totals_change(changes.removed, batch)
+    added, removed = changes.added, changes.removed
+    batch, born, records = DocumentBatch.build([]), dict[str, int](), dict[bytes, bytes]()
+    if added is not None and len(added):
+        batch, born = _number(added, vocabulary)
+        packed = encode_records(batch, added.offsets, added.labels, added.subjects)
+        records = dict(zip(added.ids, packed, strict=True))
+    ids, totals = _totals_change(removed.values(), batch)
     unused = vocabulary.frequency(ids) + totals[0] == 0
     gone = ids[unused & (totals[0] < 0)].tolist()
     words = vocabulary.word
     dead = {words(number): number for number in gone}
     held = len(vocabulary) + len(born) - len(gone)
-    increments = _increments(changes, added)
-    time_ms = max(base.time_ms, changes.time_ms)
-    named, unnamed = _index_change(changes.removed, added)
-    went = [gone.stored.record for gone in changes.removed]
-    change = ChangeEntry(records, went, [gone.document for gone in changes.removed], born, dead)
-    return Flush(
-        commit_id=new_id(),
-        base=base,
-        next_offset=changes.next_offset,
-        time_ms=time_ms,
-        records=arrived,
-        removed=sorted(left),
-        change=change,
-        held=held,
-        ids=ids,
-        totals=totals,
-        forgets=changes.forgets,
-        increments=increments,
-        named=named,
-        unnamed=unnamed,
-        last=changes.last or base.last,
-    )
+    went = [stored.record for stored in removed.values()]
+    entry = ChangeEntry(list(records.values()), went, list(removed), born, dead)
+    return Flush(new_id(), base, changes, records, entry, held, ids, totals)
 
 
-def _index_change(
-    removed: Sequence[RemovedDocument], added: AddedDocuments
-) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
-    """Return the entries that come to the index of subjects, and those that leave it, both ascending."""
+def _index_change(changes: Changes) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
+    """Return the entries that come to the index of subjects, and those that leave it, both ascending.
+
+    An entry is the digest of a subject and the id of a document.
+    """
     before = set[tuple[bytes, bytes]]()
-    for gone in removed:
-        before.update((digest, gone.document) for digest in gone.stored.subjects)
+    for document, stored in changes.removed.items():
+        before.update((digest, document) for digest in stored.subjects)
     after = set[tuple[bytes, bytes]]()
-    for document, subjects in zip(added.ids, added.subjects, strict=True):
-        if subjects:
+    if changes.added is not None:
+        for document, subjects in zip(changes.added.ids, changes.added.subjects, strict=True):
             after.update((digest, document) for digest in subjects)
     return sorted(after - before), sorted(before - after)
 
@@ -358,22 +275,19 @@ def _index_change(
 def _number(added: AddedDocuments, vocabulary: Vocabulary) -> tuple[DocumentBatch, dict[str, int]]:
     """Return the added documents with word ids, and the words that are new with the ids that they get."""
     rows = added.rows
-    sizes = added.stops - added.firsts
-    ends = np.cumsum(sizes)
-    shifts = added.firsts - (ends - sizes)
-    passages = int(sizes.sum())
-    # The rows of all documents, one document after the other.
-    chosen = np.repeat(shifts, sizes) + np.arange(passages)
+    chosen, owners = added.own_rows()
     first = vocabulary.next_id
     numbers = vocabulary.numbers()
     indptr, words, counts, entries = number_rows(
         chosen, rows.starts, rows.stops, rows.entries, rows.counts, numbers, first
     )
-    documents = np.arange(len(added), dtype=np.int32)
-    owners = np.repeat(documents, sizes)
-    lengths = rows.lengths[chosen]
     batch = DocumentBatch.whole(
-        indptr=indptr, words=words, counts=counts, lengths=lengths, owners=owners, documents=len(added)
+        indptr=indptr,
+        words=words,
+        counts=counts,
+        lengths=rows.lengths[chosen],
+        owners=owners.astype(np.int32),
+        documents=len(added),
     )
     born = {}
     for number, entry in enumerate(entries.tolist(), first):
@@ -382,12 +296,12 @@ def _number(added: AddedDocuments, vocabulary: Vocabulary) -> tuple[DocumentBatc
     return batch, born
 
 
-def _totals_change(removed: Sequence[RemovedDocument], arrived: DocumentBatch) -> tuple[Int64, Int64]:
+def _totals_change(removed: Collection[StoredDocument], arrived: DocumentBatch) -> tuple[Int64, Int64]:
     """Return the ids of the words of a flush, and the (3, ids) difference of their statistics.
 
     arrived: the added documents with word ids.
     """
-    left = DocumentBatch.build([gone.stored.passages for gone in removed])
+    left = DocumentBatch.build([gone.passages for gone in removed])
     both = DocumentBatch.joined(arrived, left) if left.documents else arrived
     signs = np.repeat(np.array([1, -1], np.int64), [arrived.documents, left.documents])
     largest = int(both.words.max(initial=-1))
@@ -400,64 +314,59 @@ def _totals_change(removed: Sequence[RemovedDocument], arrived: DocumentBatch) -
     return ids, np.stack(statistics(local, len(ids), signs))
 
 
-def _increments(changes: Changes, added: AddedDocuments) -> dict[str, int]:
-    by = {f"total:{name}": number for name, number in changes.totals.items()}
-    by["documents"] = len(added) - len(changes.removed)
-    return {field: number for field, number in by.items() if number}
-
-
 def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[str], list[str | bytes | int]]:
     """Return keys and arguments of `commit_flush.lua`. fence: the writer's token."""
+    base, changes, records, entry = flush.base, flush.changes, flush.records, flush.entry
     keys = [of.meta, of.forgets, *of.changes]
-    arguments: list[str | bytes | int] = [flush.change.pack(flush.base.commit, flush.commit_id)]
+    arguments: list[str | bytes | int] = [entry.pack(base.commit, flush.commit_id)]
     steps: list[list[str | int]] = []
 
     def step(command: str, key: str, values: Iterable[str | bytes | int]) -> None:
         # Arguments of Lua count from 1, and the plan is the first of them.
-        first = len(arguments) + 2
+        begin = len(arguments) + 2
         arguments.extend(values)
-        last = len(arguments) + 1
-        if last >= first:
+        end = len(arguments) + 1
+        if end >= begin:
             keys.append(key)
-            steps.append([command, len(keys), first, last])
+            steps.append([command, len(keys), begin, end])
 
     def put(key: str, fields: Iterable[tuple[str | bytes | int, str | bytes | int]]) -> None:
         step("HSET", key, chain.from_iterable(fields))
 
-    for bucket, documents in by_bucket(flush.removed, of).items():
-        step("HDEL", of.documents(bucket), documents)
-    for bucket, documents in by_bucket(flush.records, of).items():
-        records = ((document, flush.records[document]) for document in documents)
-        put(of.documents(bucket), records)
-    step("HDEL", of.words, map(word_bytes, flush.dead))
-    born = ((word_bytes(word), number) for word, number in flush.born.items())
-    put(of.words, born)
-    for bucket, members in _by_subject(flush.unnamed, of).items():
+    for bucket, documents in by_bucket(changes.removed.keys() - records.keys(), of).items():
+        step("HDEL", of.documents(bucket), sorted(documents))
+    for bucket, documents in by_bucket(records, of).items():
+        put(of.documents(bucket), ((document, records[document]) for document in documents))
+    step("HDEL", of.words, map(word_bytes, entry.dead))
+    put(of.words, ((word_bytes(word), number) for word, number in entry.born.items()))
+    named, unnamed = _index_change(changes)
+    for bucket, members in _by_subject(unnamed, of).items():
         step("ZREM", of.subjects(bucket), members)
-    for bucket, members in _by_subject(flush.named, of).items():
+    for bucket, members in _by_subject(named, of).items():
         # All of one score: Redis then sorts them by their bytes, and those of a subject are neighbours.
         scored = ((0, member) for member in members)
         step("ZADD", of.subjects(bucket), chain.from_iterable(scored))
     entries = []
-    for forget in flush.forgets:
+    for forget in changes.forgets:
         entries.append(len(arguments) + 2)
         arguments.extend((forget.entry, forget.pack()))
+    last = changes.last or base.last
+    increments = {f"total:{name}": number for name, number in changes.totals.items()}
+    increments["documents"] = len(records) - len(changes.removed)
     # Offsets and versions as text: that is how Redis holds them, and Lua compares numbers as floats.
-    base = flush.base
-    next_word = base.next_word + len(flush.born)
     head = {
         "commit": flush.commit_id,
         "base": base.commit,
         "next": str(base.next_offset),
         "fence": str(fence),
-        "to": str(flush.next_offset),
-        "time": str(flush.time_ms),
-        "last": "" if flush.last is None else flush.last.pack(),
-        "next_word": str(next_word),
+        "to": str(changes.next_offset),
+        "time": str(max(base.time_ms, changes.time_ms)),
+        "last": "" if last is None else last.pack(),
+        "next_word": str(base.next_word + len(entry.born)),
         "words": str(flush.held),
         "steps": steps,
         "entries": entries,
-        "increments": dict(flush.increments),
+        "increments": increments,
     }
     return keys, [msgpack.packb(head), *arguments]
 

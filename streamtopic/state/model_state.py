@@ -182,7 +182,7 @@ class ModelState:
         does not follow the last one, or if another scheduler leads.
         """
         # A retry of the same version finds its own uploads by this name, and cannot mix with those of another attempt.
-        identity = _digest(release, records, base)
+        identity = _digest(records, dict(release), _base_head(base, ()))
         uploads = self._upload_records(identity, records)
         new: list[str] = []
         old: list[str] = []
@@ -229,7 +229,7 @@ class ModelState:
         records: the tombstones that erase their chunks from the releases topic.
         """
         todo = list(versions)
-        identity = _digest(todo, records)
+        identity = _digest(records, todo)
         uploads = self._upload_records(identity, records)
         keys = [*self._named("fence", "withdrawn", "outbox", "lease"), *uploads]
         arguments: list[str | int] = [lease.token, lease.holder, len(records), *todo]
@@ -427,25 +427,10 @@ def _base_head(base: StoredBase | None, parts: Sequence[str]) -> bytes:
     return bytes(msgpack.packb(fields))
 
 
-def _digest(*parts: object) -> str:
-    """Return a name for staged parts that follows from their content."""
-    plain = [_plain(part) for part in parts]
-    packed = msgpack.packb(plain)
+def _digest(records: Sequence[OutboxRecord], *parts: object) -> str:
+    """Return a name for staged parts that follows from their content. parts: values that msgpack can write."""
+    packed = msgpack.packb([*map(pack_record, records), *parts])
     return hashlib.sha256(packed).hexdigest()[:32]
-
-
-def _plain(part: object) -> object:
-    """Return a part as values that msgpack can write, with digests in the place of long bytes."""
-    if isinstance(part, StoredBase):
-        digest = hashlib.sha256(part.blob).digest()
-        return [part.version, part.start.pack(), dict(part.fields), digest]
-    if isinstance(part, OutboxRecord):
-        return hashlib.sha256(pack_record(part)).digest()
-    if isinstance(part, Mapping):
-        return dict(part)
-    if isinstance(part, Sequence):
-        return [_plain(item) for item in part]
-    return part
 
 
 def pack_record(record: OutboxRecord) -> bytes:

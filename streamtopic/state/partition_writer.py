@@ -35,8 +35,7 @@ from streamtopic.state.flush import (
     MAX_FLUSH_RECORD_BYTES,
     MAX_FLUSH_WRITES,
     MAX_STORED_BYTES,
-    AddedDocument,
-    Batch,
+    AddedDocuments,
     Changes,
     Flush,
     commit_arguments,
@@ -53,14 +52,16 @@ from streamtopic.state.meta import (
 )
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
-from streamtopic.state.word_ids import MAX_WORD_IDS, Vocabulary, WordLimits, word_text
+from streamtopic.state.word_ids import MAX_WORD_IDS, Vocabulary, word_text
 from streamtopic.words.lexicon import Lexicon
 
-__all__ = ["LiveDocuments", "PartitionWriter", "PreparedBatch"]
+__all__ = ["PartitionWriter", "PreparedBatch"]
 
 _SPARE_WORDS = 1 << 18
 _ATTEMPTS = 5
 _SECRET_BYTES = 32
+# The share of a flush that is planned by averages. Below 1, so that most batches fit into one flush as a whole.
+_LIKELY = 0.97
 # Seconds between looks at Redis's clock while changes hold a document that left.
 _LOOK_SECONDS = 60.0
 # The largest number of bytes that Lua counts exactly.
@@ -80,40 +81,19 @@ def _before(keys: Sequence[bytes], unseen: Sequence[bytes]) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LiveDocuments:
-    """The live documents among those that a batch is about.
-
-    documents: id to document.
-    numbers: (entries,) int32, id of each word of the writer's lexicon, -1 for a word without one.
-    """
-
-    documents: Mapping[bytes, StoredDocument]
-    numbers: npt.NDArray[np.int32]
-
-    def same(self, have: StoredDocument | AddedDocument, new: AddedDocument) -> bool:
-        """Return whether two versions of a document have the same passages, word by word, and the same labels."""
-        # Subjects are not compared: the same text about another person is not a text that was forgotten.
-        same_labels = dict(have.labels) == dict(new.labels)
-        same_length = have.length == new.length
-        if not (same_length and same_labels):
-            return False
-        if isinstance(have, StoredDocument):
-            return have.values() == new.passages.values(self.numbers)
-        return have.passages.values() == new.passages.values()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class PreparedBatch:
     """A batch with the facts that resolving needs.
 
     base: the state that the changes will be based on.
-    live: the live documents that the first records are about.
+    live: the live documents that the first records are about, by id.
+    numbers: (entries,) int32, id of each word of the writer's lexicon, -1 for a word without one.
     records: how many of the first records one flush may hold, at least one.
     likely: how many records like these one flush is likely to hold.
     """
 
     base: Meta
-    live: LiveDocuments
+    live: Mapping[bytes, StoredDocument]
+    numbers: npt.NDArray[np.int32]
     records: int
     likely: int
 
@@ -154,7 +134,7 @@ class PartitionWriter:
         self.new_id = new_id
         self.secret = secret
         self.forgets = Forgets(connection, keys)
-        self._limits = WordLimits(partition, word_ids)
+        self._word_ids = word_ids
         self.lexicon = Lexicon(new_id())
         self.loads = 0
         self._look_at = 0.0
@@ -201,31 +181,31 @@ class PartitionWriter:
         secret = answer[2]
         return cls(connection, keys, partition, fence, new_id, partitioner, word_ids, secret, limits=limits)
 
-    def prepare(self, batch: Batch, most: int = MAX_FLUSH_DOCUMENTS) -> PreparedBatch:
+    def prepare(self, batch: AddedDocuments, most: int = MAX_FLUSH_DOCUMENTS) -> PreparedBatch:
         """Look up the live documents that a batch is about, and bound the flush that its records will make.
 
+        batch: a place for each record; its id, b"" without one, is that of the document that the record is about.
         most: number of records of one flush.
 
         Raises StateCorrupt, and TakenOver if another process took ownership of the partition.
         """
         numbers = self.vocabulary.numbers()
         loads = self.loads
-        writes = batch.writes(numbers)
-        likely = batch.likely(writes, MAX_FLUSH_RECORD_BYTES, MAX_FLUSH_WRITES)
-        records = batch.within(writes, most, MAX_FLUSH_RECORD_BYTES, MAX_FLUSH_WRITES)
+        bounds = ((batch.sizes(), MAX_FLUSH_RECORD_BYTES), (batch.writes(numbers), MAX_FLUSH_WRITES))
+        fitting = [int(np.searchsorted(np.cumsum(costs), bound, side="right")) for costs, bound in bounds]
+        likely = [int(_LIKELY * bound / costs.mean()) for costs, bound in bounds]
+        # One at least: a record that is too large by itself must still be counted, or the partition would stop.
+        records = max(1, min(most, len(batch), *fitting))
         # In this order: documents are looked up only for records that the other bounds let in.
-        keys = batch.keys[:records]
+        keys = batch.ids[:records]
         named = filter(None, keys)
         asked = list(dict.fromkeys(named))
         stored, looked = self.first_documents(asked, MAX_STORED_BYTES)
         if self.loads != loads:
             # The words were read again meanwhile, and the stored documents are numbered by them.
             numbers = self.vocabulary.numbers()
-        unseen = asked[looked:]
-        looked_up = _before(keys, unseen)
-        live = LiveDocuments(stored, numbers)
-        allowed = min(records, looked_up)
-        return PreparedBatch(self.meta, live, allowed, likely)
+        looked_up = _before(keys, asked[looked:])
+        return PreparedBatch(self.meta, stored, numbers, min(records, looked_up), max(1, min(likely)))
 
     def apply(self, changes: Changes) -> Outcome:
         """Count the changes and move the offset past their records, all or nothing.
@@ -235,14 +215,24 @@ class PartitionWriter:
         TakenOver as `reload` does.
         """
         flush = self.plan(changes)
-        self._limits.check(flush.base.next_word, len(flush.born), flush.base.next_offset)
+        self._check_ids(flush)
         result = self.commit(flush)
         if isinstance(result, Stale):
             self.reload()
             return result
         self.tidy()
-        self._limits.look(self.vocabulary)
         return result
+
+    def _check_ids(self, flush: Flush) -> None:
+        """Raise StateError if a flush needs more word ids than there are."""
+        given, most = flush.base.next_word, self._word_ids
+        # Before anything is written, so nothing is lost: a rebuild counts the same records from the first id on.
+        if given + len(flush.entry.born) > most:
+            raise StateError(
+                f"partition {self.partition} has given {given:,} of {most:,} word ids, most to words that are gone, "
+                "and has none for new ones: run `streamtopic rebuild`, which gives new ids; all records from offset "
+                f"{flush.base.next_offset} on are still in the log"
+            )
 
     def reload(self) -> None:
         """Read position and words again, after a change that was not this writer's.
@@ -383,7 +373,7 @@ class PartitionWriter:
             # The answer to an earlier attempt was lost, and other changes may have followed it.
             self.reload()
             return
-        self.vocabulary.apply(flush.born, flush.dead, flush.ids, flush.totals)
+        self.vocabulary.apply(flush.entry.born, flush.entry.dead, flush.ids, flush.totals)
         self.follow(flush.commit_id)
 
     def _read(self) -> tuple[Meta, Vocabulary]:

@@ -4,10 +4,9 @@ A mark belongs to a partition and a stage. It says that every deletion before an
 So the size of the ledger depends on the number of partitions, and not on the number of deleted documents.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
 
 import msgpack
 
@@ -16,8 +15,6 @@ from streamtopic.state.connection import Connection
 from streamtopic.state.redis_keys import ModelKeys
 
 __all__ = ["Marks", "Outstanding", "Residue", "ResidueState", "Rewrite", "Stage"]
-
-T = TypeVar("T")
 
 # Bounds the bytes of a mark, for deletions that never stop (docs/decisions/0021).
 _MOST_STEPS = 64
@@ -166,99 +163,59 @@ class ResidueState:
 
     def read(self) -> Residue:
         """Return the ledger, empty if there is none yet. Raises StateCorrupt."""
-        stored = self._connection.call("HGETALL", self._key)
+        stored = {name.decode(): value for name, value in self._connection.call("HGETALL", self._key).items()}
+        packed = stored.pop("observed", None)
         try:
-            fields = {name.decode(): value for name, value in stored.items()}
-            marks = _group(fields, "mark")
-            totals = _group(fields, "total")
-            counted = _group(fields, "counted")
-            attested = _group(fields, "attested")
-            completed = _group(fields, "completed")
-            placed = {_place(name): _marks(value) for name, value in marks.items()}
-            times = {Stage(stage): int(value) for stage, value in attested.items()}
-            rewrite = _rewrite(fields.get("rewrite", b""))
-            forbidden = fields.get("forbidden", b"")
-            done = _by_partition(completed, int)
+            times = {name: int(value) for name, value in stored.items()}
+            attested = {stage: times[stage] for stage in Stage if stage in times}
+            completed = {int(name): offset for name, offset in times.items() if name.isdecimal()}
+            if packed is None:
+                return Residue(attested=attested, completed=completed)
+            marks, counted, totals, looked, asked, rewrite, forbidden = msgpack.unpackb(packed, strict_map_key=False)
             return Residue(
-                marks=placed,
-                totals=_by_partition(totals, _marks),
-                counted=_by_partition(counted, _marks),
-                asked=int(fields.get("asked", 0)),
-                looked=int(fields.get("looked", 0)),
-                rewrite=rewrite,
-                forbidden=forbidden.decode(),
-                attested=times,
-                completed=done,
+                marks={(int(partition), Stage(stage)): _marks(steps) for partition, stage, steps in marks},
+                counted={int(partition): _marks(steps) for partition, steps in counted.items()},
+                totals={int(partition): _marks(steps) for partition, steps in totals.items()},
+                looked=int(looked),
+                asked=int(asked),
+                rewrite=None if rewrite is None else Rewrite(*rewrite),
+                forbidden=str(forbidden),
+                attested=attested,
+                completed=completed,
             )
-        except (ValueError, TypeError, msgpack.UnpackException) as error:
+        except (AttributeError, ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
                 f"the ledger of deletions cannot be read ({error}): delete key {self._key}, the service makes a new one"
             ) from None
 
     def write(self, residue: Residue) -> None:
         """Store marks, times and the rewrite under way. Attested times and completions stay as they are in Redis."""
-        # Field by field, not the whole hash: the operator may attest, and a publisher complete, at the same time.
-        fields: list[str | bytes | int] = ["looked", residue.looked, "asked", residue.asked]
-        fields += ["forbidden", residue.forbidden]
-        fields += ["rewrite", _packed(residue.rewrite)]
-        for (partition, stage), marks in residue.marks.items():
-            name = f"mark:{partition}:{stage}"
-            fields += [name, msgpack.packb(marks.steps)]
-        for kind, of_each in (("total", residue.totals), ("counted", residue.counted)):
-            for partition, marks in of_each.items():
-                fields += [f"{kind}:{partition}", msgpack.packb(marks.steps)]
-        self._connection.call("HSET", self._key, *fields)
+        # They have fields of their own: the operator may attest, and a publisher complete, at the same time.
+        rewrite = residue.rewrite
+        observed = (
+            [(partition, stage.value, marks.steps) for (partition, stage), marks in residue.marks.items()],
+            {partition: marks.steps for partition, marks in residue.counted.items()},
+            {partition: marks.steps for partition, marks in residue.totals.items()},
+            residue.looked,
+            residue.asked,
+            None if rewrite is None else (rewrite.issued, rewrite.server, dict(rewrite.covers)),
+            residue.forbidden,
+        )
+        self._connection.call("HSET", self._key, "observed", msgpack.packb(observed))
 
     def attest(self, stage: Stage, time_ms: int) -> None:
         """Note that the operator attests a stage for everything that Redis or the log held before this time."""
-        self._connection.call("HSET", self._key, f"attested:{stage}", time_ms)
+        self._connection.call("HSET", self._key, stage.value, time_ms)
 
     def complete(self, offsets: Mapping[int, int]) -> None:
         """Note the offset of each partition before which completions are in the receipts topic."""
         for partition, offset in offsets.items():
-            self._connection.call("HSET", self._key, f"completed:{partition}", offset)
+            self._connection.call("HSET", self._key, partition, offset)
 
     def reset(self) -> None:
         """Remove the ledger. For a rebuild: counting the log again may bring back traces that had gone."""
         self._connection.call("DEL", self._key)
 
 
-def _group(fields: Mapping[str, bytes], kind: str) -> dict[str, bytes]:
-    """Return the fields of one kind, under their names after the colon."""
-    prefix = f"{kind}:"
-    found = {}
-    for name, value in fields.items():
-        if name.startswith(prefix):
-            found[name.removeprefix(prefix)] = value
-    return found
-
-
-def _by_partition(fields: Mapping[str, bytes], read: Callable[[bytes], T]) -> dict[int, T]:
-    return {int(partition): read(value) for partition, value in fields.items()}
-
-
-def _place(name: str) -> tuple[int, Stage]:
-    partition, stage = name.split(":")
-    return int(partition), Stage(stage)
-
-
-def _marks(value: bytes) -> Marks:
-    steps = []
-    for offset, time_ms in msgpack.unpackb(value):
-        steps.append((int(offset), int(time_ms)))
-    return Marks(tuple(steps))
-
-
-def _packed(rewrite: Rewrite | None) -> bytes:
-    if rewrite is None:
-        return b""
-    covers = dict(rewrite.covers)
-    return bytes(msgpack.packb([rewrite.issued, rewrite.server, covers]))
-
-
-def _rewrite(value: bytes) -> Rewrite | None:
-    if not value:
-        return None
-    issued, server, covers = msgpack.unpackb(value, strict_map_key=False)
-    offsets = {int(partition): int(offset) for partition, offset in covers.items()}
-    return Rewrite(int(issued), str(server), offsets)
+def _marks(steps: Iterable[Sequence[int]]) -> Marks:
+    return Marks(tuple((int(offset), int(time_ms)) for offset, time_ms in steps))

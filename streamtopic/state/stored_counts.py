@@ -8,14 +8,14 @@ They are never needed: without them the documents are counted again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import msgpack
 import numpy as np
 
 from streamtopic.counts import Cooccurrence, SymmetricCounts
-from streamtopic.counts.arrays import Int64, Mask, Positions
+from streamtopic.counts.arrays import Positions
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import scripts
 from streamtopic.state.change_log import Place
@@ -149,49 +149,19 @@ class CountsStore:
         return StoredCounts(tuple(head["words"]), StoredAbout.unpack(about).cut, upper)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SummedCounts:
-    """Counts whose working matrix is made of stored sums; all else is as in `counts`.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SummedCounts(DocumentCounts):
+    """Counts of now whose working matrix is made of stored sums.
 
-    counts: of now.
     stored: sums as of an earlier cut.
     """
 
-    counts: DocumentCounts
     stored: StoredCounts
 
-    @property
-    def words(self) -> Sequence[str]:
-        """The words, (n,) ascending."""
-        return self.counts.words
-
-    @property
-    def frequency(self) -> Int64:
-        """Documents that hold each word, (n,)."""
-        return self.counts.frequency
-
-    @property
-    def tokens(self) -> Int64:
-        """Occurrences of each word, (n,)."""
-        return self.counts.tokens
-
-    @property
-    def heavy(self) -> Int64:
-        """Documents in which each word is a tenth of the tokens or more, (n,)."""
-        return self.counts.heavy
-
-    @property
-    def documents(self) -> int:
-        """How many documents are counted."""
-        return self.counts.documents
-
-    def restrict(self, keep: Positions) -> Cooccurrence:
-        """Return the pair counts of the words at these ascending positions."""
-        return self.counts.restrict(keep)
-
-    def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
-        """Return those pair counts of `restrict` whose pairs have a chosen word."""
-        return self.counts.touching(keep, chosen)
+    @classmethod
+    def of(cls, counts: DocumentCounts, stored: StoredCounts) -> "SummedCounts":
+        """Return counts with the sums to begin from."""
+        return cls(**{one.name: getattr(counts, one.name) for one in fields(counts)}, stored=stored)
 
     def symmetric(self, keep: Positions) -> SymmetricCounts:
         """Return the pair counts of `restrict` as a working matrix.
@@ -199,10 +169,10 @@ class SummedCounts:
         Documents are read only if a word is not among those of the sums. Raises CutGone if changes since the cut
         of the sums are gone.
         """
-        counts, stored = self.counts, self.stored
-        since = [stored.cut[cut.partition] for cut in counts.cuts]
-        change = changed_documents(counts.connection, counts.table, since, counts.cuts)
-        place = {counts.words[k]: at for at, k in enumerate(keep.tolist())}
+        stored = self.stored
+        since = [stored.cut[cut.partition] for cut in self.cuts]
+        change = changed_documents(self.connection, self.table, since, self.cuts)
+        place = {self.words[k]: at for at, k in enumerate(keep.tolist())}
         summed = np.array([place.get(word, -1) for word in stored.words], np.int64)
         q = SymmetricCounts.of(stored.upper.relabel(summed, len(keep)))
         # The last place is for words that nobody asks for.
@@ -214,7 +184,7 @@ class SummedCounts:
         held = np.flatnonzero(changed >= 0)
         q = q.plus(change.restrict(held).relabel(changed[held], len(keep)))
         new = ~known[:-1]
-        return q.plus(counts.touching(keep, new)) if new.any() else q
+        return q.plus(self.touching(keep, new)) if new.any() else q
 
 
 def _head(packed: bytes) -> dict[str, Any]:

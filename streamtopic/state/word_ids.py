@@ -1,11 +1,10 @@
-"""A partition's words: their ids, their limits, and the passages of many documents as numbers of words.
+"""A partition's words: their ids, and the passages of many documents as numbers of words.
 
 Words have two numbers. An entry is the number of a word in a Lexicon, which knows all words that this process has met,
 so that compiled code reads the texts. An id is the number of a word in Redis; a Vocabulary holds the ids of the words
 of live documents.
 """
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -15,17 +14,15 @@ import numpy.typing as npt
 
 from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import row_ends
-from streamtopic.errors import StateCorrupt, StateError
+from streamtopic.errors import StateCorrupt
 from streamtopic.words.lexicon import Lexicon
 
 __all__ = [
     "MANY_WORDS",
     "MAX_WORD_IDS",
     "NEARLY",
-    "RowSpan",
     "Rows",
     "Vocabulary",
-    "WordLimits",
     "WordPassage",
     "ascending_rows",
     "number_rows",
@@ -52,8 +49,6 @@ NEARLY = 0.8
 
 # The warning is armed again only below this share, since words come and go around the limit.
 _QUIET = 0.7
-
-logger = logging.getLogger(__name__)
 
 
 class Vocabulary:
@@ -184,45 +179,6 @@ def _longer(have: Int32, size: int, rest: int) -> Int32:
     return found
 
 
-class WordLimits:
-    """Watches over the word ids of a partition for its writer. ids: number of ids that there are."""
-
-    def __init__(self, partition: int, ids: int = MAX_WORD_IDS) -> None:
-        self._partition = partition
-        self._ids = ids
-        self._said = False
-
-    def check(self, given: int, wanted: int, offset: int) -> None:
-        """Raise StateError if a flush needs more ids than there are.
-
-        given: number of ids given so far.
-        wanted: number of ids that the flush needs.
-        offset: of the first record of the flush.
-        """
-        # Before anything is written, so nothing is lost: a rebuild counts the same records from the first id on.
-        if given + wanted > self._ids:
-            raise StateError(
-                f"partition {self._partition} has given {given:,} of {self._ids:,} word ids, most to words that are "
-                "gone, and has none for new ones: run `streamtopic rebuild`, which gives new ids; all records from "
-                f"offset {offset} on are still in the log"
-            )
-
-    def look(self, vocabulary: Vocabulary) -> None:
-        """Warn once when words or ids become many, and again only after they were fewer."""
-        held = len(vocabulary)
-        given = vocabulary.next_id
-        many_ids = NEARLY * self._ids
-        full = max(held / MANY_WORDS, given / many_ids)
-        if full > 1 and not self._said:
-            remedy = "run `streamtopic rebuild` soon" if given > many_ids else "look which texts bring them"
-            logger.warning(
-                "partition %d holds %d words and has given %d word ids of %d: %s, see docs/operations.md",
-                self._partition, held, given, self._ids, remedy,
-                extra={"event": "words_many", "partition": self._partition, "words": held, "ids": given},
-            )  # fmt: skip
-        self._said = full > 1 or (self._said and full > _QUIET)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """Passages as rows. The words of row r are entries[starts[r]:stops[r]], in any order, with counts at these places.
@@ -252,69 +208,16 @@ class Rows:
         amounts = np.fromiter(counts, np.int32, int(sizes.sum()))
         return cls(lengths, stops - sizes, stops, entries, amounts)
 
-    @classmethod
-    def joined(cls, parts: Sequence["Rows"]) -> "Rows":
-        """Return the rows of all parts, one part after the other."""
-        if len(parts) == 1:
-            return parts[0]
-        # `concatenate` refuses an empty list: a flush may add no document.
-        none = np.empty(0, np.int64)
-        few = np.empty(0, np.int32)
-        lengths = [none]
-        starts = [none]
-        stops = [none]
-        entries = [few]
-        counts = [few]
-        before = 0
-        for part in parts:
-            lengths.append(part.lengths)
-            entries.append(part.entries)
-            counts.append(part.counts)
-            starts.append(part.starts + before)
-            stops.append(part.stops + before)
-            before += len(part.entries)
-        return cls(
-            lengths=np.concatenate(lengths),
-            starts=np.concatenate(starts),
-            stops=np.concatenate(stops),
-            entries=np.concatenate(entries),
-            counts=np.concatenate(counts),
+    def and_then(self, more: "Rows") -> "Rows":
+        """Return these rows and then more of them."""
+        before = len(self.entries)
+        return Rows(
+            lengths=np.concatenate([self.lengths, more.lengths]),
+            starts=np.concatenate([self.starts, more.starts + before]),
+            stops=np.concatenate([self.stops, more.stops + before]),
+            entries=np.concatenate([self.entries, more.entries]),
+            counts=np.concatenate([self.counts, more.counts]),
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowSpan:
-    """The passages of one document: rows first to stop - 1 of `rows`."""
-
-    rows: Rows
-    first: int
-    stop: int
-
-    @property
-    def lengths(self) -> list[int]:
-        """Tokens L of each passage."""
-        here = slice(self.first, self.stop)
-        found: list[int] = self.rows.lengths[here].tolist()
-        return found
-
-    def values(self, numbers: Int32 | None = None) -> list[tuple[int, bytes, bytes]]:
-        """Return each passage as (L, words, counts), words ascending: equal for equal passages.
-
-        numbers: the number of each entry; None for the entries themselves.
-        """
-        found = []
-        rows = self.rows
-        for row in range(self.first, self.stop):
-            place = slice(rows.starts[row], rows.stops[row])
-            words = rows.entries[place]
-            if numbers is not None:
-                words = numbers[words]
-            order = np.argsort(words)
-            ascending = words[order]
-            counts = rows.counts[place][order]
-            length = int(rows.lengths[row])
-            found.append((length, ascending.tobytes(), counts.tobytes()))
-        return found
 
 
 def number_rows(

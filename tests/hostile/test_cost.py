@@ -168,8 +168,8 @@ def test_too_many_headers_are_refused_by_name():
     for value in (None, b"", msgpack.packb({"op": "delete"})):
         assert decode(b"d", value, headers) == Delete("d", "r")
     records = [Record("t", 0, k, b"d%d" % k, add, some, 0) for k, some in enumerate((headers, headers[:-1]))]
-    first, second = decode_all(records, Lexicon("one"), 1).events
-    assert (first.reason, second.document) == ("headers", b"d1")
+    decoded = decode_all(records, Lexicon("one"), 1)
+    assert {k: event.reason for k, event in decoded.others.items()} == {0: "headers"}
 
 
 @pytest.mark.parametrize("what", ["new words", "words in another order each time"])
@@ -192,8 +192,8 @@ def test_one_record_takes_at_most_64_megabytes(connection, redis_server, what):
 def _counted(state, text, offset):
     """Count one record and commit it."""
     record = Record("t", 0, offset, b"d%d" % offset, msgpack.packb({"op": "add", "text": text}), (), 0)
-    (event,) = decode_all([record], state.lexicon, 1).events
-    state.commit(state.plan(Changes(next_offset=offset + 1, added=[event])))
+    added = decode_all([record], state.lexicon, 1).documents
+    state.commit(state.plan(Changes(next_offset=offset + 1, added=added)))
 
 
 @pytest.mark.slow

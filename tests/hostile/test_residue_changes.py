@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from added_documents import added_document
+from added_documents import added_documents
 from streamtopic.counts import Weighting
-from streamtopic.state import Applied, Changes, Forget, ForgetKind, PartitionWriter, RemovedDocument
+from streamtopic.state import Applied, Changes, Forget, ForgetKind, PartitionWriter
 from streamtopic.state.change_log import ChangeEntry, read_statistics
 from streamtopic.state.document_records import EVERY_OFFSET, Records, decode_batch
 
@@ -35,7 +35,7 @@ def flush(state, add=(), remove=(), kind=ForgetKind.DELETED):
     offset = state.meta.next_offset
     stored = state.documents(remove)
     added = [
-        added_document(state, name, offset + k, [(len(words), {word: words.count(word) for word in words})])
+        (name, offset + k, [(len(words), {word: words.count(word) for word in words})])
         for k, (name, words) in enumerate(add)
     ]
     end = offset + len(added) + len(remove)
@@ -43,8 +43,7 @@ def flush(state, add=(), remove=(), kind=ForgetKind.DELETED):
         Forget(place, name, kind, "r", b"", have.offset, 1, 1)
         for place, (name, have) in enumerate(stored.items(), start=end - len(stored))
     ]
-    removed = [RemovedDocument(name, have) for name, have in stored.items()]
-    changes = Changes(end, added, removed, forgets)
+    changes = Changes(end, added_documents(state, *added), stored, forgets)
     assert state.commit(state.plan(changes)).__class__.__name__ == "Applied"
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from added_documents import added_documents
 from streamtopic.counts import Weighting
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalRedis
-from streamtopic.state import AddedDocument, Applied, Changes, Connection, PartitionWriter, Reader, Rows, RowSpan
+from streamtopic.state import Applied, Changes, Connection, PartitionWriter, Reader
 from waiting import alive, until, until_written
 
 HOLD = """
@@ -48,8 +49,7 @@ def test_acknowledged_flushes_survive_kill_9(tmp_path):
 
     with LocalRedis(tmp_path, persistent=True) as server, Connection(server.url) as connection:
         state = PartitionWriter.open(connection, "m", 0, partitions=1, weighting=Weighting())
-        row = RowSpan(Rows.of([(3, {"x": 2, "y": 1})], state.lexicon), 0, 1)
-        documents = [AddedDocument(f"d{k}".encode(), k, row) for k in range(20)]
+        documents = added_documents(state, *((f"d{k}".encode(), k, [(3, {"x": 2, "y": 1})]) for k in range(20)))
         assert state.commit(state.plan(Changes(20, added=documents))) == Applied()
         before = counted(server.url)
         until_written(connection)

@@ -1,5 +1,7 @@
 """Batches of records: compiled code gives what `events.decode` gives, of any bytes."""
 
+import json
+
 import msgpack
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from streamtopic.documents.events import DAY, Add, dated, decode_record
 from streamtopic.errors import InvalidEvent
 from streamtopic.service.ingest.decode import decode_all
-from streamtopic.state import AddedDocument, Lexicon
+from streamtopic.state import Lexicon
 from streamtopic.streams import Record
 
 KEYS = [b"k", b"document-7", "é".encode(), b"st:heartbeat", b"", None, b"\xff", b"x" * 513]
@@ -37,33 +39,36 @@ def _labels(event, days):
     return dict(dated(event.labels, event.timestamp_ms) if days else event.labels)
 
 
-def found(event, lexicon):
-    """Return what the batch says of a record, in the same form."""
-    if isinstance(event, InvalidEvent):
-        return event.reason
-    if not isinstance(event, AddedDocument):
-        return event
-    rows, passages = event.passages.rows, []
-    for row in range(event.passages.first, event.passages.stop):
-        place = slice(rows.starts[row], rows.stops[row])
-        words = [lexicon.word(entry).decode() for entry in rows.entries[place]]
-        passages.append((int(rows.lengths[row]), dict(zip(words, rows.counts[place].tolist(), strict=True))))
-        assert len(set(words)) == len(words)
-    return event.document.decode(), passages, dict(event.labels)
+def found(decoded):
+    """Return what the batch says of each record, in the same form."""
+    documents, rows, lexicon, every = decoded.documents, decoded.documents.rows, decoded.lexicon, []
+    for k, document in enumerate(documents.ids):
+        if k in decoded.others:
+            event = decoded.others[k]
+            every.append(event.reason if isinstance(event, InvalidEvent) else event)
+            assert documents.firsts[k] == documents.stops[k]
+            continue
+        passages = []
+        for row in range(documents.firsts[k], documents.stops[k]):
+            place = slice(rows.starts[row], rows.stops[row])
+            words = [lexicon.word(entry).decode() for entry in rows.entries[place]]
+            passages.append((int(rows.lengths[row]), dict(zip(words, rows.counts[place].tolist(), strict=True))))
+            assert len(set(words)) == len(words)
+        every.append((document.decode(), passages, dict(documents.labels[k])))
+    return every
 
 
 def check(values, keys=None, lexicon=None):
-    """Compare all records of a batch."""
+    """Compare all records of a batch, whole and in two parts."""
     keys = keys or [b"k"] * len(values)
     records = [record(value, key, k) for k, (value, key) in enumerate(zip(values, keys, strict=True))]
     lexicon = Lexicon("test") if lexicon is None else lexicon
-    decoded = decode_all(records, lexicon, 5)
-    assert [found(event, lexicon) for event in decoded.events] == [expected(one) for one in records]
-    assert [event.offset for event in decoded.events if isinstance(event, AddedDocument)] == [
-        k for k, event in enumerate(decoded.events) if isinstance(event, AddedDocument)
-    ]
-    dated_ones = decode_all(records, lexicon, 5, days=True)
-    assert [found(event, lexicon) for event in dated_ones.events] == [expected(one, days=True) for one in records]
+    for days in (False, True):
+        decoded = decode_all(records, lexicon, 5, days=days)
+        first, rest = decoded.split((len(records) + 1) // 2)
+        wanted = [expected(one, days) for one in records]
+        assert found(decoded) == found(first) + (found(rest) if rest else []) == wanted
+        assert decoded.documents.offsets.tolist() == [one.offset for one in records]
     return decoded
 
 
@@ -115,18 +120,19 @@ def test_any_bytes_are_what_events_says_they_are(values, keys):
 
 
 def test_plain_adds_do_not_come_to_the_slow_path(monkeypatch):
-    """ASCII texts, counts, labels and times, with words new and known, are read without `events`."""
+    """ASCII texts, labels and times, in msgpack and in JSON, are read without `events.decode`."""
     monkeypatch.setattr("streamtopic.service.ingest.decode.decode_record", None)
     values = [
         {"op": "add", "text": "One two, two THREE"},
-        {"op": "add", "counts": {"two": 3, "new": 300}, "labels": {"task": "class"}, "ts": 1_700_000_000_000},
+        {"op": "add", "text": "two new", "labels": {"task": "class"}, "ts": 1_700_000_000_000},
         {"op": "add", "text": ""},
     ]
-    decoded = decode_all([record(msgpack.packb(value)) for value in values], Lexicon("test"), 1)
-    assert [sum(event.passages.lengths) for event in decoded.events] == [4, 303, 0]
-    assert decoded.events[1].labels == {"task": "class"}
-    days = decode_all([record(msgpack.packb(value)) for value in values], Lexicon("test"), 1, days=True)
-    assert [dict(event.labels) for event in days.events] == [{}, {"task": "class", DAY: "19675"}, {}]
+    packed = [*map(msgpack.packb, values), *(json.dumps(value).encode() for value in values)]
+    decoded = decode_all([record(value) for value in packed], Lexicon("test"), 1)
+    assert decoded.documents.rows.lengths.tolist() == [4, 2, 0] * 2
+    assert [dict(labels) for labels in decoded.documents.labels] == [{}, {"task": "class"}, {}] * 2
+    days = decode_all([record(value) for value in packed], Lexicon("test"), 1, days=True)
+    assert [dict(labels) for labels in days.documents.labels] == [{}, {"task": "class", DAY: "19675"}, {}] * 2
 
 
 @pytest.mark.parametrize("number", [8191, 8192, 8193, 20000])
@@ -145,40 +151,23 @@ def test_texts_and_counts_at_the_words_of_a_passage(number, other):
     text = msgpack.packb({"op": "add", "text": other + " ".join(words)})
     counts = msgpack.packb({"op": "add", "counts": dict.fromkeys(words, 1)})
     near = msgpack.packb({"op": "add", "text": "w1 w1 beta"})
-    *_, event, _ = check([near, text, counts, near]).events
-    assert isinstance(event, InvalidEvent) == (number > 4096)
-    (event,) = check([text]).events
-    assert len(event.passages.lengths) == {4095: 1, 4096: 1, 4097: 2, 8192: 4}[number]
+    decoded = check([near, text, counts, near])
+    assert set(decoded.others) == ({2} if number > 4096 else set())
+    documents = check([text]).documents
+    assert documents.stops - documents.firsts == {4095: 1, 4096: 1, 4097: 2, 8192: 4}[number]
 
 
-def test_a_batch_is_split_by_records_and_by_bytes():
-    """The parts are the whole, in order, each within the bounds or of one record."""
-    values = [msgpack.packb({"op": "add", "counts": {f"w{j}": 1 for j in range(1 + k % 300)}}) for k in range(100)]
-    rest, sizes, offsets = check(values), [], []
-    while rest is not None:
-        numbers = np.zeros(len(rest.lexicon), np.int32)
-        part, rest = rest.split(rest.batch.within(rest.batch.writes(numbers), 30, 2_000, 1_000))
-        sizes.append((len(part.records), int(part.batch.sizes.sum())))
-        offsets += [one.offset for one in part.records]
-        assert part.next_offset == offsets[-1] + 1
-    assert offsets == list(range(100))
-    assert all(number <= 30 and (size <= 2_000 or number == 1) for number, size in sizes)
-
-
-def test_a_batch_is_split_by_what_has_to_be_written():
-    """A document is one write, a word that the state does not have one more, once; a delete is two."""
-    texts = ["a1 b1", "a1 c1", "größe a1", "d1 e1 f1 g1", "größe"]
+def test_what_a_record_costs_a_flush():
+    """A document is one write, a word that the state does not have one more, once; a delete is two, as is no text."""
+    texts = ["a1 b1", "a1 c1", "größe a1", "d1 e1 f1 g1", "größe", "", "b1"]
     values = [msgpack.packb({"op": "add", "text": text}) for text in texts] + [None, None]
     lexicon = Lexicon("test")
     lexicon.number([b"a1"])
-    rest, writes = check(values, lexicon=lexicon), []
-    while rest is not None:
-        numbers = np.where(np.arange(len(lexicon)) == 0, 0, -1).astype(np.int32)
-        part, rest = rest.split(rest.batch.within(rest.batch.writes(numbers), 1, 10**6, 10**6))
-        writes.append(int(part.batch.writes(numbers)[0]))
-    assert writes == [2, 2, 2, 5, 1, 2, 2]
-    whole = check(values, lexicon=lexicon)
-    numbers = np.full(len(lexicon), 5, np.int32)
-    assert [
-        len(part.records) for part in whole.split(whole.batch.within(whole.batch.writes(numbers), 9, 10**6, 3)) if part
-    ] == [3, 4]
+    decoded = check(values, lexicon=lexicon)
+    numbers = np.where(np.arange(len(lexicon)) == 0, 0, -1).astype(np.int32)
+    assert decoded.documents.writes(numbers).tolist() == [2, 2, 2, 5, 1, 2, 1, 2, 2]
+    first, rest = decoded.split(4)
+    assert first.documents.writes(numbers).tolist() == [2, 2, 2, 5]
+    assert rest.documents.writes(numbers).tolist() == [2, 2, 2, 2, 2]
+    sizes = decoded.documents.sizes()
+    assert sizes[3] - sizes[0] == 2 * (sizes[0] - sizes[4])

@@ -40,7 +40,7 @@ def sums_are_counted(instance):
     """Compare the sums and what changed since with a count of the documents, over all words; return the sums' facts."""
     counts = instance.reader.counts()
     every = np.arange(len(counts.words))
-    summed = SummedCounts(counts, instance.sums.read()).symmetric(every).upper()
+    summed = SummedCounts.of(counts, instance.sums.read()).symmetric(every).upper()
     counted = counts.symmetric(every).upper()
     for part in ("indptr", "columns", "values"):
         assert np.array_equal(getattr(summed, part), getattr(counted, part))

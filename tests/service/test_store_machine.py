@@ -311,7 +311,7 @@ class StoreMachine(RuleBasedStateMachine):
         if stored is None or not len(keep):
             return
         try:
-            summed = SummedCounts(found, stored).symmetric(keep)
+            summed = SummedCounts.of(found, stored).symmetric(keep)
         except CutGone:
             positions = self.reader.positions()
             assert any(stored.cut[p].version < meta.version for p, meta in positions.items()) or self.keeper.is_due()

@@ -1,6 +1,5 @@
 """Words of a partition: no number of them refuses a document, and when ids run out ingest stops and loses nothing."""
 
-import logging
 from collections import Counter
 
 import numpy as np
@@ -10,7 +9,7 @@ from ingest_world import IngestWorld
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateError
-from streamtopic.state import MAX_WORD_IDS, word_ids
+from streamtopic.state import MAX_WORD_IDS
 from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog
 
@@ -72,18 +71,3 @@ def test_words_that_are_known_or_come_and_go_need_no_id(connection, tmp_path):
     assert world.take(add("b", "one"), add("c", "three four"), encode_delete("c", "r")) == {"added": 2, "deleted": 1}
     assert world.ingests[0].state.meta.next_word == 2
     assert world.counted() == recount(["one two", "one"])
-
-
-def test_no_number_of_words_refuses_a_document(connection, tmp_path, caplog, monkeypatch):
-    """The log warns once when words become many, and again only after they were fewer."""
-    monkeypatch.setattr(word_ids, "MANY_WORDS", 10)
-    world = World(connection, tmp_path)
-    with caplog.at_level(logging.WARNING, "streamtopic.state.word_ids"):
-        assert world.take(add("a", "a1 a2 a3 a4 a5 a6 a7 a8")) == {"added": 1}
-        assert not caplog.records
-        assert world.take(add("b", "b1 b2 b3"), add("c", "c1 c2"), at_once=1) == {"added": 2}
-        assert len(caplog.records) == 1
-        world.take(encode_delete("a", "r"))
-        world.take(add("a", "a1 a2 a3 a4 a5 a6 a7 a8"))
-    assert len(caplog.records) == 2
-    assert "13 words" in caplog.records[1].getMessage()

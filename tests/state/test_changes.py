@@ -16,7 +16,6 @@ from streamtopic.state import (
     Forget,
     ForgetKind,
     Reader,
-    RemovedDocument,
     partition_writer,
 )
 from streamtopic.state.change_log import ChangeEntry, Place, WordStatistics, read_changes, read_statistics
@@ -40,7 +39,7 @@ def remove(run, number, kind=ForgetKind.DELETED):
     forget = Forget(run.offset, document, kind, "r", b"salt", stored.offset, 1, 1)
     run.offset += 1
     run.live.documents.pop(document)
-    changes = Changes(run.offset, removed=[RemovedDocument(document, stored)], forgets=[forget])
+    changes = Changes(run.offset, removed={document: stored}, forgets=[forget])
     assert run.state.commit(run.state.plan(changes)) == Applied()
     return forget
 

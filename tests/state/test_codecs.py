@@ -47,7 +47,7 @@ def test_records_keep_documents(documents, offset, labels):
 @given(data=st.binary(max_size=40))
 def test_bytes_that_are_no_record_are_refused(data):
     """Whatever Redis holds, reading it gives a document or StateCorrupt, one by one and many at once."""
-    record, words = b"\x01" + data, 50
+    record, words = b"\x02" + data, 50
     with suppress(StateCorrupt):
         (stored,) = decode_records([record])
         assert stored.offset >= 0

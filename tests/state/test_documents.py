@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from state_reference import plain
 
-from added_documents import added_document
+from added_documents import added_documents
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt
-from streamtopic.state import Applied, Changes, PartitionWriter, Reader, RemovedDocument, document_counts
+from streamtopic.state import Applied, Changes, PartitionWriter, Reader, document_counts
 from streamtopic.state.documents import document_parts, read_documents, sample_words
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 
@@ -41,13 +41,13 @@ class Corpus:
             stored = state.documents([*mine, *gone])
             documents = []
             for document, (passages, labels) in mine.items():
-                documents.append(added_document(state, document, self.offsets[p], passages, labels))
+                documents.append((document, self.offsets[p], passages, labels))
                 self.offsets[p] += 1
             self.offsets[p] += len(gone)
             changes = Changes(
                 next_offset=self.offsets[p],
-                added=documents,
-                removed=[RemovedDocument(document, old) for document, old in stored.items()],
+                added=added_documents(state, *documents),
+                removed=stored,
             )
             assert state.commit(state.plan(changes)) == Applied()
         self.live |= added
@@ -133,9 +133,10 @@ def test_a_document_whose_people_change_meanwhile_counts_once(connection, model)
     for people in (b"a" * 16, b"b" * 16):
         for document in list(corpus.live)[::5]:
             old = state.documents([document])[document]
-            renamed = replace(added_document(state, document, old.offset, *corpus.live[document]), subjects=(people,))
+            renamed = added_documents(state, (document, old.offset, *corpus.live[document]))
+            renamed = replace(renamed, subjects=[(people,)])
             corpus.offsets[0] += 1
-            changes = Changes(corpus.offsets[0], added=[renamed], removed=[RemovedDocument(document, old)])
+            changes = Changes(corpus.offsets[0], added=renamed, removed={document: old})
             assert state.commit(state.plan(changes)) == Applied()
     assert plain(read_documents(counts, counts.words), counts.words) == corpus.live
     for found in (counts, corpus.counts()):
@@ -175,8 +176,14 @@ def test_words_that_are_not_asked_for_still_count_for_length(connection, model):
     assert stored.batch.lengths.tolist() == [9]
 
 
-GOOD = bytes([1, 0, 0, 1, 3, 2, 0, 1, 0])
+GOOD = bytes([2, 0, 0, 1, 3, 2, 0, 1, 0])
 """Offset 0, no labels, one passage of three tokens: word 0 once, word 1 twice."""
+
+
+def named(labels, subjects=()):
+    """Return a record without passages, with these names."""
+    names = msgpack.packb((labels, subjects))
+    return bytes([2, 0, len(names)]) + names + b"\x00"
 
 
 @pytest.mark.parametrize(
@@ -187,18 +194,20 @@ GOOD = bytes([1, 0, 0, 1, 3, 2, 0, 1, 0])
         GOOD[:-1],
         GOOD + b"\x00",
         GOOD[:4] + b"\x02" + GOOD[5:],
-        bytes([1, 0, 0, 1, 3, 1, 0x80]),
-        bytes([1, 0, 0, 1, 3, 1, 0x7E]),
-        bytes([1, 0, 0, 1, 3, 1, *[0xFF] * 9, 1]),
-        bytes([1, 0, 0, 1, 0x81, 0x40, 0]),
-        bytes([1, 0, 0, *[0xFF] * 9, 1]),
-        bytes([1, 0, *[0xFF] * 9, 1]),
-        bytes([1, *[0xFF] * 9, 1, 0, 0]),
-        bytes([1, 0, 1, 0xC1, 0]),
-        bytes([1, 0, 1, 0x05, 0]),
-        bytes([1, 0, 4, *msgpack.packb({"t": 1})]) + b"\x00",
-        bytes([1, 0, 5, *msgpack.packb({"t": ["a"]})]) + b"\x00",
-        bytes([1, 0, 5, *msgpack.packb({1: "ab"})]) + b"\x00",
+        bytes([2, 0, 0, 1, 3, 1, 0x80]),
+        bytes([2, 0, 0, 1, 3, 1, 0x7E]),
+        bytes([2, 0, 0, 1, 3, 1, *[0xFF] * 9, 1]),
+        bytes([2, 0, 0, 1, 0x81, 0x40, 0]),
+        bytes([2, 0, 0, *[0xFF] * 9, 1]),
+        bytes([2, 0, *[0xFF] * 9, 1]),
+        bytes([2, *[0xFF] * 9, 1, 0, 0]),
+        bytes([2, 0, 1, 0xC1, 0]),
+        bytes([2, 0, 1, 0x05, 0]),
+        named({"t": 1}),
+        named({"t": ["a"]}),
+        named({1: "ab"}),
+        named({}, [1]),
+        named({}, 5),
     ],
 )
 def test_bytes_that_are_no_record_are_refused(connection, model, record):

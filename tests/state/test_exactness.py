@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from state_reference import LiveDocuments, as_words, words_by_id
 
-from added_documents import added_document
+from added_documents import added_documents
 from streamtopic.counts import Weighting
 from streamtopic.state import (
     Applied,
@@ -14,7 +14,6 @@ from streamtopic.state import (
     CutGone,
     PartitionWriter,
     Reader,
-    RemovedDocument,
 )
 from streamtopic.state.documents import read_documents
 from streamtopic.state.redis_keys import BUCKETS
@@ -63,9 +62,8 @@ class Run:
         ]:
             self.state.reload()
         stored = self.state.documents(self.pending)
-        added = [added_document(self.state, *added) for added in self.pending.values() if added]
-        removed = [RemovedDocument(document, old) for document, old in stored.items()]
-        return self.state.plan(Changes(self.offset, added, removed))
+        added = added_documents(self.state, *filter(None, self.pending.values()))
+        return self.state.plan(Changes(self.offset, added, stored))
 
     def flush(self):
         assert self.state.commit(self.plan()) == Applied()

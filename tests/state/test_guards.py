@@ -4,7 +4,7 @@ import pytest
 from state_reference import as_words, words_by_id
 from test_exactness import Run, dump, restore
 
-from added_documents import added_document
+from added_documents import added_documents
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt, StateMismatch, TakenOver
 from streamtopic.state import (
@@ -29,9 +29,8 @@ OTHER_HISTORY = Stale("the state has another history")
 
 def planned(run):
     """Return a flush of one new document, not committed."""
-    return run.state.plan(
-        Changes(run.offset + 1, added=[added_document(run.state, b"new", run.offset, ((2, {"n": 2}),))])
-    )
+    added = added_documents(run.state, (b"new", run.offset, ((2, {"n": 2}),)))
+    return run.state.plan(Changes(run.offset + 1, added))
 
 
 def twin(run):
@@ -53,7 +52,7 @@ def lose(kind):
 
 def planned_by(state, offset):
     """Return another flush of one new document, not committed."""
-    return state.plan(Changes(offset + 1, added=[added_document(state, b"other", offset, ((2, {"o": 2}),))]))
+    return state.plan(Changes(offset + 1, added_documents(state, (b"other", offset, ((2, {"o": 2}),)))))
 
 
 def commit_beside(run):
@@ -243,7 +242,7 @@ def test_another_format_is_refused(connection, run, model, number):
         lambda: ModelState.open(connection, model, settings),
         lambda: ModelState.find(connection, model),
     ):
-        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 9: run `streamtopic rebuild`"):
+        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 10: run `streamtopic rebuild`"):
             read()
 
 

@@ -7,7 +7,7 @@ import pytest
 from state_reference import as_words
 from test_exactness import Run, dump
 
-from added_documents import added_document
+from added_documents import added_documents
 from streamtopic.documents.subjects import subject_digest
 from streamtopic.errors import StateCorrupt, StateError, StateMissing
 from streamtopic.state import (
@@ -17,7 +17,6 @@ from streamtopic.state import (
     Forget,
     ForgetKind,
     Reader,
-    RemovedDocument,
     Stale,
 )
 from streamtopic.state.meta import require_keys
@@ -40,13 +39,13 @@ def run(connection, model):
 def planned(run, number):
     """Return a flush of a document of a subject, with all that one may bring beside it; an older document goes."""
     document, offset, digest = f"d{number}".encode(), run.offset, subject_digest(f"person{number}", run.state.secret)
-    added = replace(added_document(run.state, document, offset, passages(number)), subjects=(digest,))
+    added = replace(added_documents(run.state, (document, offset, passages(number))), subjects=[(digest,)])
     gone = run.state.documents([f"d{number - 5}".encode()])
     kind = ForgetKind.DELETED
     changes = Changes(
         offset + 1,
-        [added],
-        [RemovedDocument(name, stored) for name, stored in gone.items()],
+        added,
+        gone,
         [Forget(offset, name, kind, "r", b"s", stored.offset, 1, 1) for name, stored in gone.items()],
     )
     return run.state.plan(changes)

@@ -284,7 +284,7 @@ class Ingest:
         whole = self._records.at(offset, self.state.lexicon, most)
         if whole is None:
             return self._pass_empty_offsets(offset)
-        ready = self.state.prepare(whole.batch, max_records)
+        ready = self.state.prepare(whole.documents, max_records)
         # As many as fit into a flush are read at a time: otherwise every other flush would be a small rest.
         self._fitting = ready.likely
         # The look-up found a newer state, as after a commit whose answer was lost: these records are counted already.
@@ -295,7 +295,7 @@ class Ingest:
             self._doubtful = self._log.end(self._topics.documents, self.partition)
         now_ms = int(self._clock() * 1000)
         refusals = NOBODY if self._suppressions is None else self._suppressions.refuse(decoded)
-        resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms, refusals, self._doubtful)
+        resolution = resolve(decoded, ready, self.partition, now_ms, refusals, self._doubtful)
         # After the look-up, so that a loss before it is noticed. A rebuild keeps these as they are, or the log does.
         if _rests_on_absence(resolution.changes):
             self.state.require_keys()

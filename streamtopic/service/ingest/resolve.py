@@ -1,10 +1,12 @@
-"""Find the net effect of records on a partition, without any I/O: new documents at once, all else one by one."""
+"""Find the net effect of records on a partition, without any I/O."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from streamtopic.documents.deletion_record import Misplaced
 from streamtopic.documents.events import (
@@ -20,20 +22,13 @@ from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.metrics import OUTCOMES
 from streamtopic.monitoring.tracing import trace_of
 from streamtopic.service.ingest.suppressions import NOBODY, Refusals
-from streamtopic.state import (
-    AddedDocument,
-    Changes,
-    Forget,
-    ForgetKind,
-    RemovedDocument,
-    StoredDocument,
-)
+from streamtopic.state import Changes, Forget, ForgetKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamtopic.service.ingest.decode import Decoded, Event
-    from streamtopic.state import LiveDocuments, Meta
+    from streamtopic.state import PreparedBatch, StoredDocument
     from streamtopic.streams import Message, Record
 
 __all__ = ["MISPLACED", "OUTCOMES", "Resolution", "misplaced", "resolve"]
@@ -60,8 +55,7 @@ class Resolution:
 
 def resolve(
     decoded: Decoded,
-    live: LiveDocuments,
-    base: Meta,
+    ready: PreparedBatch,
     partition: int,
     now_ms: int,
     refusals: Refusals = NOBODY,
@@ -69,8 +63,7 @@ def resolve(
 ) -> Resolution:
     """Apply records in order to the live documents, and return the changes.
 
-    live: the live documents of the ids in the records.
-    base: the state that these documents were read from.
+    ready: the live documents of the ids in the records.
     partition: the partition of the records.
     now_ms: milliseconds since 1970, for receipts.
     refusals: records that are about somebody who is suppressed.
@@ -79,90 +72,66 @@ def resolve(
     The result depends on the records only, not on how a log is cut into flushes, except for `applied_ms`. The documents
     that are live afterwards depend on the newest record of each id only, since compaction leaves no other.
     """
-    found = _only_new(decoded, live, partition, now_ms, refusals)
-    if found is not None:
-        return found
-    run = _Run(live, base, partition, now_ms, doubtful)
-    rows = zip(decoded.records, decoded.events, decoded.homes, decoded.batch.keys, strict=True)
-    for k, (record, event, home, document) in enumerate(rows):
+    run = _Run(decoded, ready, partition, now_ms, doubtful)
+    others = decoded.others
+    for k, (record, home) in enumerate(zip(decoded.records, decoded.homes, strict=True)):
         if k in refusals.settled:
-            run.settle(record, document)
+            run.settle(k, record)
+        elif k in refusals.adds:
+            run.take(k, record, suppressed(), home)
+        elif k in others or home != partition:
+            run.take(k, record, others.get(k), home)
         else:
-            run.take(record, suppressed() if k in refusals.adds else event, home, document)
-    return run.result(decoded.next_offset)
+            run.add(k, record)
+    return run.result()
 
 
-def _only_new(
-    decoded: Decoded, live: LiveDocuments, partition: int, now_ms: int, refusals: Refusals
-) -> Resolution | None:
-    """Return the net effect of records that each add another new document; None if there may be another one."""
-    # Nearly all large batches are such, and their columns become the changes as they are.
-    documents = decoded.documents
-    may_differ = decoded.others or live.documents or refusals.adds
-    if may_differ or any(home != partition for home in decoded.homes) or len(set(documents.ids)) < len(documents):
-        return None
-    # A pair needs two words of one passage.
-    too_short = int((documents.rows.lengths[documents.firsts] < 2).sum())
-    totals = {"added": len(documents), "too_short": too_short}
-    newest_ms = max(record.appended_ms(now_ms) for record in decoded.records)
-    changes = Changes(
-        next_offset=decoded.next_offset,
-        added=documents,
-        totals={name: number for name, number in totals.items() if number},
-        time_ms=newest_ms,
-    )
-    return Resolution(changes, [], [], {})
-
-
-@dataclass(slots=True)
 class _Run:
     """The state while records are applied.
 
-    live: the documents as they were before the first record.
-    current: the live documents of the ids in the records, after the records so far.
-    forgets, totals, rejected, elsewhere, time_ms: of the changes to commit.
+    current: the live documents of the ids in the records, after the records so far; a document of these records as its
+        place among them.
+    forgets, totals, reasons, rejected, elsewhere: of the changes to commit.
     """
 
-    live: LiveDocuments
-    base: Meta
-    partition: int
-    now_ms: int
-    doubtful: int
-    current: dict[bytes, StoredDocument | AddedDocument] = field(init=False)
-    forgets: list[Forget] = field(default_factory=list)
-    totals: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    rejected: list[Message] = field(default_factory=list)
-    elsewhere: list[Misplaced] = field(default_factory=list)
-    time_ms: int = 0
+    def __init__(self, decoded: Decoded, ready: PreparedBatch, partition: int, now_ms: int, doubtful: int) -> None:
+        self.decoded = decoded
+        self.documents = decoded.documents
+        self.ready = ready
+        self.partition = partition
+        self.now_ms = now_ms
+        self.doubtful = doubtful
+        self.current: dict[bytes, StoredDocument | int] = dict(ready.live)
+        self.offsets: list[int] = self.documents.offsets.tolist()
+        self.short: list[bool] = self.documents.too_short().tolist()
+        self.forgets: list[Forget] = []
+        self.totals = Counter[str]()
+        self.reasons = Counter[str]()
+        self.rejected: list[Message] = []
+        self.elsewhere: list[Misplaced] = []
 
-    def __post_init__(self) -> None:
-        self.current = dict(self.live.documents)
-
-    def settle(self, record: Record, document: bytes) -> None:
+    def settle(self, k: int, record: Record) -> None:
         """Take the service's own tombstone after a suppressed add: nobody asked for it, so it has no receipt."""
-        self.time_ms = max(self.time_ms, record.appended_ms(self.now_ms))
+        document = self.documents.ids[k]
         self.totals["deleted_by_refusal" if document in self.current else "unchanged"] += 1
         if document in self.current:
             self.forget(record, document, ForgetKind.REFUSED, "")
             del self.current[document]
 
-    def take(self, record: Record, event: Event, home: int, document: bytes) -> None:
-        """Apply a record.
+    def take(self, k: int, record: Record, event: Event | None, home: int) -> None:
+        """Apply a record that is no add, or does not belong here.
 
+        event: None for an add.
         home: partition of its key.
-        document: the id in its key, b"" without one.
         """
-        self.time_ms = max(self.time_ms, record.appended_ms(self.now_ms))
         if isinstance(event, Heartbeat):
             return
+        document = self.documents.ids[k]
         # Partitioners differ over records without a key, and such a record names no document that could be deleted.
         if home != self.partition and not _keyless(event):
             self.misplace(record, event, home, document)
         elif isinstance(event, InvalidEvent):
             self.reject(record, event, document, here=True)
-        elif isinstance(event, AddedDocument):
-            self.add(record, event)
         elif isinstance(event, Delete):
             self.delete(record, event)
 
@@ -185,7 +154,7 @@ class _Run:
         elif here and request and document_of(document) is not None:
             self.forget(record, document, ForgetKind.NOT_FOUND, request, salt)
 
-    def misplace(self, record: Record, event: Event, home: int, document: bytes) -> None:
+    def misplace(self, record: Record, event: Event | None, home: int, document: bytes) -> None:
         """Take a record in another partition than its key's: a delete is asked for at home, an add is refused.
 
         Compaction keeps the last record of a key only, so a refused change may have taken the place of a delete that
@@ -201,29 +170,44 @@ class _Run:
             error = event if isinstance(event, InvalidEvent) else misplaced(self.partition, home)
             self.reject(record, error, document, here=False)
         # A rebuild reads old records again, whose deletions at other partitions were settled before it.
-        if record.offset >= self.base.through and (asked or record.offset < self.doubtful):
+        if record.offset >= self.ready.base.through and (asked or record.offset < self.doubtful):
             name, trace = document.decode(), trace_of(record.headers)
             time_ms = record.appended_ms(self.now_ms)
             self.elsewhere.append(Misplaced(name, time_ms, asked, request, salt, trace))
 
-    def add(self, record: Record, event: AddedDocument) -> None:
+    def add(self, k: int, record: Record) -> None:
         """Put a document in place of the one that its id held."""
-        document = event.document
+        document = self.documents.ids[k]
         have = self.current.get(document)
         # The same content again forgets nothing, so it must not count against the deletion capacity.
-        if have is not None and self.live.same(have, event):
+        if have is not None and self.same(have, k):
             self.totals["unchanged"] += 1
-            if have.subjects != event.subjects:
+            if self.subjects(have) != self.documents.subjects[k]:
                 # It is still the document of the earlier record, so its offset stays.
-                self.current[document] = replace(event, offset=have.offset)
+                self.offsets[k] = self.offset(have)
+                self.current[document] = k
             return
         if have is not None:
             self.forget(record, document, ForgetKind.REPLACED, "")
         self.totals["added" if have is None else "replaced"] += 1
-        # A pair needs two words of one passage.
-        longest = max(event.passages.lengths, default=0)
-        self.totals["too_short"] += longest < 2
-        self.current[document] = event
+        self.totals["too_short"] += self.short[k]
+        self.current[document] = k
+
+    def same(self, have: StoredDocument | int, k: int) -> bool:
+        """Return whether two versions of a document have the same passages, word by word, and the same labels."""
+        # Subjects are not compared: the same text about another person is not a text that was forgotten.
+        new = self.documents
+        if isinstance(have, int):
+            return new.labels[have] == new.labels[k] and new.values(have) == new.values(k)
+        return dict(have.labels) == new.labels[k] and have.values() == new.values(k, self.ready.numbers)
+
+    def subjects(self, have: StoredDocument | int) -> tuple[bytes, ...]:
+        """Return the digests of the subjects of a live document."""
+        return self.documents.subjects[have] if isinstance(have, int) else have.subjects
+
+    def offset(self, have: StoredDocument | int) -> int:
+        """Return the offset of the record that added a live document."""
+        return self.offsets[have] if isinstance(have, int) else have.offset
 
     def delete(self, record: Record, event: Delete) -> None:
         """Delete a document."""
@@ -237,7 +221,7 @@ class _Run:
     def forget(self, record: Record, document: bytes, kind: ForgetKind, request: str, salt: bytes = b"") -> None:
         """Note a deletion, before the document leaves `current`."""
         have = self.current.get(document)
-        added = -1 if have is None else have.offset
+        added = -1 if have is None else self.offset(have)
         # If a topic takes the producer's time, it may be any number.
         received_ms = record.appended_ms(self.now_ms)
         # Nobody waits for a replacement, so its trace ends with the record.
@@ -255,22 +239,19 @@ class _Run:
         )
         self.forgets.append(forget)
 
-    def result(self, next_offset: int) -> Resolution:
+    def result(self) -> Resolution:
         """Return the net effect."""
-        added = [document for document in self.current.values() if isinstance(document, AddedDocument)]
+        places = sorted(k for k in self.current.values() if isinstance(k, int))
+        offsets = np.array([self.offsets[k] for k in places], np.int64)
         # A document that was replaced counts on both sides: the counts of the old text go, those of the new one come.
-        removed = []
-        for document, old in self.live.documents.items():
-            if self.current.get(document) is not old:
-                removed.append(RemovedDocument(document, old))
-        totals = {name: number for name, number in self.totals.items() if number}
+        live = self.ready.live.items()
         changes = Changes(
-            next_offset=next_offset,
-            added=added,
-            removed=removed,
+            next_offset=self.decoded.next_offset,
+            added=replace(self.documents.take(places), offsets=offsets),
+            removed={document: old for document, old in live if self.current.get(document) is not old},
             forgets=self.forgets,
-            totals=totals,
-            time_ms=self.time_ms,
+            totals={name: number for name, number in self.totals.items() if number},
+            time_ms=max(record.appended_ms(self.now_ms) for record in self.decoded.records),
         )
         return Resolution(changes, self.rejected, self.elsewhere, self.reasons)
 
@@ -284,6 +265,6 @@ def misplaced(partition: int, home: int) -> InvalidEvent:
     )
 
 
-def _keyless(event: Event) -> bool:
+def _keyless(event: Event | None) -> bool:
     """Return whether a record has no key that could name a document, so that it belongs to no partition."""
     return isinstance(event, InvalidEvent) and event.reason.startswith("key-")

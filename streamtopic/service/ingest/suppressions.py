@@ -102,10 +102,10 @@ class Suppressions:
 
     def _is_refused(self, key: SuppressionKey, decoded: Decoded, k: int) -> bool:
         """Return whether a record is about somebody who is suppressed. Nobody's delete is ever refused."""
-        document = decoded.batch.keys[k]
+        document = decoded.documents.ids[k]
         if not (self._held and document) or isinstance(decoded.others.get(k), Delete | Heartbeat):
             return False
-        subjects = decoded.subjects.get(decoded.batch.start + k, ())
+        subjects = decoded.subjects.get(k, ())
         return key.of_document(document) in self._held or not self._held.isdisjoint(map(key.of_subject, subjects))
 
     def catch_up(self) -> None:

@@ -65,7 +65,7 @@ class CountsKeeper:
         stored = self._store.read()
         if stored is not None:
             with suppress(CutGone):
-                return words, SummedCounts(counts, stored).symmetric(keep)
+                return words, SummedCounts.of(counts, stored).symmetric(keep)
         return words, counts.symmetric(keep)
 
     def _write(self, lease: Lease, words: Sequence[str], q: SymmetricCounts, counts: DocumentCounts) -> None:

@@ -249,7 +249,7 @@ class CertifiedModeller:
         if stored is None:
             return None
         with suppress(CutGone):
-            return learn(SummedCounts(counts, stored), self.options)
+            return learn(SummedCounts.of(counts, stored), self.options)
         return None
 
     def _warm(self, counts: DocumentCounts) -> TopicFit | NotVerified | None:

@@ -93,7 +93,7 @@ def _with_pairs(counts: DocumentCounts, stored: StoredCounts | None) -> tuple[Do
     position = {word: k for k, word in enumerate(counts.words)}
     both = np.array([position[word] for word in stored.words if word in position], np.intp)
     try:
-        summed = SummedCounts(counts, stored).symmetric(both).upper()
+        summed = SummedCounts.of(counts, stored).symmetric(both).upper()
     except CutGone:
         # The scheduler writes them again, and until then nobody can use them.
         return counts, pairs, True

@@ -1,8 +1,7 @@
 """Cosignatures of witnesses, made by hand (c2sp.org/tlog-cosignature)."""
 
 from streamtopic.signed import COSIGNATURE, PublicKey, SigningKey
-from streamtopic.signed.notes import signature_line
-from streamtopic.signed.signing_keys import key_hash
+from streamtopic.signed.signing_keys import key_hash, signature_line
 
 SECONDS = 1_700_000_000
 

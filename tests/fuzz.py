@@ -17,7 +17,7 @@ import math
 import sys
 import tempfile
 import traceback
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -35,7 +35,6 @@ from streamtopic.errors import InvalidEvent, InvalidRelease, StreamtopicError
 from streamtopic.signed import (
     COSIGNATURE,
     Alive,
-    Assembler,
     Checkpoint,
     End,
     Envelope,
@@ -50,8 +49,10 @@ from streamtopic.signed import (
     Payload,
     PublicKey,
     Receipt,
+    ReleaseReader,
     RequestReceipt,
     Revoked,
+    Runs,
     SigningKey,
     Withdraw,
     cosigned,
@@ -66,6 +67,7 @@ from streamtopic.signed import (
     sign_note,
     to_messages,
 )
+from streamtopic.signed.canonical import plain, written
 from streamtopic.signed.checkpoints import text_of
 from streamtopic.streams import Record
 from streamtopic.tensors import parts, unpacked
@@ -386,7 +388,7 @@ def _read_release(data: bytes) -> None:
 def _written() -> LedgerMaker:
     """Return a ledger of some entries, in memory."""
     maker = LedgerMaker(_Nowhere(), key=_KEY)
-    maker.append(sample_envelope(), receipt_of(7), Alive(1_700_000_000_000, 60_000, 3, (2, 2)))
+    maker.append(sample_envelope(), receipt_of(7), Alive(1_700_000_000_000, 60_000, 3, Runs((2, 2))))
     return maker
 
 
@@ -408,7 +410,7 @@ def _ledger() -> Ledger:
 def _pages(lines: list[str], text: str | None = None) -> list[bytes]:
     """Return the records of a page with these lines. text: signed in the place of what the draft should say."""
     ledger = _ledger()
-    frontier = Frontier(ledger.size, ledger._tree.hashes)
+    frontier = Frontier(ledger.size, ledger.tree.hashes)
     grown = frontier.grown(leaf_hash(line.encode(errors="replace")) for line in lines)
     before, after = (Checkpoint(_KEY.name, one.size, one.root) for one in (frontier, grown))
     text = f"streamtopic draft\n{before.text}\n{after.text}" if text is None else text
@@ -466,7 +468,7 @@ def _read_line(data: bytes) -> None:
         case Erased():
             json.dumps([list(entry.ends), entry.covers(receipt_of(7))])
         case _:
-            json.dumps(asdict(entry), allow_nan=False)
+            written(plain(entry))
 
 
 def _read_record(data: bytes) -> None:
@@ -484,8 +486,8 @@ def _read_checkpoint(data: bytes) -> None:
 
 
 def _read_dump(data: bytes) -> None:
-    ledger = Ledger.restore(data, KeyRing.load(_KEY.public, "news"))
-    json.dumps([ledger.size, ledger.newest, list(ledger.withdrawn.edges), [len(gap) for gap in ledger.gaps]])
+    ledger = Ledger.restore(_text(data), KeyRing.load(_KEY.public, "news"))
+    json.dumps([ledger.size, ledger.newest, list(ledger.withdrawn.edges), list(ledger.gaps.edges)])
     ledger.dump()
 
 
@@ -543,10 +545,10 @@ def _read_chunk(data: bytes) -> None:
         return
     given = {str(name): value for name, value in fields.items() if isinstance(value, bytes)}
     headers = tuple((name, value) for name, value in given.items() if name not in {"key", "value"})
-    assembler = Assembler()
-    assembler.take(Record("t", 0, 0, given.get("key"), given.get("value"), headers, 0))
+    reader = ReleaseReader(Ledger(KeyRing.load(_KEY.public, "news")))
+    list(reader.take(Record("t", 0, 0, given.get("key"), given.get("value"), headers, 0)))
     proof = proof_message(3, "a proof")
-    assembler.take(Record("t", 0, 1, proof.key, proof.value, (), 0))
+    list(reader.take(Record("t", 0, 1, proof.key, proof.value, (), 0)))
 
 
 @cache
@@ -587,7 +589,7 @@ def _lines() -> dict[str, str]:
         RequestReceipt("news/request/1", "news", "a" * 64, "b" * 64, "2026-11", 1_700_000_000_000, 4, 3),
         Withdraw((1, 3), 1_700_000_000_000),
         Erased(1_700_000_000_002, {0: 8}, {0: {"log": 1_700_000_000_001}}, ("backups",)),
-        Alive(1_700_000_000_000, 60_000, 9, (1, 3, 5, 5)),
+        Alive(1_700_000_000_000, 60_000, 9, Runs((1, 3, 5, 5))),
         Keys(note),
         End(1_700_000_000_000, 40, 3, 1, ledger_kept=True),
     )
@@ -625,7 +627,7 @@ def _checkpoint_text() -> bytes:
 
 
 def _dump() -> bytes:
-    return _written().ledger.dump()
+    return _written().ledger.dump().encode()
 
 
 def _proof() -> bytes:
@@ -690,7 +692,7 @@ DECODERS = (
     Decoder("record of the ledger", "json", lambda: _pages([_lines()["receipt"]])[0], _read_record),
     Decoder("draft", "text", _draft_text, _read_draft),
     Decoder("checkpoint", "text", _checkpoint_text, _read_checkpoint),
-    Decoder("dump of a ledger", "msgpack", _dump, _read_dump),
+    Decoder("dump of a ledger", "line", _dump, _read_dump),
     Decoder("proof", "text", _proof, _read_proof),
     Decoder("proof, signed again", "text", _proof, _read_signed_proof),
     Decoder("key list", "text", _keys, _read_keys),

@@ -29,6 +29,7 @@ from streamtopic.signed import (
     LedgerProof,
     Payload,
     Receipt,
+    Runs,
     SigningKey,
     Tree,
     document_digest,
@@ -37,12 +38,11 @@ from streamtopic.signed import (
     page_record,
     proof_message,
     request_digest,
-    runs,
     seal_keys,
     sign_note,
     to_messages,
 )
-from streamtopic.signed.notes import read_note
+from streamtopic.signed.signing_keys import read_note
 from streamtopic.streams import Message, TopicNames, pages
 
 SALT = "0123456789abcdef"
@@ -217,7 +217,7 @@ class LedgerMaker:
             made=int(time.time() * 1000) if made is None else made,
             interval=interval,
             newest=self.ledger.newest if newest is None else newest,
-            withdrawn=runs(sorted(self.ledger.withdrawn if withdrawn is None else withdrawn)),
+            withdrawn=Runs.of(self.ledger.withdrawn if withdrawn is None else withdrawn),
         )
         return self.append(entry, key=key)
 

@@ -125,7 +125,7 @@ export function verifyRelease(bytes, proof, key) {
   return entry;
 }
 
-/** Returns the texts and the arrays, { shape, numbers } each, in the bytes of a version: they are safetensors. */
+/** Returns the fields and the arrays, { shape, numbers } each, in the bytes of a version: they are safetensors. */
 export function readVersion(bytes) {
   const start = 8 + Number(bytes.readBigUInt64LE(0));
   const { __metadata__: texts, ...arrays } = JSON.parse(bytes.toString("utf8", 8, start));
@@ -133,7 +133,7 @@ export function readVersion(bytes) {
     const own = Uint8Array.from(bytes.subarray(start + array.data_offsets[0], start + array.data_offsets[1]));
     array.numbers = array.dtype === "F32" ? new Float32Array(own.buffer) : new Float64Array(own.buffer);
   }
-  return { texts, arrays };
+  return { fields: JSON.parse(texts.release), arrays };
 }
 
 const hmac = (salt, ...parts) => createHmac("sha256", salt).update(Buffer.concat(parts.map(Buffer.from))).digest("hex");
@@ -166,7 +166,7 @@ function main([what, file, keyOrFile, ...rest]) {
     const bytes = readFileSync(file);
     const entry = verifyRelease(bytes, readFileSync(`${file}.tlog-proof`, "utf8"), key);
     const words = join(dirname(file), "words.txt");
-    const own = JSON.parse(readVersion(bytes).texts.words).map((word) => `${word}\n`);
+    const own = readVersion(bytes).fields.words.map((word) => `${word}\n`);
     check(!existsSync(words) || readFileSync(words, "utf8") === own.join(""), "words.txt has other words");
     console.log(`version ${entry.version} of ${entry.model}: ${entry.guarantee}, epsilon ${entry.epsilon}`);
     return;

@@ -3,7 +3,8 @@
 import hashlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,7 +24,6 @@ from streamtopic.signed import (
     Salt,
     Tree,
     leaf_hash,
-    link_digest,
     parse_line,
     request_digest,
 )
@@ -82,7 +82,7 @@ class Receipts(Closing):
     public_key: as `PublicKey.load` takes it: the ledger's key, or the root key, with which the newest key list in the
         ledger names the keys that sign.
 
-    It keeps about 60 bytes for each receipt. All methods raise ComponentUnreachable if the log does not answer. Use
+    It keeps about 90 bytes for each receipt. All methods raise ComponentUnreachable if the log does not answer. Use
     them in one thread at a time.
     """
 
@@ -132,16 +132,6 @@ class Receipts(Closing):
         """
         found = self._named(_digest(request, salt), RequestReceipt)
         return found[0][1] if found else None
-
-    def linked(self, request: str, keys: Mapping[str, bytes]) -> list[Receipt]:
-        """Return the receipts of a request id without its salt; only the service itself can do this.
-
-        keys: month to key, for the months whose keys are not destroyed.
-        """
-        found = dict[int, Receipt]()
-        for key in keys.values():
-            found.update(self._named(link_digest(key, request), Receipt))
-        return [found[index] for index in sorted(found)]
 
     def get(self, receipt_id: str) -> Receipt | None:
         """Return the receipt with this id, None without one."""
@@ -210,8 +200,8 @@ class Receipts(Closing):
         """Return the line of an entry from the topic. Raises StateMismatch if it is not there any more."""
         page = bisect_right(self._firsts, index) - 1
         records = self._log.read(self._topic, 0, self._offsets[page], 1)
-        lines = lines_of(records[0].value) if records else []
-        for line in lines[index - self._firsts[page] :][:1]:
+        with suppress(InvalidRelease, IndexError):
+            line = lines_of(records[0].value)[index - self._firsts[page]]
             if leaf_hash(line.encode()) == self._tree.node(0, index):
                 return line
         raise StateMismatch(f"{self._topic} holds other entries than before: find out who may write to it")
@@ -227,7 +217,7 @@ class Receipts(Closing):
         self._firsts = array("Q")
         self._offsets = array("Q")
 
-    def _take_page(self, page: Draft, offset: int) -> None:
+    def _take_page(self, page: Draft) -> None:
         """Note the place of a page, and the hashes of its entries."""
         if page.before.size < self._tree.size:
             # The reader has begun again, since other keys count by now.
@@ -235,7 +225,7 @@ class Receipts(Closing):
         while self._tree.size < page.before.size:
             self._tree.append(_MISSING)
         self._firsts.append(page.before.size)
-        self._offsets.append(offset)
+        self._offsets.append(page.offset)
         for line in page.lines:
             self._tree.append(leaf_hash(line.encode()))
 

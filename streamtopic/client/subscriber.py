@@ -1,7 +1,5 @@
 """Receiving published versions, verified, in order, each once."""
 
-import base64
-import json
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +24,7 @@ from streamtopic.signed import (
     ReleaseReader,
     Runs,
 )
+from streamtopic.signed.canonical import load, save
 from streamtopic.streams import EventLog, KafkaOptions, TopicNames, open_log
 
 __all__ = ["Freshness", "ModelSubscriber"]
@@ -50,6 +49,22 @@ class Freshness:
     alive: Alive | None
     age: float | None
     stale: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """What a file of progress holds.
+
+    version: the last one that was dealt with.
+    size: the largest number of entries that the ledger ever had.
+    offset: of the ledger's topic, at which to go on with the ledger of this dump.
+    """
+
+    model: str
+    version: int
+    size: int
+    offset: int
+    ledger: str
 
 
 class ModelSubscriber:
@@ -118,8 +133,8 @@ class ModelSubscriber:
         self._given = 0
         # The largest number of entries that the ledger ever had.
         self._remembered = 0
-        self._saved = ""
-        begin = (b"", None) if self._progress is None else self._load(self._progress)
+        self._saved: _Progress | None = None
+        begin = ("", None) if self._progress is None else self._load(self._progress)
         self._log, self._owned = open_log(log)
         self._begin(*begin)
 
@@ -209,14 +224,16 @@ class ModelSubscriber:
             self._read_on()
 
     def _read_on(self) -> None:
-        gaps = len(self._ledger.ledger.gaps)
+        size, gaps = self._ledger.ledger.size, self._ledger.ledger.gaps
         self._ledger.catch_up()
         ledger = self._releases.ledger = self._ledger.ledger
         self._remembered = max(self._remembered, ledger.size)
-        for gap in ledger.gaps[gaps:]:
-            self._warn("the ledger of %s has lost entries, find out who may write to its topic: %s", gap)
+        # What is before the first page was left out on purpose.
+        if size and ledger.gaps != gaps:
+            lost = ", ".join(ledger.missing)
+            self._warn("the ledger of %s has lost entries, find out who may write to its topic: %s", lost)
         # To the end, before anything is given out: the last record may withdraw the first version.
-        for found in self._releases.read():
+        for found in self._releases.read(self._log):
             match found:
                 case Opened(release):
                     self._take(release)
@@ -255,51 +272,35 @@ class ModelSubscriber:
         index: of its entry.
         """
         ledger = self._ledger.ledger
-        withdrawn = version in self._withdrawn or ledger.is_withdrawn(version)
+        withdrawn = version in self._withdrawn or version in ledger.withdrawn
         return ledger.is_void(index) or (withdrawn and not self._include_withdrawn)
 
     def _refused_as(self) -> str | None:
         return None if self._max_age is None else self.freshness.stale
 
-    def _begin(self, dump: bytes = b"", offset: int | None = None) -> None:
+    def _begin(self, dump: str = "", offset: int | None = None) -> None:
         """Begin with the last records of the ledger, or after a dump of it, and with the first release."""
         self._ledger = LedgerReader(self._log, self._model, self._keys, tail=True, dump=dump, offset=offset)
-        self._releases = ReleaseReader(self._log, self._model, self._ledger.ledger)
+        self._releases = ReleaseReader(self._ledger.ledger)
 
-    def _load(self, path: Path) -> tuple[bytes, int | None]:
+    def _load(self, path: Path) -> tuple[str, int | None]:
         """Take up the progress in a file; return the dump of the ledger and the offset after it. Raises UsageError."""
+        if not path.exists():
+            return "", None
+        found = self._saved = load(_Progress, path, "file of progress")
+        if found.model != self._model:
+            raise UsageError(f"{path} belongs to model {found.model}: give each model its own file")
         try:
-            text = path.read_text()
-            fields = json.loads(text)
-            if fields["model"] != self._model:
-                raise UsageError(f"{path} belongs to model {fields['model']}: give each model its own file")
-            self._given, self._remembered = int(fields["version"]), int(fields["size"])
-            dump = base64.b64decode(fields["ledger"], validate=True)
-            offset = int(fields["offset"])
-            Ledger.restore(dump, replace(self._keys))
-        except FileNotFoundError:
-            return b"", None
-        except OSError as error:
-            raise UsageError(f"cannot read {path}: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, OverflowError, InvalidRelease) as error:
+            Ledger.restore(found.ledger, replace(self._keys))
+        except InvalidRelease as error:
             raise UsageError(f"{path} is not a file of progress ({error}): remove it to start over") from error
-        self._saved = text
-        return dump, offset
+        self._given, self._remembered = found.version, found.size
+        return found.ledger, found.offset
 
     def _save(self) -> None:
-        if self._progress is None:
-            return
-        fields = {"model": self._model, "version": self._given, "size": self._remembered}
-        ledger = base64.b64encode(self._ledger.ledger.dump()).decode()
-        content = json.dumps(fields | {"offset": self._ledger.resume, "ledger": ledger})
+        ledger = self._ledger
+        progress = _Progress(self._model, self._given, self._remembered, ledger.resume, ledger.ledger.dump())
         # A poll without news writes nothing.
-        if content == self._saved:
-            return
-        # Written to another file and renamed: a file that is cut short would make a restart fail.
-        written = self._progress.with_name(self._progress.name + ".new")
-        try:
-            written.write_text(content)
-            written.replace(self._progress)
-        except OSError as error:
-            raise UsageError(f"cannot write {self._progress}: {error.strerror}") from None
-        self._saved = content
+        if self._progress is not None and progress != self._saved:
+            save(progress, self._progress)
+            self._saved = progress

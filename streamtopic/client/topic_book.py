@@ -5,10 +5,8 @@ follows a model's versions and gives a number to each topic, which the topic kee
 depend on which versions were followed. So they are outside what is signed and claimed: they live with their reader.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ import numpy.typing as npt
 
 from streamtopic.errors import UsageError
 from streamtopic.signed import Release
-from streamtopic.signed.release import assign
+from streamtopic.signed.canonical import load, save
 
 __all__ = ["NamedTopic", "ShownTopic", "TopicBook"]
 
@@ -27,7 +25,6 @@ _WORDS = 100
 _ALIKE = 0.3
 # An anchor may move to another topic when documents go: below this, a common anchor alone is not enough.
 _SAME_ANCHOR = 0.2
-_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,7 @@ class NamedTopic:
     anchor: its anchor word.
     name: given by the user or by `name_by`, None without one.
     since: the first version that the book met it in.
-    words: probabilities of its most frequent words, by which it is known again, the most frequent one first.
+    words: probabilities of its most frequent words, by which it is known again.
     asked: the words that `name_by` got the name for; () for a name that the user gave.
     within: the `id` of the topic that it is shown as a part of; its own if it is shown by itself.
     dropped: whether it is not shown.
@@ -57,7 +54,7 @@ class NamedTopic:
 
     def first(self, count: int) -> tuple[str, ...]:
         """Return its most frequent words, `count` at most."""
-        return tuple(islice(self.words, count))
+        return tuple(sorted(self.words, key=self.words.__getitem__, reverse=True)[:count])
 
     def named_as(self, before: "NamedTopic") -> "NamedTopic":
         """Return it with number and name of the same topic in the version before.
@@ -74,6 +71,16 @@ class NamedTopic:
     def title(self) -> str:
         """The name, or the anchor word of a topic without one."""
         return self.name or self.anchor
+
+
+@dataclass(frozen=True, slots=True)
+class _Book:
+    """What the file of a book holds. next: the number of the next new topic."""
+
+    model: str
+    version: int
+    next: int
+    topics: tuple[NamedTopic, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,8 @@ class TopicBook:
         self._model = ""
         self._next = 1
         if self._path is not None and self._path.exists():
-            self._read(self._path)
+            book = load(_Book, self._path, "book of topics")
+            self._model, self.version, self._next, self.topics = book.model, book.version, book.next, book.topics
 
     def follow(self, release: Release) -> tuple[NamedTopic, ...]:
         """Return the topics of a version with their numbers and names, in the version's order.
@@ -231,31 +239,9 @@ class TopicBook:
             named += 1
         return named
 
-    def _read(self, path: Path) -> None:
-        try:
-            found = json.loads(path.read_text("utf-8"))
-            if found["format"] != _FORMAT:
-                raise UsageError(f"{path} has the format {found['format']}, not {_FORMAT}: name another file")
-            self._model = str(found["model"])
-            self.version = int(found["version"])
-            self._next = int(found["next"])
-            self.topics = tuple(_topic_of(fields) for fields in found["topics"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise UsageError(f"{path} is not a book of topics ({type(error).__name__}): name another file") from None
-
     def _write(self) -> None:
-        """Replace the file in one step, so that it is whole at any moment. Raises UsageError if that fails."""
-        if self._path is None:
-            return
-        topics = [asdict(topic) for topic in self.topics]
-        book = {"format": _FORMAT, "model": self._model, "version": self.version, "next": self._next, "topics": topics}
-        beside = self._path.with_name(f"{self._path.name}.new")
-        try:
-            written = json.dumps(book, ensure_ascii=False, indent=1)
-            beside.write_text(f"{written}\n", encoding="utf-8")
-            beside.replace(self._path)
-        except OSError as error:
-            raise UsageError(f"cannot write {self._path}: {error.strerror}") from None
+        if self._path is not None:
+            save(_Book(self._model, self.version, self._next, self.topics), self._path)
 
 
 def _check_name(name: str | None) -> None:
@@ -265,24 +251,6 @@ def _check_name(name: str | None) -> None:
     fits_a_line = name.strip() and name.isprintable() and len(name) <= 100
     if not fits_a_line:
         raise UsageError(f"a topic cannot be named {name!r}: give a name of 1 to 100 printable characters")
-
-
-def _topic_of(fields: Mapping[str, Any]) -> NamedTopic:
-    """Return a topic as the file holds it. Raises KeyError, TypeError or ValueError."""
-    words = {str(word): float(share) for word, share in fields["words"].items()}
-    name = fields["name"]
-    asked = fields["asked"]
-    return NamedTopic(
-        id=int(fields["id"]),
-        topic=int(fields["topic"]),
-        anchor=str(fields["anchor"]),
-        name=None if name is None else str(name),
-        since=int(fields["since"]),
-        words=words,
-        asked=tuple(str(word) for word in asked),
-        within=int(fields["within"]),
-        dropped=bool(fields["dropped"]),
-    )
 
 
 def _topics(release: Release) -> list[NamedTopic]:
@@ -300,6 +268,8 @@ def _topics(release: Release) -> list[NamedTopic]:
 
 def _known_again(before: tuple[NamedTopic, ...], now: list[NamedTopic]) -> list[NamedTopic | None]:
     """Return for each topic the one of the version before that it is, None for a new one."""
+    from scipy.optimize import linear_sum_assignment
+
     alike = _cosines(now, before)
     found: list[NamedTopic | None] = [None] * len(now)
     by_anchor = {topic.anchor: k for k, topic in enumerate(before)}
@@ -311,17 +281,12 @@ def _known_again(before: tuple[NamedTopic, ...], now: list[NamedTopic]) -> list[
             left.remove(place)
     rows = [row for row, topic in enumerate(found) if topic is None]
     columns = sorted(left)
-    size = max(len(rows), len(columns))
-    # Square, as `assign` wants it; a pair that is not alike costs as much as none.
-    cost = np.ones((size, size))
     nearness = alike[np.ix_(rows, columns)]
-    distances = np.where(nearness >= _ALIKE, 1 - nearness, 1.0)
-    cost[: len(rows), : len(columns)] = distances
-    pairs = assign(cost) if size else ()
-    # Rows beyond those of topics represent no topic.
-    for place, (row, column) in enumerate(zip(rows, pairs, strict=False)):
-        if cost[place, column] < 1:
-            found[row] = before[columns[column]]
+    # A pair that is not alike is worth as much as no pair.
+    worth = np.where(nearness >= _ALIKE, nearness, 0.0)
+    for row, column in zip(*linear_sum_assignment(worth, maximize=True), strict=True):
+        if worth[row, column] > 0:
+            found[rows[row]] = before[columns[column]]
     return found
 
 

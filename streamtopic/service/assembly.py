@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamtopic.service.private_mode import Series
-    from streamtopic.service.publish.ledger_writer import Cosigner
+    from streamtopic.service.publish.witnesses import Witnesses
     from streamtopic.service.schedule.modeller import MeasureCapacity, Modeller
     from streamtopic.settings import Settings
     from streamtopic.state import StoredBase
@@ -175,7 +175,7 @@ def _vocabulary(file: Path, most: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def cosigner(settings: Settings) -> Cosigner | None:
+def cosigner(settings: Settings) -> Witnesses | None:
     """Return what asks the witnesses of the settings, None if none are named. Raises SettingsError."""
     if settings.witnesses is None:
         return None

@@ -43,7 +43,7 @@ from streamtopic.service.schedule.decide import Wait, decision_text
 from streamtopic.service.schedule.scheduler import Step
 from streamtopic.service.schedule.situation import Base
 from streamtopic.service.watching import Watch, Watching
-from streamtopic.signed.notes import read_note
+from streamtopic.signed.signing_keys import read_note
 from streamtopic.state import MAX_WORD_IDS, CutGone, ModelState, Reader
 from streamtopic.state.base_documents import remaining_noted
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState

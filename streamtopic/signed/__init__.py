@@ -13,7 +13,7 @@ Ledger             every rule of trust, pure (Draft: entries that wait for their
 LedgerReader       follows its topic
 Entry              one of Envelope (a version; Kind), Receipt, RequestReceipt, Withdraw, Erased, Alive, Keys, End
 line_of            the line of an entry (parse_line: back)
-Runs               a set of versions, such as the withdrawn ones (runs: its edges, as Alive names them)
+Runs               a set of versions, such as the withdrawn ones
 Logged             an entry in its place
 Checkpoint         the signed tree; LedgerProof: an entry, and the path from it to a checkpoint, in one file
 Tree, Frontier     of RFC 6962 (leaf_hash)
@@ -29,11 +29,11 @@ match_topics       pairs the topics of two versions
 to_messages        records of a release in its topic (proof_message; tombstones: records that erase it)
 version_of         the version to which a record belongs, by its key
 RELEASE_BYTES      the longest release
-ReleaseReader      follows the releases topic (Opened, Refused, Removed; Assembler, Assembled)
+ReleaseReader      follows the releases topic (Opened, Refused, Removed)
 sent_releases      which versions its topic holds (SentRelease)
-fitting            a dataclass with checked types
 """
 
+from streamtopic.signed.canonical import Runs
 from streamtopic.signed.checkpoints import Checkpoint, LedgerProof, Logged
 from streamtopic.signed.entries import (
     Alive,
@@ -48,7 +48,6 @@ from streamtopic.signed.entries import (
     Salt,
     Withdraw,
     document_digest,
-    fitting,
     line_of,
     link_digest,
     parse_line,
@@ -63,15 +62,19 @@ from streamtopic.signed.key_list import KeyList, KeyRing, Revoked, check_origin,
 from streamtopic.signed.ledger import Draft, Ledger, page_record
 from streamtopic.signed.ledger_reader import LedgerReader
 from streamtopic.signed.merkle import Frontier, Tree, leaf_hash
-from streamtopic.signed.notes import cosigned, open_note, sign_note
-from streamtopic.signed.number_runs import Runs, runs
-from streamtopic.signed.release import Guarantee, Release, Topic, match_topics, open_release
-from streamtopic.signed.release_codec import Head, Payload, pack_payload
+from streamtopic.signed.release import (
+    Guarantee,
+    Head,
+    Payload,
+    Release,
+    Topic,
+    match_topics,
+    open_release,
+    pack_payload,
+)
 from streamtopic.signed.release_files import write_release
 from streamtopic.signed.releases_topic import (
     RELEASE_BYTES,
-    Assembled,
-    Assembler,
     Opened,
     Refused,
     ReleaseReader,
@@ -83,14 +86,22 @@ from streamtopic.signed.releases_topic import (
     tombstones,
     version_of,
 )
-from streamtopic.signed.signing_keys import COSIGNATURE, PublicKey, SigningKey, load_secret, new_secret, new_signing_key
+from streamtopic.signed.signing_keys import (
+    COSIGNATURE,
+    PublicKey,
+    SigningKey,
+    cosigned,
+    load_secret,
+    new_secret,
+    new_signing_key,
+    open_note,
+    sign_note,
+)
 
 __all__ = [
     "COSIGNATURE",
     "RELEASE_BYTES",
     "Alive",
-    "Assembled",
-    "Assembler",
     "Checkpoint",
     "Draft",
     "End",
@@ -128,7 +139,6 @@ __all__ = [
     "check_origin",
     "cosigned",
     "document_digest",
-    "fitting",
     "leaf_hash",
     "line_of",
     "link_digest",
@@ -146,7 +156,6 @@ __all__ = [
     "receipt_id",
     "request_digest",
     "request_receipt_id",
-    "runs",
     "salt_bytes",
     "seal_keys",
     "sent_releases",

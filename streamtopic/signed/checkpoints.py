@@ -8,8 +8,7 @@ from streamtopic.errors import InvalidRelease
 from streamtopic.signed.entries import Entry, parse_line
 from streamtopic.signed.key_list import KeyRing
 from streamtopic.signed.merkle import HASH_BYTES, leaf_hash, verify_inclusion
-from streamtopic.signed.notes import read_note
-from streamtopic.signed.signing_keys import PublicKey, from_base64
+from streamtopic.signed.signing_keys import PublicKey, from_base64, read_note
 
 __all__ = ["Checkpoint", "LedgerProof", "Logged", "hash_of", "text_of"]
 
@@ -134,9 +133,8 @@ class LedgerProof:
         checkpoint, _ = Checkpoint.open(self.checkpoint, keys)
         leaf = leaf_hash(self.line.encode())
         verify_inclusion(leaf, self.index, checkpoint.size, self.path, checkpoint.root)
-        void = [one for one in keys.revoked if one.first <= self.index < one.size]
-        if void:
-            raise InvalidRelease(f"entry {self.index} is void: key {void[0].key.key_id} was revoked from before it")
+        if (void := keys.void(self.index)) is not None:
+            raise InvalidRelease(f"entry {self.index} is void: key {void.key.key_id} was revoked from before it")
         return Logged(self.index, parse_line(self.line), self.line)
 
 

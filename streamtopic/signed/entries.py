@@ -13,27 +13,19 @@ An entry stays for ever, so none holds a word, and none names a document: whoeve
 try ids until a digest fits. So the digests of request id and document id are salted. The requester draws the salt and
 can check the receipt with it. Without one the service salts with a key of the month, which is destroyed on schedule.
 From then on nobody can tell which document the receipt is about.
-
-`fitting` makes a dataclass of fields that were read, here and for all that is signed.
 """
 
-import contextlib
-import dataclasses
 import hashlib
 import hmac
 import json
 import math
 import re
-import types
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
-import numpy as np
-
-from streamtopic.errors import InvalidRelease, UsageError
-from streamtopic.signed.number_runs import Runs
+from streamtopic.errors import InvalidRelease
+from streamtopic.signed.canonical import Runs, plain, read, reading, written
 from streamtopic.words.text import TOKENISER
 
 __all__ = [
@@ -49,12 +41,10 @@ __all__ = [
     "Salt",
     "Withdraw",
     "document_digest",
-    "fitting",
     "line_of",
     "link_digest",
     "names_of",
     "parse_line",
-    "reading_fields",
     "receipt_id",
     "request_digest",
     "request_receipt_id",
@@ -65,12 +55,8 @@ __all__ = [
 
 Kind = Literal["retrain", "unlearn"]
 Salt = str | bytes
-T = TypeVar("T")
 
-_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
-# One spelling for each number: int() would also take "01" or "+1", and two names would be one partition.
-_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
-_LARGEST = (1 << 62) - 1
+_DIGEST = re.compile(r"([0-9a-f]{64})?")
 # Milliseconds from 1970 to the year 10000, from which on no calendar of Python can show a time.
 _END = 253_402_300_800_000
 
@@ -137,20 +123,12 @@ class Envelope:
 
     def __post_init__(self) -> None:
         """Raise InvalidRelease for facts that contradict themselves."""
-        problem = self._problem()
-        if problem is not None:
-            raise InvalidRelease(f"version {self.version}: {problem}")
-
-    def _problem(self) -> str | None:
-        for name in ("release", "commitment", "excluded"):
-            digest = getattr(self, name)
-            if digest and not _DIGEST.match(digest):
-                return f"its {name} is not a digest"
+        if not all(_DIGEST.fullmatch(digest) for digest in (self.release, self.commitment, self.excluded)):
+            raise InvalidRelease(f"version {self.version}: its release, commitment or excluded words are no digest")
         if self.version < 1 or not all(0 < version < self.version for version in self.withdrawn):
-            return "it withdraws versions that are not before it"
+            raise InvalidRelease(f"version {self.version}: it withdraws versions that are not before it")
         if not 0 <= self.created < _END:
-            return "its time of creation lies outside the years 1970 to 9999"
-        return None
+            raise InvalidRelease(f"version {self.version}: it was not created in the years 1970 to 9999")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,26 +227,19 @@ class Alive:
     made: milliseconds since 1970.
     interval: milliseconds within which the service promises the next one; 0 if it promises no other.
     newest: number of the newest version; 0 before the first.
-    withdrawn: versions that must not be used, as the first and the last of each run of them (Runs): after years these
-        are nearly all that ever were.
+    withdrawn: versions that must not be used: after years these are nearly all that ever were.
     """
 
     made: int
     interval: int
     newest: int
-    withdrawn: tuple[int, ...] = ()
-
-    @property
-    def withdrawn_versions(self) -> Runs:
-        """The versions that must not be used."""
-        return Runs(self.withdrawn)
+    withdrawn: Runs = field(default_factory=Runs)
 
     def __post_init__(self) -> None:
-        """Raise InvalidRelease for runs that do not ascend, or of versions that are not there."""
-        with reading_fields("entry of the ledger"):
-            edges = Runs(self.withdrawn).edges
-            if edges and not 1 <= edges[0] <= edges[-1] <= self.newest:
-                raise ValueError("it withdraws versions that are not there")
+        """Raise InvalidRelease for versions that are not there."""
+        edges = self.withdrawn.edges
+        if edges and not 1 <= edges[0] <= edges[-1] <= self.newest:
+            raise InvalidRelease("an entry of the ledger withdraws versions that are not there")
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,67 +281,34 @@ _KINDS: dict[str, type[Entry]] = {
     "end": End,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-# These are infinite if a certificate cannot be had or a budget is used up; JSON holds no infinities.
-_UNBOUNDED = ("certificate", "cumulative_epsilon")
 # How a version was made has a name of its own in JSON, since `kind` names the kind of the entry.
 _MADE = "made_by"
+# These are infinite if a certificate cannot be had or a budget is used up; JSON holds no infinities.
+_UNBOUNDED = ("certificate", "cumulative_epsilon")
 
 
 def line_of(entry: Entry) -> str:
     """Return the line of an entry: equal entries have equal lines."""
-    fields: dict[str, Any] = {field.name: getattr(entry, field.name) for field in dataclasses.fields(entry)}
+    fields = plain(entry)
     if isinstance(entry, Envelope):
         fields[_MADE] = fields["kind"]
         fields |= {name: None for name in _UNBOUNDED if fields[name] == math.inf}
-    fields["kind"] = _NAMES[type(entry)]
-    return _written(fields)
-
-
-def _written(fields: Mapping[str, Any]) -> str:
-    return json.dumps(
-        _with_text_keys(fields), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-
-
-def _with_text_keys(value: object) -> object:
-    # Sorted as numbers, keys would not be in the order that a reader finds.
-    if isinstance(value, Mapping):
-        return {str(key): _with_text_keys(item) for key, item in value.items()}
-    return value
+    return written(fields | {"kind": _NAMES[type(entry)]})
 
 
 def parse_line(line: str) -> Entry:
     """Return the entry in a line. Raises InvalidRelease for a line that `line_of` never makes."""
-    with reading_fields("entry of the ledger"):
+    with reading("entry of the ledger"):
         fields = json.loads(line)
-        kind = _KINDS.get(fields.pop("kind"))
-        if kind is None:
-            raise ValueError("its kind is not known")
-        entry = fitting(kind, _rich(kind, fields))
+        kind = _KINDS[fields.pop("kind")]
+        if kind is Envelope:
+            fields["kind"] = fields.pop(_MADE)
+            fields |= {name: math.inf for name in _UNBOUNDED if fields[name] is None}
+        entry: Entry = read(kind, fields)
         # One spelling for each value, so that an entry has one line and one hash.
         if line_of(entry) != line:
             raise ValueError("it is not in canonical form")
     return entry
-
-
-def _rich(kind: type[Entry], fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields as the dataclass has them: maps with numbers as keys, tuples, infinities."""
-    for name in ("withdrawn", "versions", "attested"):
-        if isinstance(fields.get(name), list):
-            fields[name] = tuple(fields[name])
-    for name in ("cut", "ends", "reached"):
-        if name in fields:
-            fields[name] = _by_partition(fields[name])
-    if kind is Envelope:
-        fields["kind"] = fields.pop(_MADE)
-        fields |= {name: math.inf for name in _UNBOUNDED if fields[name] is None}
-    return fields
-
-
-def _by_partition(found: object) -> dict[int, Any]:
-    if not isinstance(found, dict) or not all(map(_PARTITION.fullmatch, found)):
-        raise ValueError("its partitions are malformed")
-    return {int(name): value for name, value in found.items()}
 
 
 def names_of(entry: Entry) -> tuple[str, ...]:
@@ -441,82 +379,3 @@ def document_digest(salt: bytes, model: str, document: bytes) -> str:
     """Return the digest by which a receipt names a document, hexadecimal."""
     message = b"streamtopic document\0" + model.encode() + b"\0" + document
     return hmac.new(salt, message, hashlib.sha256).hexdigest()
-
-
-@contextlib.contextmanager
-def reading_fields(what: str) -> Iterator[None]:
-    """Turn the errors of missing fields and wrong types within the block into InvalidRelease.
-
-    what: the signed thing, for the message. A signature says who wrote the fields, and not that they make sense.
-    """
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, UsageError) as error:
-        raise InvalidRelease(f"a signed {what} has malformed fields ({error}): update this program") from error
-
-
-def _all_text(values: Iterable[object]) -> bool:
-    """Return whether all values are text and nothing else, without a call for each: a model has thousands of words."""
-    return set(map(type, values)) <= {str}
-
-
-def fitting(kind: type[T], fields: Mapping[str, Any]) -> T:
-    """Return a dataclass of these fields. Raises InvalidRelease unless each field has its annotated type.
-
-    A whole number passes for a float; numbers are below 2**62; keys of maps are checked as their values are.
-    """
-    hints = _hints(cast("Any", kind))
-    found = [_problem(name, value, hints) for name, value in fields.items()]
-    problems = filter(None, found)
-    problem = "; ".join(problems)
-    if not problem:
-        try:
-            return kind(**fields)
-        except TypeError as error:
-            problem = str(error)
-    raise InvalidRelease(f"a signed {kind.__name__.lower()} has malformed fields ({problem}): update this program")
-
-
-def _problem(name: str, value: object, hints: Mapping[str, Any]) -> str:
-    if name not in hints:
-        return f"{name[:40]!r} is unknown"
-    if _fits(value, hints[name]):
-        return ""
-    return f"{name} is a {type(value).__name__}"
-
-
-@cache
-def _hints(kind: Any) -> Mapping[str, Any]:  # noqa: ANN401 -- mypy takes a class for unhashable
-    return get_type_hints(kind)
-
-
-def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 -- an annotation
-    origin = get_origin(hint)
-    arguments = get_args(hint)
-    if origin in {Union, types.UnionType}:
-        return any(_fits(value, argument) for argument in arguments)
-    if origin is Literal:
-        return isinstance(value, str) and value in arguments
-    if origin is tuple:
-        return isinstance(value, tuple) and _all_fit(value, arguments[0])
-    if origin is np.ndarray:
-        dtype = get_args(arguments[1])[0]
-        return isinstance(value, np.ndarray) and value.dtype == dtype
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        keys, items = arguments
-        return isinstance(value, Mapping) and _all_fit(value, keys) and _all_fit(value.values(), items)
-    return _scalar_fits(value, hint)
-
-
-def _all_fit(values: Collection[object], hint: Any) -> bool:  # noqa: ANN401 -- an annotation
-    return (hint is str and _all_text(values)) or all(_fits(value, hint) for value in values)
-
-
-def _scalar_fits(value: object, hint: type) -> bool:
-    if hint is float:
-        return isinstance(value, float) or _scalar_fits(value, int)
-    if hint is int:
-        # A bool is an int in Python, and a version or an offset of True would pass.
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return whole and -_LARGEST <= cast("int", value) <= _LARGEST
-    return isinstance(value, hint)

@@ -1,15 +1,8 @@
 """A ledger's signing keys over time, in a list that only the root key signs.
 
 The root key stays offline: it signs nothing but lists. A reader who has its public half learns from the newest list
-which key signs now, which keys signed before, and which keys a thief may have. A list is a signed note:
-
-    streamtopic keys
-    origin example.org/news
-    sequence 2
-    created 1764019800000
-    current example.org/news+5c6d2e01+AY...
-    previous example.org/news+0b1e99ab+AX...
-    revoked example.org/news+77aa2e01+AZ... 120 135 1764019800000
+which key signs now, which keys signed before, and which keys a thief may have. A list is a signed note of two lines:
+`streamtopic keys`, and the KeyList as canonical JSON.
 """
 
 from collections.abc import Iterable
@@ -17,17 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey, UsageError
-from streamtopic.signed.entries import reading_fields
-from streamtopic.signed.notes import open_note, sign_note
-from streamtopic.signed.signing_keys import PublicKey, SigningKey
+from streamtopic.signed.canonical import parse, write
+from streamtopic.signed.signing_keys import PublicKey, SigningKey, open_note, read_note, sign_note
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["KeyList", "KeyRing", "Revoked", "check_origin", "open_keys", "seal_keys"]
 
-_TITLE = "streamtopic keys"
-_MOST = 1 << 62
+_TITLE = "streamtopic keys\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,57 +87,16 @@ class KeyList:
 
 def seal_keys(keys: KeyList, root: SigningKey) -> str:
     """Return the signed note of a list."""
-    lines = [
-        _TITLE,
-        f"origin {keys.origin}",
-        f"sequence {keys.sequence}",
-        f"created {keys.created}",
-        f"current {keys.current}",
-        *(f"previous {key}" for key in keys.previous),
-        *(f"revoked {one.key} {one.first} {one.size} {one.revoked}" for one in keys.revoked),
-    ]
-    return sign_note("".join(f"{line}\n" for line in lines), root)
+    return sign_note(f"{_TITLE}{write(keys)}\n", root)
 
 
 def open_keys(note: str, root: PublicKey) -> KeyList:
     """Return the list in a signed note. Raises InvalidRelease unless `root` signed it."""
     text, _ = open_note(note, [root])
-    with reading_fields("key list"):
-        title, origin, sequence, created, current, *rest = text.splitlines()
-        if title != _TITLE:
-            raise ValueError("it has another title")
-        previous = [PublicKey.parse(_after(line, "previous")) for line in rest if line.startswith("previous ")]
-        revoked = [_revoked(_after(line, "revoked")) for line in rest if not line.startswith("previous ")]
-        found = KeyList(
-            origin=_after(origin, "origin"),
-            sequence=_number(_after(sequence, "sequence")),
-            created=_number(_after(created, "created")),
-            current=PublicKey.parse(_after(current, "current")),
-            previous=tuple(previous),
-            revoked=tuple(revoked),
-        )
-        if any(key.name != found.origin for key in found.trusted):
-            raise ValueError("a key of another ledger is in it")
+    found = parse(KeyList, text.removeprefix(_TITLE).removesuffix("\n"), "key list")
+    if not text.startswith(_TITLE) or any(key.name != found.origin for key in found.trusted):
+        raise InvalidRelease("a signed key list has another title, or a key of another ledger: update this program")
     return found
-
-
-def _after(line: str, word: str) -> str:
-    found = line.removeprefix(f"{word} ")
-    if found == line:
-        raise ValueError(f"it has no line of {word}")
-    return found
-
-
-def _number(text: str) -> int:
-    number = int(text)
-    if str(number) != text or not 0 <= number < _MOST:
-        raise ValueError(f"{text[:20]!r} is not a number of it")
-    return number
-
-
-def _revoked(text: str) -> Revoked:
-    key, first, size, revoked = text.split(" ")
-    return Revoked(PublicKey.parse(key), _number(first), _number(size), _number(revoked))
 
 
 def check_origin(key: PublicKey | SigningKey, model: str) -> None:
@@ -204,20 +154,24 @@ class KeyRing:
         # No key counts but those of a list: others would not see what such a key has signed, and the ledger
         # of this reader would go on without them.
         signing = (self.pinned, *self.also) if self.keys is None else self.keys.trusted
-        revoked = {entry.key for entry in self.revoked}
-        known = dict.fromkeys(signing)
-        return tuple(key for key in known if key not in revoked and _is_of(key.name, self.model))
+        return tuple(key for key in dict.fromkeys(signing) if _is_of(key.name, self.model))
 
     @property
     def revoked(self) -> tuple[Revoked, ...]:
         """The keys that no longer count."""
         return () if self.keys is None else self.keys.revoked
 
+    def void(self, index: int) -> Revoked | None:
+        """Return the revoked key by which an entry does not count, None if it counts."""
+        return next((one for one in self.revoked if one.first <= index < one.size), None)
+
     def take(self, note: str) -> bool:
         """Take in the note of a list, and return whether it is newer than all before.
 
         Raises InvalidRelease unless the pinned key signed it for this model.
         """
+        if note == self.note != "":
+            return False
         keys = open_keys(note, self.pinned)
         if not _is_of(keys.origin, self.model):
             raise InvalidRelease(f"it is the key list of ledger {keys.origin}, not of {self.model}")
@@ -247,15 +201,7 @@ class KeyRing:
         try:
             return open_note(note, (*self.trusted, *before))
         except UnknownKey as error:
-            revoked = [one.key for one in self.revoked]
-            if revoked and _signed_by_one(note, revoked):
+            named = [(name, key_id) for name, key_id, _ in read_note(note).signatures]
+            if any((one.key.name, one.key.hash) in named for one in self.revoked):
                 raise UnknownKey(f"{error}; its key was revoked: do not use this, and ask for a newer proof") from None
             raise
-
-
-def _signed_by_one(note: str, keys: Iterable[PublicKey]) -> bool:
-    try:
-        open_note(note, keys)
-    except InvalidRelease:
-        return False
-    return True

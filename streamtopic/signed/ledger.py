@@ -29,42 +29,20 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
-
-import msgpack
+from dataclasses import dataclass, field
 
 from streamtopic.errors import InvalidRelease, SettingsError
-from streamtopic.signed.checkpoints import Checkpoint, LedgerProof, Logged, hash_of, text_of
-from streamtopic.signed.entries import (
-    Alive,
-    End,
-    Entry,
-    Envelope,
-    Keys,
-    Withdraw,
-    fitting,
-    line_of,
-    parse_line,
-    reading_fields,
-)
+from streamtopic.signed.canonical import Runs, parse, read, reading, write
+from streamtopic.signed.checkpoints import Checkpoint, LedgerProof, Logged
+from streamtopic.signed.entries import Alive, End, Entry, Envelope, Keys, Withdraw, line_of, parse_line
 from streamtopic.signed.key_list import KeyRing, check_origin
 from streamtopic.signed.merkle import Frontier, leaf_hash
-from streamtopic.signed.notes import read_note, sign_note
-from streamtopic.signed.number_runs import Runs
 from streamtopic.signed.release import Release, open_release
-from streamtopic.signed.signing_keys import SigningKey
+from streamtopic.signed.signing_keys import SigningKey, read_note, sign_note
 
-__all__ = ["PAGE_BYTES", "Draft", "Ledger", "lines_of", "page_record"]
-
-PAGE_BYTES = 700 << 10
-"""The longest page: a record has at most 1 MiB, with the escapes of JSON."""
-
-_Kind = TypeVar("_Kind", bound=Entry)
+__all__ = ["Draft", "Ledger", "lines_of", "page_record"]
 
 _DRAFT = "streamtopic draft"
-# Drafts for trees that are ahead of the reader: honest writers make one at a time.
-_MOST_AHEAD = 8
 # Versions whose entry a reader remembers: the older ones are long withdrawn, or proved by themselves.
 _VERSIONS = 64
 # Seconds by which the clock of a service may be ahead. An entry from later says nothing about its age: made with a
@@ -79,207 +57,187 @@ _NO_WORD = (
 
 
 @dataclass(frozen=True, slots=True)
+class _DraftRecord:
+    """A record with new entries.
+
+    draft: signed note with the tree before and after them. entries: their lines. frontier: hashes of the tree before.
+    keys: the newest list of keys, for readers who begin here; "" without one.
+    """
+
+    draft: str
+    entries: tuple[str, ...]
+    frontier: tuple[bytes, ...]
+    keys: str
+
+
+@dataclass(frozen=True, slots=True)
+class _CheckpointRecord:
+    """A record that completes a page. checkpoint: signed note."""
+
+    checkpoint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """New entries after a tree, which a key of the ledger has signed.
 
     before, after: the tree without and with them.
-    hashes_before: frontier of the tree without them.
-    frontier: of the tree with them.
+    frontier_before, frontier: of these trees.
     lines: the entries.
     ring: the keys that count for its checkpoint.
+    offset: of its record.
     """
 
     before: Checkpoint
     after: Checkpoint
-    hashes_before: tuple[bytes, ...]
+    frontier_before: Frontier
     frontier: Frontier
     lines: tuple[str, ...]
     ring: KeyRing = field(repr=False)
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Dump:
-    """What `Ledger.dump` keeps, in types of msgpack; fields as of Ledger."""
+class _Placed:
+    """The entry of a version. index: number of entries before it. release: SHA-256 of its bytes."""
 
-    size: int
-    hashes: tuple[bytes, ...]
-    start: int
-    tail: bool
-    gaps: tuple[int, ...]
-    strays: int
-    checkpoint: str
-    origin: str
-    alive: str | None
-    end: str | None
-    versions: tuple[int, ...]
-    indexes: tuple[int, ...]
-    digests: tuple[str, ...]
-    newest: int
-    withdrawn: tuple[int, ...]
-    keys: str
-    foreign: str
-    revoked: int
-
-    @classmethod
-    def read(cls, data: bytes) -> "_Dump":
-        """Return the fields in a dump. Raises InvalidRelease, or an error that `reading_fields` turns into it."""
-        found = msgpack.unpackb(data)
-        return fitting(cls, {name: tuple(one) if isinstance(one, list) else one for name, one in found.items()})
+    index: int
+    release: str
 
 
-class Ledger:
-    """What a reader knows of a ledger; see the module for its rules.
+@dataclass(eq=False)
+class _Kept:
+    """What a ledger keeps in a dump.
 
-    keys: that are trusted; newer lists of the ledger are taken in.
-    start: index of the first entry that was read; above 0 for a reader that began at the tail.
-    gaps: ranges of entries that the topic lacks.
+    tail: whether the first page that is read may be anywhere.
+    tree: its frontier.
+    gaps: indexes of entries that were not read: those before the first page, and those that the topic lacks.
     strays: number of records that were passed over.
     checkpoint: the newest one, a signed note; "" before the first.
     origin: name of the ledger, "" before the first page.
+    alive: the newest `alive`, None before the first. end: of the model, None without one.
+    versions: number to the entry of the newest versions.
+    newest: number of the newest version, 0 before the first. withdrawn: versions that must not be used.
+    note: of the newest list of keys.
+    foreign: a list of keys that a root has signed which is not known here; "" without one.
+    revoked: how many revoked keys the entries that were taken take into account.
+    """
+
+    tail: bool = False
+    tree: Frontier = field(default_factory=Frontier)
+    gaps: Runs = field(default_factory=Runs)
+    strays: int = 0
+    checkpoint: str = ""
+    origin: str = ""
+    alive: Alive | None = None
+    end: End | None = None
+    versions: dict[int, _Placed] = field(default_factory=dict)
+    newest: int = 0
+    withdrawn: Runs = field(default_factory=Runs)
+    note: str = ""
+    foreign: str = ""
+    revoked: int = 0
+
+
+class Ledger(_Kept):
+    """What a reader knows of a ledger; see the module for its rules, and `_Kept` for further attributes.
+
+    keys: that are trusted; newer lists of the ledger are taken in.
     pending: the draft that is the next page, and still lacks its checkpoint.
     page: the page that the last record completed, None if it completed none.
-    alive: the newest `alive`, None before the first. end: of the model, None without one.
-    foreign: a list of keys that a root has signed which is not known here; "" without one.
     outdated: whether a list has come that makes entries void which were taken already: read the ledger again.
-    tail: whether the first page that is read may be anywhere.
     """
 
     def __init__(self, keys: KeyRing, *, tail: bool = False) -> None:
+        super().__init__(tail=tail, revoked=len(keys.revoked))
         self.keys = keys
-        self.tail = tail
-        self.start = 0
-        self.gaps: list[range] = []
-        self.strays = 0
-        self.checkpoint = ""
-        self.origin = ""
         self.pending: Draft | None = None
         self.page: Draft | None = None
-        self.alive: Alive | None = None
-        self.end: End | None = None
         self.outdated = False
-        self.foreign = ""
-        self._tree = Frontier()
-        self._ahead: dict[int, Draft] = {}
-        self._versions: dict[int, tuple[int, str]] = {}
-        self._newest = 0
-        self._withdrawn = Runs()
-        self._revoked = len(keys.revoked)
+        self._ahead: Draft | None = None
 
     @property
     def size(self) -> int:
         """Number of entries."""
-        return self._tree.size
+        return self.tree.size
 
     @property
     def root(self) -> bytes:
         """Root of the tree."""
-        return self._tree.root
-
-    @property
-    def newest(self) -> int:
-        """Number of the newest version, 0 before the first."""
-        return self._newest
-
-    @property
-    def withdrawn(self) -> Runs:
-        """The versions that must not be used."""
-        return self._withdrawn
+        return self.tree.root
 
     @property
     def missing(self) -> list[str]:
-        """Which entries were not read, in words: those before the first, and those that the topic lacks."""
-        ranges = [range(self.start), *self.gaps] if self.start else self.gaps
-        return [f"{one.start} to {one.stop - 1}" for one in ranges]
-
-    def is_withdrawn(self, version: int) -> bool:
-        """Whether a version must not be used."""
-        return version in self._withdrawn
+        """Which entries were not read, in words."""
+        return [f"{first} to {last}" for first, last in self.gaps.pairs()]
 
     @property
-    def waiting(self) -> tuple[Draft, ...]:
-        """The drafts that still lack their checkpoint: `pending`, and those after trees that are ahead."""
-        return (*([self.pending] if self.pending else []), *self._ahead.values())
+    def waiting(self) -> list[Draft]:
+        """The drafts that still lack their checkpoint: `pending`, and one after a tree that is ahead."""
+        return [draft for draft in (self.pending, self._ahead) if draft is not None]
 
     def index_of(self, version: int) -> int | None:
         """Return the index of a version's entry, None for one that was not read."""
-        return self._versions[version][0] if version in self._versions else None
+        return self.versions[version].index if version in self.versions else None
 
     def digest(self, version: int) -> str | None:
         """Return the SHA-256 of a version's bytes, hexadecimal, None for one that was not read."""
-        return self._versions[version][1] if version in self._versions else None
+        return self.versions[version].release if version in self.versions else None
 
     def is_void(self, index: int) -> bool:
         """Whether an entry does not count, since a revoked key signed it."""
-        return any(one.first <= index < one.size for one in self.keys.revoked)
+        return self.keys.void(index) is not None
 
-    def take(self, data: bytes | None) -> tuple[Logged, ...]:
-        """Take the value of the next record; return the entries that count now, without void ones and unknown kinds."""
+    def take(self, data: bytes | None, offset: int = 0) -> tuple[Logged, ...]:
+        """Take the value of the next record; return the entries that count now, without void ones and unknown kinds.
+
+        offset: of the record.
+        """
         self.page = None
         try:
-            fields = _fields(data)
-            if "draft" in fields:
-                self._take_draft(fields)
-                return ()
-            return self._take_checkpoint(fields)
+            record = _record(data)
+            if isinstance(record, _CheckpointRecord):
+                return self._take_checkpoint(record.checkpoint)
+            self._take_draft(self._opened(record, offset))
         except (InvalidRelease, UnicodeEncodeError):
             # JSON may hold halves of characters, and no text that is signed or hashed does.
             self.strays += 1
-            return ()
+        return ()
 
-    def _take_draft(self, fields: dict[str, Any]) -> None:
-        draft = self._opened(fields)
+    def _take_draft(self, draft: Draft) -> None:
         size = draft.before.size
-        if size < self.size or (size == self.size and self.pending is not None) or size in self._ahead:
-            raise InvalidRelease("it is a draft after a tree that has a next page already")
-        if size > self.size:
-            self._ahead[size] = draft
-            if len(self._ahead) > _MOST_AHEAD:
-                del self._ahead[min(self._ahead)]
-        elif draft.before.root == self.root:
+        if size == self.size and self.pending is None and draft.before.root == self.root:
             self.pending = draft
+        elif size > (self.size if self._ahead is None else self._ahead.before.size):
+            self._ahead = draft
         else:
-            raise InvalidRelease("it is a draft after another tree")
+            raise InvalidRelease("it is a draft after another tree, or after one that has a next page already")
 
-    def _opened(self, fields: dict[str, Any]) -> Draft:
+    def _opened(self, record: _DraftRecord, offset: int) -> Draft:
         """Return a draft whose signature and hashes are right. Raises InvalidRelease."""
-        note, lines, hashes = fields["draft"], fields.get("entries"), fields.get("frontier", [])
-        if not isinstance(note, str) or not isinstance(lines, list) or not isinstance(hashes, list):
-            raise InvalidRelease("this is not a draft of the ledger")
-        if not lines or not all(isinstance(line, str) for line in lines):
-            raise InvalidRelease("this is not a draft of the ledger")
-        self._learn(fields.get("keys"))
-        ring = self._ring_with(lines, fields.get("keys"))
-        title, _, rest = read_note(note).text.partition("\n")
+        # Also if the draft is passed over: a thief who has a revoked key could lead a reader astray at the tail, if
+        # nobody knows yet that it is revoked.
+        self._learn(record.keys)
+        ring = self.keys
+        for line in record.entries:
+            entry = parse_line(line) if line.startswith(_KEYS_LINE) else None
+            # A list of another root says nothing to a reader who has not that root's key.
+            with suppress(InvalidRelease):
+                ring = ring.with_list(entry.note) if isinstance(entry, Keys) else ring
+        title, _, rest = read_note(record.draft).text.partition("\n")
         before, blank, after = rest.partition("\n\n")
-        if title != _DRAFT or not blank:
+        if title != _DRAFT or not blank or not record.entries:
             raise InvalidRelease("this is not a draft of the ledger")
         first, second = Checkpoint.parse(f"{before}\n"), Checkpoint.parse(after)
-        _, signer = ring.open(note, None if self.tail else second.size)
-        frontier = Frontier(first.size, map(hash_of, hashes))
-        grown = frontier.grown(leaf_hash(line.encode()) for line in lines)
-        whole = frontier.root == first.root and (grown.size, grown.root) == (second.size, second.root)
+        _, signer = ring.open(record.draft, None if self.tail else second.size)
+        old = Frontier(first.size, record.frontier)
+        new = old.grown(leaf_hash(line.encode()) for line in record.entries)
+        whole = old.root == first.root and (new.size, new.root) == (second.size, second.root)
         if not whole or not first.origin == second.origin == signer.name == (self.origin or signer.name):
             raise InvalidRelease("the hashes of a draft are not those of its entries")
-        return Draft(first, second, frontier.hashes, grown, tuple(lines), ring)
+        return Draft(first, second, old, new, record.entries, ring, offset)
 
-    def _ring_with(self, lines: Sequence[str], note: object) -> KeyRing:
-        """Return the keys that count for a page with these entries: it may bring a newer list.
-
-        note: the newest list that is next to it, for readers who begin here.
-        """
-        ring = self.keys
-        entries = (parse_line(line) for line in lines if line.startswith(_KEYS_LINE))
-        for one in (note, *(entry.note for entry in entries if isinstance(entry, Keys))):
-            if isinstance(one, str) and one not in ("", ring.note):
-                # A list of another root says nothing to a reader who has not that root's key.
-                with suppress(InvalidRelease):
-                    ring = ring.with_list(one)
-        return ring
-
-    def _take_checkpoint(self, fields: dict[str, Any]) -> tuple[Logged, ...]:
-        note = fields.get("checkpoint")
-        if not isinstance(note, str):
-            raise InvalidRelease("this is not a record of the ledger")
+    def _take_checkpoint(self, note: str) -> tuple[Logged, ...]:
         claimed = Checkpoint.parse(read_note(note).text)
         draft = next((one for one in self.waiting if one.after == claimed), None)
         if draft is None:
@@ -289,20 +247,15 @@ class Ledger:
 
     def _accept(self, draft: Draft, note: str) -> tuple[Logged, ...]:
         first = draft.before.size
-        if not self.checkpoint:
-            self.start = first
-        elif first > self.size:
-            self.gaps.append(range(self.size, first))
-        self._tree = draft.frontier
-        self.checkpoint = note
-        self.origin = draft.after.origin
-        self.page, self.pending = draft, None
-        self._ahead = {size: one for size, one in self._ahead.items() if size >= self.size}
-        following = self._ahead.pop(self.size, None)
-        if following is not None and following.before.root == self.root:
-            self.pending = following
-        if draft.ring.note:
-            self._follow(draft.ring.note)
+        if first > self.size:
+            self.gaps |= Runs((self.size, first - 1))
+        self.tree, self.checkpoint, self.origin = draft.frontier, note, draft.after.origin
+        self.page, self.pending, ahead = draft, None, self._ahead
+        if ahead is not None and ahead.before.size <= self.size:
+            self.pending = ahead if (ahead.before.size, ahead.before.root) == (self.size, self.root) else None
+            self._ahead = None
+        # Before the entries: a list makes entries of its own page count, or void.
+        self._learn(draft.ring.note)
         found = []
         for index, line in enumerate(draft.lines, start=first):
             try:
@@ -310,51 +263,39 @@ class Ledger:
             except InvalidRelease:
                 # A newer program wrote it: the tree has it, and this reader cannot use it.
                 continue
-            # Before the others: a list makes entries of its own page count, or void.
-            if isinstance(entry, Keys):
-                self._follow(entry.note)
+            if isinstance(entry, Keys) and not self._learn(entry.note):
+                self.foreign = entry.note
             if not self.is_void(index):
                 self._apply(index, entry)
                 found.append(Logged(index, entry, line))
         return tuple(found)
 
-    def _follow(self, note: str) -> None:
+    def _learn(self, note: str) -> bool:
+        """Take in a list of keys if it is newer; return whether it is one of this ledger."""
         try:
-            self._take_list(note)
+            self.keys.take(note)
         except InvalidRelease:
-            self.foreign = note
-
-    def _learn(self, note: object) -> None:
-        """Take in a newer list that is next to a draft, also if the draft is passed over.
-
-        A thief who has a revoked key could lead a reader astray at the tail, if nobody knows yet that it is revoked.
-        """
-        if isinstance(note, str) and note not in ("", self.keys.note):
-            with suppress(InvalidRelease):
-                self._take_list(note)
-
-    def _take_list(self, note: str) -> None:
-        """Take in a list if it is newer. Raises InvalidRelease for one that is not of this ledger."""
-        self.keys.take(note)
+            return False
         # Another reader may have the same ring, and may have taken the list in before.
-        void = self.keys.revoked[self._revoked :]
-        self._revoked = len(self.keys.revoked)
+        void = self.keys.revoked[self.revoked :]
+        self.revoked = len(self.keys.revoked)
         self.outdated |= any(self.tail or one.first < min(one.size, self.size) for one in void)
+        return True
 
     def _apply(self, index: int, entry: Entry) -> None:
         match entry:
-            case Envelope(model=self.keys.model, version=version) if version > self._newest:
-                self._versions[version] = (index, entry.release)
-                self._newest = version
-                self._withdrawn |= entry.withdrawn
-                if len(self._versions) > _VERSIONS:
-                    del self._versions[min(self._versions)]
+            case Envelope(model=self.keys.model, version=version) if version > self.newest:
+                self.versions[version] = _Placed(index, entry.release)
+                self.newest = version
+                self.withdrawn |= entry.withdrawn
+                if len(self.versions) > _VERSIONS:
+                    del self.versions[min(self.versions)]
             case Withdraw():
-                self._withdrawn |= entry.versions
+                self.withdrawn |= entry.versions
             case Alive():
                 self.alive = entry
-                self._newest = max(self._newest, entry.newest)
-                self._withdrawn |= entry.withdrawn_versions
+                self.newest = max(self.newest, entry.newest)
+                self.withdrawn |= entry.withdrawn
             case End():
                 self.end = entry
 
@@ -379,7 +320,7 @@ class Ledger:
         newest = self.alive.newest
         held, wanted = holds(newest), self.digest(newest)
         missing = held is None or (wanted is not None and held != wanted)
-        if newest and newest not in self._withdrawn and missing:
+        if newest and newest not in self.withdrawn and missing:
             return (
                 f"version {newest} is the newest and its topic does not hold it: find out who may write to the "
                 "releases topic, or have a new version made (`streamtopic unlearn --retrain`)"
@@ -408,8 +349,8 @@ class Ledger:
         entry = logged.entry
         if not isinstance(entry, Envelope) or (entry.model, entry.version) != (self.keys.model, version):
             raise InvalidRelease(f"its proof is not that of version {version} of {self.keys.model}")
-        known = self._versions.get(version)
-        if known != (logged.index, entry.release) and (known is not None or self._has_read(logged.index, version)):
+        known = self.versions.get(version)
+        if known != _Placed(logged.index, entry.release) and (known or self._has_read(logged.index, version)):
             raise InvalidRelease(f"another entry than that of its proof counts in the ledger for version {version}")
         if hashlib.sha256(data).hexdigest() != entry.release:
             raise InvalidRelease(f"its bytes are not those of version {version} in the ledger")
@@ -417,105 +358,57 @@ class Ledger:
 
     def _has_read(self, index: int, version: int) -> bool:
         """Return whether the version's entry would be known if it stood here."""
-        forgotten = len(self._versions) == _VERSIONS and version < min(self._versions)
-        missing = any(index in gap for gap in self.gaps)
-        return self.start <= index < self.size and not missing and not forgotten
+        forgotten = len(self.versions) == _VERSIONS and version < min(self.versions)
+        return index < self.size and index not in self.gaps and not forgotten
 
     def draft(self, entries: Sequence[Entry], key: SigningKey) -> bytes:
         """Return the record of a draft after the present tree. key: of the ledger."""
         check_origin(key, self.keys.model)
         if self.origin not in ("", key.name):
             raise SettingsError(f"key {key.name} is not of this ledger, whose name is {self.origin}: name its own key")
-        lines = [line_of(entry) for entry in entries]
-        grown = self._tree.grown(leaf_hash(line.encode()) for line in lines)
+        lines = tuple(map(line_of, entries))
+        grown = self.tree.grown(leaf_hash(line.encode()) for line in lines)
         before = Checkpoint(key.name, self.size, self.root)
         after = Checkpoint(key.name, grown.size, grown.root)
         note = sign_note(f"{_DRAFT}\n{before.text}\n{after.text}", key)
-        hashes = [text_of(one) for one in self._tree.hashes]
-        return _packed({"draft": note, "entries": lines, "frontier": hashes, "keys": self.keys.note or self.foreign})
+        return write(_DraftRecord(note, lines, self.tree.hashes, self.keys.note or self.foreign)).encode()
 
     def sign(self, draft: Draft, key: SigningKey) -> str:
         """Return the checkpoint of a draft. draft: `pending`; whoever has a key of the ledger may sign it."""
         return sign_note(Checkpoint(key.name, draft.after.size, draft.after.root).text, key)
 
-    def dump(self) -> bytes:
+    def dump(self) -> str:
         """Return all that `restore` needs: about a kilobyte. A draft that waits is not in it, and is read again."""
-        edges = [edge for gap in self.gaps for edge in (gap.start, gap.stop)]
-        dump = _Dump(
-            size=self.size,
-            hashes=self._tree.hashes,
-            start=self.start,
-            tail=self.tail,
-            gaps=tuple(edges),
-            strays=self.strays,
-            checkpoint=self.checkpoint,
-            origin=self.origin,
-            alive=None if self.alive is None else line_of(self.alive),
-            end=None if self.end is None else line_of(self.end),
-            versions=tuple(self._versions),
-            indexes=tuple(index for index, _ in self._versions.values()),
-            digests=tuple(digest for _, digest in self._versions.values()),
-            newest=self._newest,
-            withdrawn=self._withdrawn.edges,
-            keys=self.keys.note,
-            foreign=self.foreign,
-            revoked=self._revoked,
-        )
-        return bytes(msgpack.packb(asdict(dump)))
+        self.note = self.keys.note
+        return write(self)
 
     @classmethod
-    def restore(cls, data: bytes, keys: KeyRing) -> "Ledger":
-        """Return the ledger as it was at `dump`. Raises InvalidRelease for other bytes."""
-        ledger = cls(keys)
-        with reading_fields("dump of a ledger"):
-            dump = _Dump.read(data)
-            ledger._tree = Frontier(dump.size, dump.hashes)
-            ledger.start, ledger.tail, ledger.strays = dump.start, dump.tail, dump.strays
-            ledger.gaps = list(map(range, dump.gaps[::2], dump.gaps[1::2]))
-            ledger.checkpoint, ledger.origin = dump.checkpoint, dump.origin
-            ledger.alive, ledger.end = _entry_or_none(Alive, dump.alive), _entry_or_none(End, dump.end)
-            known = zip(dump.versions, dump.indexes, dump.digests, strict=True)
-            ledger._versions = {version: (index, digest) for version, index, digest in known}
-            ledger._newest, ledger._withdrawn, ledger._revoked = dump.newest, Runs(dump.withdrawn), dump.revoked
-            # The user may have given the root key since, or have gone back to the one key that signed before.
-            for note in filter(None, (dump.keys, dump.foreign)):
-                try:
-                    keys.take(note)
-                except InvalidRelease:
-                    ledger.foreign = note
+    def restore(cls, data: str, keys: KeyRing) -> "Ledger":
+        """Return the ledger as it was at `dump`. Raises InvalidRelease for other texts."""
+        kept, ledger = parse(_Kept, data, "dump of a ledger"), cls(keys)
+        vars(ledger).update(vars(kept), foreign="")
+        # The user may have given the root key since, or have gone back to the one key that signed before.
+        for note in filter(None, (kept.note, kept.foreign)):
+            try:
+                keys.take(note)
+            except InvalidRelease:
+                ledger.foreign = note
         return ledger
 
 
-def lines_of(data: bytes | None) -> list[str]:
-    """Return the lines of the entries in a draft's record, [] for any other record. Nothing in it is verified."""
-    with suppress(InvalidRelease):
-        lines = _fields(data).get("entries")
-        if isinstance(lines, list) and all(isinstance(line, str) for line in lines):
-            return lines
-    return []
+def lines_of(data: bytes | None) -> tuple[str, ...]:
+    """Return the lines of the entries in a draft's record. Nothing in it is verified. Raises InvalidRelease."""
+    record = _record(data)
+    return record.entries if isinstance(record, _DraftRecord) else ()
 
 
 def page_record(note: str) -> bytes:
     """Return the record of a checkpoint. note: of `Ledger.sign`, with cosignatures of witnesses if there are any."""
-    return _packed({"checkpoint": note})
+    return write(_CheckpointRecord(note)).encode()
 
 
-def _entry_or_none(kind: type[_Kind], line: str | None) -> _Kind | None:
-    entry = None if line is None else parse_line(line)
-    if not isinstance(entry, kind | None):
-        raise InvalidRelease("a dump of a ledger holds another entry than it says")
-    return entry
-
-
-def _packed(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _fields(data: bytes | None) -> dict[str, Any]:
-    try:
+def _record(data: bytes | None) -> _DraftRecord | _CheckpointRecord:
+    with reading("record of the ledger"):
         fields = json.loads(data or b"")
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
-        raise InvalidRelease("this is not a record of the ledger")
-    return fields
+        found: _DraftRecord | _CheckpointRecord = read(_DraftRecord if "draft" in fields else _CheckpointRecord, fields)
+    return found

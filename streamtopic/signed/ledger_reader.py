@@ -13,7 +13,7 @@ __all__ = ["LedgerReader"]
 _TAIL_RECORDS = 16
 
 
-def _ignore(*_: object) -> None:
+def _ignore(_: Draft) -> None:
     """Take no notice."""
 
 
@@ -22,7 +22,7 @@ class LedgerReader:
 
     keys: the key of the ledger, or the root key; lists in the ledger are taken in.
     tail: whether to begin at the last records: for readers who want to know what holds now, and not what was.
-    on_page: told each page that counts, with all its entries, and the offset of its draft.
+    on_page: told each page that counts, with all its entries.
     ledger: what was read so far.
     offset: where to continue; None before the first read.
     restarts: how often the ledger was read again, since by a newer list of keys entries that were taken are void, or
@@ -36,9 +36,9 @@ class LedgerReader:
         keys: KeyRing,
         *,
         tail: bool = False,
-        dump: bytes = b"",
+        dump: str = "",
         offset: int | None = None,
-        on_page: Callable[[Draft, int], None] = _ignore,
+        on_page: Callable[[Draft], None] = _ignore,
     ) -> None:
         """Begin at the begin of the topic, at its tail, or at `offset`.
 
@@ -50,7 +50,6 @@ class LedgerReader:
         self._tail = tail
         self._on_page = on_page
         self._listed = keys.sequence > 0
-        self._drafts: dict[int, int] = {}
         self.ledger = Ledger.restore(dump, keys) if dump else Ledger(keys)
         self.offset = offset
         self.restarts = 0
@@ -58,7 +57,7 @@ class LedgerReader:
     @property
     def resume(self) -> int:
         """The offset at which another reader goes on with a dump of this ledger: drafts that wait are read again."""
-        return min([*self._drafts.values(), self.offset or 0])
+        return min([*(draft.offset for draft in self.ledger.waiting), self.offset or 0])
 
     def read(self) -> Iterator[Logged]:
         """Yield each entry that counts now, up to the end of the log.
@@ -81,31 +80,23 @@ class LedgerReader:
     def _onwards(self) -> Iterator[Logged]:
         while self.offset is not None and (records := self._log.read(self._topic, 0, self.offset)):
             for record in records:
-                found = self.ledger.take(record.value)
-                page = self.ledger.page
-                if page is not None:
-                    # A page is found again by the place of its draft, which holds the entries.
-                    self._on_page(page, self._drafts.get(page.before.size, record.offset))
-                self._note_drafts(record.offset)
+                found = self.ledger.take(record.value, record.offset)
+                if self.ledger.page is not None:
+                    self._on_page(self.ledger.page)
                 self.offset = record.next_offset
                 yield from found
             # Before its first list a reader with the root key does not know the keys of the pages that are before it.
-            unread = self.ledger.start > 0 and not (self._tail or self._listed) and self._keys.sequence > 0
+            unread = 0 in self.ledger.gaps and not (self._tail or self._listed) and self._keys.sequence > 0
             if self.ledger.outdated or unread:
                 self._begin_anew()
                 if self._tail:
                     yield from self._from_tail()
                     return
 
-    def _note_drafts(self, offset: int) -> None:
-        waiting = self.ledger.waiting
-        self._drafts = {draft.before.size: self._drafts.get(draft.before.size, offset) for draft in waiting}
-
     def _begin_anew(self) -> None:
         # The lists that make entries void are known from here on.
         self.ledger = Ledger(self._keys)
         self.offset = self._log.begin(self._topic, 0)
-        self._drafts = {}
         self._listed = True
         self.restarts += 1
 
@@ -117,7 +108,6 @@ class LedgerReader:
         while True:
             start = max(begin, end - back)
             self.ledger = Ledger(self._keys, tail=start > 0)
-            self._drafts = {}
             self.offset = start
             found = list(self._onwards())
             if self.ledger.alive is not None or start == begin:

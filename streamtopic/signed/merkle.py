@@ -5,6 +5,7 @@ Everything is made of one function: the hash of the entries from `low` up to `hi
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from streamtopic.errors import InvalidRelease
 
@@ -38,48 +39,42 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
+@dataclass(frozen=True, slots=True)
 class Frontier:
     """The hashes of the largest complete subtrees from left to right: all that appending needs.
 
     size: number of entries.
+    hashes: one for each bit of `size`, the largest subtree first.
     """
 
-    def __init__(self, size: int = 0, hashes: Iterable[bytes] = ()) -> None:
-        """Take up a tree of `size` entries. Raises InvalidRelease for hashes that do not fit it."""
-        self.size = size
-        self._hashes = list(hashes)
-        if size < 0 or len(self._hashes) != size.bit_count() or any(len(one) != HASH_BYTES for one in self._hashes):
+    size: int = 0
+    hashes: tuple[bytes, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise InvalidRelease for hashes that do not fit the size."""
+        fits = self.size >= 0 and len(self.hashes) == self.size.bit_count()
+        if not fits or any(len(one) != HASH_BYTES for one in self.hashes):
             raise InvalidRelease("the hashes of a tree do not fit its size")
 
-    @property
-    def hashes(self) -> tuple[bytes, ...]:
-        """The hashes, one for each bit of `size`, the largest subtree first."""
-        return tuple(self._hashes)
-
-    def append(self, leaf: bytes) -> None:
-        """Add the hash of the next entry."""
-        carry = leaf
-        size = self.size
-        while size & 1:
-            carry = node_hash(self._hashes.pop(), carry)
-            size >>= 1
-        self._hashes.append(carry)
-        self.size += 1
-
     def grown(self, leaves: Iterable[bytes]) -> "Frontier":
-        """Return the frontier of the tree with further entries."""
-        grown = Frontier(self.size, self._hashes)
+        """Return the frontier of the tree with further entries, given by their hashes."""
+        size, hashes = self.size, list(self.hashes)
         for leaf in leaves:
-            grown.append(leaf)
-        return grown
+            hashes.append(leaf)
+            size += 1
+            # Each zero at the end of the new size is a pair of subtrees that is complete.
+            for _ in range((size & -size).bit_length() - 1):
+                right = hashes.pop()
+                hashes.append(node_hash(hashes.pop(), right))
+        return Frontier(size, tuple(hashes))
 
     @property
     def root(self) -> bytes:
         """The root of the tree."""
-        if not self._hashes:
+        if not self.hashes:
             return EMPTY_ROOT
-        root = self._hashes[-1]
-        for one in reversed(self._hashes[:-1]):
+        *others, root = self.hashes
+        for one in reversed(others):
             root = node_hash(one, root)
         return root
 
@@ -153,27 +148,25 @@ def _split(count: int) -> int:
     return 1 << ((count - 1).bit_length() - 1)
 
 
-_LEVELS = 8
-_TILE = 1 << _LEVELS
-
-
 class Tree:
-    """A tree that keeps the hash of every entry, and of each 256 of them: 32 bytes an entry.
+    """A tree that keeps the hash of every complete subtree: 64 bytes an entry.
 
     size: number of entries.
     """
 
     def __init__(self) -> None:
-        self._leaves = bytearray()
-        self._tiles = bytearray()
+        self._levels = [bytearray()]
         self.size = 0
 
     def append(self, leaf: bytes) -> None:
         """Add the hash of the next entry."""
-        self._leaves += leaf
+        self._levels[0] += leaf
         self.size += 1
-        if self.size % _TILE == 0:
-            self._tiles += self._complete(0, self.size - _TILE, self.size)
+        for level in range((self.size & -self.size).bit_length() - 1):
+            if level + 1 == len(self._levels):
+                self._levels.append(bytearray())
+            pair = bytes(self._levels[level][-2 * HASH_BYTES :])
+            self._levels[level + 1] += node_hash(pair[:HASH_BYTES], pair[HASH_BYTES:])
 
     def root(self, size: int) -> bytes:
         """Return the root that the tree had with `size` entries."""
@@ -189,15 +182,4 @@ class Tree:
 
     def node(self, level: int, index: int) -> bytes:
         """Return the hash of a complete subtree; see Node."""
-        if level >= _LEVELS:
-            width = 1 << (level - _LEVELS)
-            return self._complete(_LEVELS, index * width, (index + 1) * width)
-        return self._complete(0, index << level, (index + 1) << level)
-
-    def _complete(self, level: int, low: int, high: int) -> bytes:
-        """Return the hash over a complete subtree of leaves (level 0) or of tiles."""
-        data = self._tiles if level else self._leaves
-        hashes = [bytes(data[place * HASH_BYTES : (place + 1) * HASH_BYTES]) for place in range(low, high)]
-        while len(hashes) > 1:
-            hashes = list(map(node_hash, hashes[::2], hashes[1::2]))
-        return hashes[0]
+        return bytes(self._levels[level][index * HASH_BYTES : (index + 1) * HASH_BYTES])

@@ -1,10 +1,14 @@
-"""A release as its readers use it: opened from its bytes, with its guarantee, topics, scores and classes.
+"""A release: its payload, which the guarantee covers, its bytes, and what its readers use of it.
+
+Its facts are an entry of the ledger (Envelope). A payload that contradicts them is neither published nor opened
+(`check_release`).
 
 The words about privacy say what unlearning does not give; every reader of a version meets them.
 """
 
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -12,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.errors import InvalidRelease, StaleRelease, UsageError
+from streamtopic.signed.canonical import Arrays, plain, read, reading, written
 from streamtopic.signed.entries import Envelope
-from streamtopic.signed.release_codec import Head, Payload, pack_payload, unpack_payload
+from streamtopic.tensors import parts, unpacked
 from streamtopic.topics.inference import fold_in, unknown_documents, warn_of_unknown
 from streamtopic.words.text import TOKENISER, AnyText, passages
 
@@ -22,18 +27,26 @@ __all__ = [
     "HELPS",
     "ONE_DOCUMENT",
     "Guarantee",
+    "Head",
+    "Payload",
     "Release",
     "Topic",
-    "assign",
+    "check_release",
     "match_topics",
     "open_release",
+    "pack_payload",
 ]
 
 
+Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
+# How far shares of words in a topic, and of topics, may be from 1 in sum.
+_NEAR_ONE = 1e-3
+# R is stored in single precision, so its smallest eigenvalue may fall below 0 by this share of its norm.
+_FLOAT32 = 2.0**-22
 # `streamtopic bench difference` measured this on docstrings, 20 topics; docs/benchmarks.md has the whole table.
 MEASURED = "10 of 10 single deletions ranked first among 300 candidates, with a median of 30 % of their words read off"
 GIVEN_AWAY = f"two consecutive versions give a deleted document away ({MEASURED})"
@@ -45,6 +58,52 @@ HELPS = (
     "let deletions wait for others (`max_forget_lag`), have the versions from before them withdrawn, and give versions "
     "only to those who may see the documents"
 )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """A task's classifier: a document of word shares x (n,) is of the class with the largest x^T B.
+
+    topics: (k,), anchor words of the topics that it rests on.
+    classes: (C,), ascending.
+    documents: number of labelled documents that it was fitted on.
+    w: (k, C) float64, B = A[:, topics] w; None if A is withheld.
+    B: (n, C) float32 with noise, if A is withheld; else None.
+    """
+
+    topics: tuple[str, ...]
+    classes: tuple[str, ...]
+    documents: int
+    w: Float64 | None = None
+    B: Float32 | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Payload:
+    """The model as published; everything in it was computed after noise.
+
+    If A is withheld there are words and heads only, with noise on all heads together.
+
+    words: (n,), sorted by code point.
+    A: (n, r) float32, words given topics, columns on the simplex.
+    R: (r, r) float32, topic-topic covariance.
+    shares: (r,) float64, of topics.
+    top_words: words of each topic in display order.
+    quality: name to value, such as npmi and diversity.
+    heads: task to head.
+    anchors: (r,), name of each topic: its anchor word, or the name of a guided topic. Names of guided topics come last.
+    guided: name of each guided topic to those of its seeds that are words of the model; () for one that has ended.
+    """
+
+    words: tuple[str, ...]
+    A: Float32 | None = None
+    R: Float32 | None = None
+    shares: Float64 | None = None
+    top_words: tuple[tuple[str, ...], ...] = ()
+    quality: Mapping[str, float] = field(default_factory=dict)
+    heads: Mapping[str, Head] = field(default_factory=dict)
+    anchors: tuple[str, ...] = ()
+    guided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +402,104 @@ def open_release(data: bytes, envelope: Envelope, proof: str = "") -> Release:
     return Release(unpack_payload(data, envelope), envelope, proof=proof)
 
 
+def pack_payload(payload: Payload, envelope: Envelope) -> bytes:
+    """Return the bytes of a release, in the safetensors format. Raises as `check_release`.
+
+    Equal payloads have equal bytes. All but the arrays is the text `release`, which has the name of each array; that of
+    a head is named such as heads/TASK/w.
+    """
+    check_release(payload, envelope)
+    arrays: Arrays = {}
+    with reading("release"):
+        # Numbers of another type would be refused by each reader.
+        read(Payload, plain(payload, arrays), arrays)
+    return _packed(payload)
+
+
+def _packed(payload: Payload) -> bytes:
+    arrays: Arrays = {}
+    text = written(plain(payload, arrays))
+    return b"".join(parts(arrays, {"release": text}))
+
+
+def unpack_payload(data: bytes, envelope: Envelope) -> Payload:
+    """Undo `pack_payload`. Raises InvalidRelease for other bytes, and as `check_release`."""
+    with reading("release"):
+        arrays, texts = unpacked(data)
+        payload: Payload = read(Payload, json.loads(texts["release"]), arrays)
+        # Two encodings of one payload would give two digests of it.
+        if _packed(payload) != data:
+            raise ValueError("its bytes are not in canonical form")
+    check_release(payload, envelope)
+    return payload
+
+
+def check_release(payload: Payload, envelope: Envelope) -> None:
+    """Raise InvalidRelease unless payload and envelope fit each other, and the numbers are those of a model."""
+    # In this order, since each check relies on the ones before. NaN is refused by each comparison.
+    for holds, problem in _claims(payload, envelope):
+        if not holds:
+            raise InvalidRelease(f"release {envelope.version}: {problem}")
+
+
+def _claims(payload: Payload, envelope: Envelope) -> Iterator[tuple[bool | np.bool_, str]]:
+    """Yield what must hold of a release, each with the problem if it does not."""
+    certified = envelope.guarantee == "certified"
+    yield (
+        not certified or envelope.certificate <= envelope.tolerance,
+        "its certificate is above the tolerance that its noise is made for",
+    )
+    ordered = len(payload.words) == envelope.n and _ascending(payload.words)
+    yield ordered, f"its words are not {envelope.n} sorted, distinct words"
+    yield len(payload.anchors) == envelope.r, f"it names {len(payload.anchors)} anchors of {envelope.r} topics"
+    if payload.A is None:
+        # Each of these was computed from A, and would give part of it away.
+        alone = payload.R is None and payload.shares is None and not payload.top_words
+        yield alone, "it has R, shares or top words without A"
+        yield bool(payload.heads), "it has neither topics nor heads"
+    else:
+        yield from _model_claims(payload, envelope.n, envelope.r)
+    for task, head in payload.heads.items():
+        for holds, problem in _head_claims(head, payload):
+            yield holds, f"the head of task {task!r} {problem}"
+
+
+def _model_claims(payload: Payload, n: int, r: int) -> Iterator[tuple[bool | np.bool_, str]]:
+    for name, shape in {"A": (n, r), "R": (r, r), "shares": (r,)}.items():
+        array = getattr(payload, name)
+        yield np.shape(array) == shape, f"{name} does not fit {n} words and {r} topics"
+        yield np.isfinite(array).all(), f"{name} has entries that are not finite numbers"
+    # A release may have topics without words to show them by.
+    yield len(payload.top_words) in {0, r}, f"it has top words of {len(payload.top_words)} topics, not {r}"
+    A, R, shares = (np.asarray(array, np.float64) for array in (payload.A, payload.R, payload.shares))
+    # Sums of float32, each rounded to the grid of the noise.
+    near = np.abs(A.sum(axis=0) - 1).max() <= _NEAR_ONE
+    yield A.min() >= 0 and near, "a column of A does not hold shares of words"
+    yield shares.min() >= 0 and abs(shares.sum() - 1) <= _NEAR_ONE, "the shares of its topics do not sum to 1"
+    rounding = _FLOAT32 * r * max(1.0, float(np.linalg.norm(R)))
+    least = np.linalg.eigvalsh((R + R.T) / 2).min()
+    yield np.abs(R - R.T).max() <= rounding and least >= -rounding, "R is not positive semidefinite"
+
+
+def _head_claims(head: Head, payload: Payload) -> Iterator[tuple[bool | np.bool_, str]]:
+    enough = len(head.classes) >= 2 and _ascending(head.classes) and head.documents >= len(head.classes)
+    yield enough, "does not have at least two sorted, distinct classes with a document each"
+    distinct = set(head.topics)
+    known = bool(distinct) and len(distinct) == len(head.topics) and distinct <= set(payload.anchors)
+    yield known, "rests on topics that are repeated or not in the model"
+    # A head has w if A is published, and B in place of a withheld one, never both.
+    withheld = payload.A is None
+    array, other = (head.B, head.w) if withheld else (head.w, head.B)
+    shape = (len(payload.words) if withheld else len(head.topics), len(head.classes))
+    fits = array is not None and other is None and array.shape == shape
+    yield fits, f"does not fit {len(payload.words)} words, its topics and its classes"
+    yield array is not None and np.isfinite(array).all(), "has entries that are not finite numbers"
+
+
+def _ascending(words: Sequence[str]) -> bool:
+    return all(a < b for a, b in pairwise(words))
+
+
 def match_topics(words: Sequence[str], A: Float64, other_words: Sequence[str], other: Float64) -> tuple[int, ...]:
     """Return for each column of A its column of `other`, one to one, such that the total L1 distance is least.
 
@@ -351,6 +508,9 @@ def match_topics(words: Sequence[str], A: Float64, other_words: Sequence[str], o
     other_words: (k,), sorted.
     other: (k, r), words given topics.
     """
+    # Here, since it takes a part of a second, and few readers of a version ask for it.
+    from scipy.optimize import linear_sum_assignment
+
     union = np.array(sorted({*words, *other_words}))
     # A word that one version lacks has mass 0 there.
     left = np.zeros((len(union), A.shape[1]))
@@ -359,45 +519,4 @@ def match_topics(words: Sequence[str], A: Float64, other_words: Sequence[str], o
     right[np.searchsorted(union, list(other_words))] = other
     # One topic at a time: all at once would take r times the memory of a version.
     cost = [np.abs(right - column[:, None]).sum(axis=0) for column in left.T]
-    return assign(np.stack(cost))
-
-
-def assign(cost: Float64) -> tuple[int, ...]:
-    """Return the column of each row in the assignment of least total cost: Kuhn and Munkres' method, O(r^3).
-
-    cost: (r, r). Potentials u, v and shortest augmenting paths, one row after another (Jonker and Volgenant 1987).
-    """
-    # Here, and not from scipy, so that a subscriber does not need scipy.
-    r = len(cost)
-    # Column r does not exist in `cost`: each path starts there.
-    u = np.zeros(r + 1)
-    v = np.zeros(r + 1)
-    owner = np.full(r + 1, -1)
-    for row in range(r):
-        owner[r] = row
-        column = r
-        slack = np.full(r, np.inf)
-        came_from = np.full(r, r)
-        used = np.zeros(r + 1, bool)
-        while owner[column] >= 0:
-            used[column] = True
-            last = owner[column]
-            reduced = cost[last] - u[last] - v[:r]
-            taken = used[:r]
-            better = ~taken & (reduced < slack)
-            slack[better] = reduced[better]
-            came_from[better] = column
-            free = np.where(taken, np.inf, slack)
-            nearest = int(free.argmin())
-            step = free[nearest]
-            u[owner[used]] += step
-            v[used] -= step
-            slack[~taken] -= step
-            column = nearest
-        while column != r:
-            before = int(came_from[column])
-            owner[column] = owner[before]
-            column = before
-    columns = np.empty(r, np.intp)
-    columns[owner[:r]] = np.arange(r)
-    return tuple(int(column) for column in columns)
+    return tuple(linear_sum_assignment(np.stack(cost))[1].tolist())

@@ -139,7 +139,7 @@ def check_ledger(witness: Witness) -> list[str]:
     book, ledger = witness.book, witness.ledger
     findings = _some("", book.contradictions())
     if ledger.gaps:
-        findings.append(f"the ledger lacks entries: {ledger.gaps}")
+        findings.append(f"the ledger lacks entries: {', '.join(ledger.missing)}")
     if (len(book.lines), book.root, book.strays) != (ledger.size, ledger.root, ledger.strays):
         findings.append(
             f"the ledger has {len(book.lines)} entries and {book.strays} strays by the docs, {ledger.size} and "

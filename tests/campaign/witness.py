@@ -10,15 +10,16 @@ import msgpack
 
 from campaign.ledger_book import LedgerBook
 from campaign.tail import TopicTail
-from streamtopic.errors import ComponentUnreachable, InvalidRelease
+from streamtopic.errors import ComponentUnreachable
 from streamtopic.signed import (
-    Assembler,
     Envelope,
     KeyRing,
     Ledger,
+    Opened,
     Receipt,
+    Refused,
     Release,
-    Removed,
+    ReleaseReader,
     RequestReceipt,
     parse_line,
 )
@@ -74,12 +75,13 @@ class Witness:
     rejected: set[tuple[int, int]] = field(default_factory=set)
     findings: list[str] = field(default_factory=list)
     _tails: dict[str, TopicTail] = field(default_factory=dict)
-    _assembler: Assembler = field(default_factory=Assembler)
+    _releases: ReleaseReader = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with nothing."""
         self.book = LedgerBook(str(self.key))
         self.ledger = Ledger(KeyRing.load(self.key, self.names.model))
+        self._releases = ReleaseReader(self.ledger)
 
     def read(self) -> None:
         """Take in the records since the last call. Raises ComponentUnreachable."""
@@ -100,14 +102,13 @@ class Witness:
 
     def _release(self, record: TailRecord) -> None:
         place = self.names.releases, record.partition, record.offset
-        done = self._assembler.take(Record(*place, record.key, record.value, record.headers, timestamp_ms=0))
-        for whole in [] if isinstance(done, Removed) else done:
-            try:
-                release = self.ledger.open_release(whole.version, whole.data, whole.proof)
-            except InvalidRelease as error:
-                self.findings.append(f"release {whole.version} at offset {record.offset} does not verify: {error}")
-            else:
-                self._version(release)
+        read = Record(*place, record.key, record.value, record.headers, timestamp_ms=0)
+        for news in self._releases.take(read):
+            match news:
+                case Refused(version, error):
+                    self.findings.append(f"release {version} at offset {record.offset} does not verify: {error}")
+                case Opened(release):
+                    self._version(release)
 
     def _version(self, release: Release) -> None:
         known = self.versions.setdefault(release.version, release)

@@ -55,7 +55,7 @@ def test_exports_hold_heads(kept, on, tmp_path):
     assert (told["topics"], told["heads"]) == (4 if kept[1] == "topics" else 0, ["label"])
     assert "heads of label" in on("export", version, "--to", tmp_path / "m")
     arrays, texts = unpacked((tmp_path / "m" / "model.safetensors").read_bytes())
-    head = json.loads(texts["heads"])["label"]
+    head = json.loads(texts["release"])["heads"]["label"]
     assert head["classes"] == ["0", "1", "2", "3"]
     card = (tmp_path / "m" / "README.md").read_text()
     if kept[1] == "tasks":

@@ -46,7 +46,7 @@ def test_keys_are_listed_replaced_and_revoked(on, program, instance, root, tmp_p
     revoked = on("keys", "revoke", first.key_id, "--root-key", root)
     assert (revoked["sequence"], revoked["revoked"]) == (3, [first.key_id])
     ledger = ledger_of(instance, root)
-    assert (ledger.start, ledger.gaps, ledger.size) == (0, [], size + 1)
+    assert (ledger.gaps, ledger.size) == (set(), size + 1)
     # The proof of a version was made again, since a revoked key had signed it.
     assert on("verify")["passed"] is True
     assert versions_of(instance, root) == [3]

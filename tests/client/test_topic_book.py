@@ -137,9 +137,6 @@ def test_what_cannot_be_followed_is_refused(table, tmp_path):
         path.write_text(content, encoding="latin-1")
         with pytest.raises(UsageError, match="not a book"):
             TopicBook(path)
-    path.write_text('{"format": 1}', encoding="utf-8")
-    with pytest.raises(UsageError, match="format 1, not 2"):
-        TopicBook(path)
 
 
 def test_topics_are_merged_and_dropped_for_display(table, tmp_path):

@@ -250,9 +250,7 @@ def test_unsigned_chunks_take_bounded_memory(subscribe, maker, log, caplog):
     digest = b"0" * 64
 
     def chunk(version, number, chunks, content=piece):
-        headers = (
-            ("version", b"%d" % version), ("chunks", b"%d" % chunks), ("sha256", digest), ("chunk", b"%d" % number),
-        )  # fmt: skip
+        headers = (("chunks", b"%d" % chunks), ("sha256", digest))
         log.append(TOPIC, b"%d/%d" % (version, number), content, headers)
 
     chunk(5, 0, 4_096)
@@ -265,10 +263,9 @@ def test_unsigned_chunks_take_bounded_memory(subscribe, maker, log, caplog):
     subscriber = subscribe()
     with caplog.at_level(logging.WARNING):
         assert versions(subscriber) == [1]
-    assert subscriber.skipped == 2 + 14
+    assert subscriber.skipped == 2 + 6
     assert "news.releases/0 is passed over" in caplog.text
-    assembler = subscriber._releases._assembler
-    assert assembler._size == sum(pending.size for pending in assembler._pending.values()) <= 256 << 20
+    assert len(subscriber._releases._pending) == 16
 
 
 @pytest.fixture

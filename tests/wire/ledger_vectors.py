@@ -24,6 +24,7 @@ from streamtopic.signed import (  # noqa: E402
     Payload,
     RequestReceipt,
     Revoked,
+    Runs,
     SigningKey,
     Withdraw,
     leaf_hash,
@@ -58,7 +59,7 @@ def written():
     sleeper = maker.fork().records([maker.receipt(9)])
     maker.send(b"anything", *maker.records([maker.receipt(10)], SigningKey.from_seed(b"x" * 32, NAME)))
     maker.append(
-        maker.made(2, payload=payload("new", "today"), r=1, withdrawn=(1,))[1], Alive(MADE, 600_000, 2, (1, 1))
+        maker.made(2, payload=payload("new", "today"), r=1, withdrawn=(1,))[1], Alive(MADE, 600_000, 2, Runs((1, 1)))
     )
     maker.send(*sleeper)
     keys = keys.rotated(SECOND.public, MADE + 1)

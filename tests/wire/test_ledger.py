@@ -21,6 +21,7 @@ from streamtopic.signed import (
     Ledger,
     Receipt,
     Revoked,
+    Runs,
     SigningKey,
     Tree,
     Withdraw,
@@ -70,7 +71,7 @@ def record(**fields):
 def draft_of(before, after, lines, hashes, key=KEYS[0], **more):
     """A draft that says whatever a test wants; the note is signed with a key."""
     note = sign_note(f"streamtopic draft\n{before.text}\n{after.text}", key)
-    return record(draft=note, entries=lines, frontier=[text_of(one) for one in hashes], **more)
+    return record(**{"draft": note, "entries": lines, "frontier": list(map(text_of, hashes)), "keys": ""} | more)
 
 
 def checkpoint_of(size, root, key=KEYS[0], origin="test/news"):
@@ -82,7 +83,7 @@ class Parts:
     """The parts of an honest draft behind a ledger: two receipts, if no other entries are given."""
 
     def __init__(self, maker, *entries):
-        grown = Frontier(maker.ledger.size, maker.ledger._tree.hashes)
+        grown = Frontier(maker.ledger.size, maker.ledger.tree.hashes)
         self.hashes = grown.hashes
         self.lines = [line_of(entry) for entry in entries or receipts(maker, 7, 8)]
         after = grown.grown(leaf_hash(line.encode()) for line in self.lines)
@@ -139,17 +140,12 @@ def test_a_draft_of_another_key_is_passed_over(maker):
 
 
 def test_any_changed_byte_of_a_page_makes_no_other_page(three):
-    """Whatever byte of its two records is changed, a reader takes these very entries or none."""
+    """Whatever byte of its two records is changed, a reader takes none of its entries."""
     draft, checkpoint = three.records(receipts(three, 3, 4))
-    whole = read(three.keys(), *sent(three), draft, checkpoint)
-    taken = 0
+    assert read(three.keys(), *sent(three), draft, checkpoint).size == 5
     for place in range(len(draft)):
         changed = draft[:place] + bytes([draft[place] ^ 1]) + draft[place + 1 :]
-        ledger = read(three.keys(), *sent(three), changed, checkpoint)
-        assert ledger.root in {three.ledger.root, whole.root}
-        taken += ledger.root == whole.root
-    # Only the name of the field for a list of keys, which is empty here, is not a part of the page.
-    assert taken == len("keys")
+        assert read(three.keys(), *sent(three), changed, checkpoint).root == three.ledger.root
     for place in range(len(checkpoint)):
         changed = checkpoint[:place] + bytes([checkpoint[place] ^ 1]) + checkpoint[place + 1 :]
         assert read(three.keys(), *sent(three), draft, changed).root == three.ledger.root
@@ -325,11 +321,11 @@ def test_lost_records_leave_a_gap(three):
     lost = len(sent(three))
     three.append(*receipts(three, 5))
     ledger = read(three.keys(), *begin, *sent(three)[lost:])
-    assert (ledger.gaps, ledger.start, ledger.root) == ([range(3, 5)], 0, three.ledger.root)
+    assert (ledger.gaps, ledger.root) == ({3, 4}, three.ledger.root)
     three.append(*receipts(three, 6))
     for value in sent(three)[lost + 2 :]:
         ledger.take(value)
-    assert (ledger.gaps, ledger.root, ledger.strays) == ([range(3, 5)], three.ledger.root, 0)
+    assert (ledger.gaps, ledger.root, ledger.strays) == ({3, 4}, three.ledger.root, 0)
 
 
 def test_a_reader_may_begin_anywhere(three):
@@ -340,17 +336,19 @@ def test_a_reader_may_begin_anywhere(three):
     for first in range(len(values)):
         ledger = read(three.keys(), *values[first:], tail=True)
         expected = three.ledger if first < len(values) - 1 else Ledger(three.keys())
-        assert (ledger.root, ledger.gaps) == (expected.root, [])
+        assert ledger.root == expected.root
+        # What is before its first page, and no more.
+        assert len(ledger.gaps.edges) <= 2
         assert ledger.strays == first % 2
 
 
 def test_drafts_ahead_do_not_fill_the_memory(three):
-    """Of many that never get their checkpoint the last few are kept."""
+    """Of many that never get their checkpoint the last one is kept."""
     ledger = read(three.keys(), *sent(three))
     for offset in range(3, 40):
         three.append(*receipts(three, offset))
         ledger.take(three.records(receipts(three, 99))[0])
-    assert len(ledger.waiting) <= 8
+    assert len(ledger.waiting) == 1
     assert offsets_of(ledger.take(three.records(receipts(three, 99))[1])) == [99]
 
 
@@ -361,11 +359,11 @@ def test_withdrawals_are_never_taken_back(maker):
     """Whatever later entries say: those of a version, those by themselves, and all that an `alive` names."""
     maker.append(maker.made(3, withdrawn=(1,))[1])
     maker.append(Withdraw((2,), 1))
-    maker.append(maker.made(9)[1], Alive(1, 0, 9, (4, 6)))
-    maker.append(Alive(2, 0, 9, ()), Withdraw((), 2))
+    maker.append(maker.made(9)[1], Alive(1, 0, 9, Runs((4, 6))))
+    maker.append(Alive(2, 0, 9), Withdraw((), 2))
     ledger = read(maker.keys(), *sent(maker))
     assert ledger.withdrawn == {1, 2, 4, 5, 6}
-    assert [ledger.is_withdrawn(version) for version in (1, 3)] == [True, False]
+    assert [version in ledger.withdrawn for version in (1, 3)] == [True, False]
     # A reader of the tail learns from the `alive` alone.
     assert read(maker.keys(), *sent(maker)[4:6], tail=True).withdrawn == {4, 5, 6}
 
@@ -477,7 +475,7 @@ def test_notes_that_cannot_be_read_are_passed_over(three, note):
     name = f"— {KEYS[0].name} {sign_note('x', KEYS[0]).rpartition(' ')[2]}"
     for value in (
         record(checkpoint=f"{note}\n{name}"),
-        record(draft=f"streamtopic draft\n{note}\n{note}\n{name}", entries=["x"]),
+        record(draft=f"streamtopic draft\n{note}\n{note}\n{name}", entries=["x"], frontier=[], keys=""),
     ):
         ledger = read(three.keys(), *sent(three), value)
         assert (ledger.size, ledger.strays) == (3, 1)
@@ -513,13 +511,13 @@ def long_history():
     waiting = maker.records(receipts(maker, 5))
     maker.send(waiting[0], waiting[0], waiting[1])
     maker.take(*waiting)
-    maker.append(Alive(NOW * 1000 + 1, 60_000, 2, (1, 1)), End(NOW, 1, 2, 0, ledger_kept=True))
+    maker.append(Alive(NOW * 1000 + 1, 60_000, 2, Runs((1, 1))), End(NOW, 1, 2, 0, ledger_kept=True))
     return maker
 
 
 def known(ledger):
     """All that a reader can ask."""
-    names = ("size", "root", "start", "gaps", "strays", "checkpoint", "origin", "newest", "withdrawn", "alive", "end")
+    names = ("size", "root", "gaps", "strays", "checkpoint", "origin", "newest", "withdrawn", "alive", "end")
     facts = [getattr(ledger, name) for name in names]
     void = [ledger.is_void(index) for index in range(ledger.size)]
     versions = [(ledger.index_of(version), ledger.digest(version)) for version in range(4)]
@@ -543,13 +541,13 @@ def test_a_reader_goes_on_from_its_dump(tail):
         for later in values[first:]:
             again.take(later)
         counted_twice = len(values[first : place + 1]) - len(waiting)
-        assert known(again)[5:] == known(whole)[5:]
+        assert known(again)[4:] == known(whole)[4:]
         assert (again.root, again.gaps) == (whole.root, whole.gaps)
         assert again.strays <= whole.strays + counted_twice
     assert len(whole.dump()) < 4000
 
 
-@pytest.mark.parametrize("data", [b"", b"\x80", b"\x90", b"\xc1", b"\x82\xa4size\x03\xa6hashes\x90"])
+@pytest.mark.parametrize("data", ["", "{}", "[]", "x", '{"tree":{"size":3,"hashes":[]}}'])
 def test_other_bytes_are_no_dump(maker, data):
     """A file that was cut is refused, and not half of it believed."""
     with pytest.raises(InvalidRelease):
@@ -599,7 +597,7 @@ def test_no_two_checkpoints_contradict_each_other(steps):
         whole.take(value)
         for line in whole.page.lines if whole.page else ():
             tree.append(leaf_hash(line.encode()))
-    assert (tree.size, whole.gaps) == (whole.size, [])
+    assert (tree.size, whole.gaps) == (whole.size, set())
     for checkpoint in signed:
         assert tree.root(checkpoint.size) == checkpoint.root
     for ledger, _ in readers:
@@ -612,7 +610,7 @@ def test_a_gap_closes_where_its_draft_was_not_lost(three):
     three.take(draft, checkpoint)
     following = three.records(receipts(three, 4))
     ledger = read(three.keys(), *sent(three), draft, following[0], checkpoint, following[1])
-    assert (ledger.size, ledger.gaps, ledger.strays) == (5, [], 0)
+    assert (ledger.size, ledger.gaps, ledger.strays) == (5, set(), 0)
 
 
 def test_old_versions_are_forgotten_and_stay_proved(maker):

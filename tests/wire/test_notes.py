@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from cosigning import SECONDS, cosignature, witness
 from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey
 from streamtopic.signed import COSIGNATURE, PublicKey, SigningKey, cosigned, open_note, sign_note
-from streamtopic.signed.notes import read_note, signature_line
-from streamtopic.signed.signing_keys import key_hash
+from streamtopic.signed.signing_keys import key_hash, read_note, signature_line
 
 # The examples in c2sp.org/signed-note.
 EXAMPLE_KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"

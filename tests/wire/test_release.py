@@ -5,14 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.optimize import linear_sum_assignment
 
 from ledger_maker import envelope_of, payload_of
 from streamtopic.errors import InvalidRelease
 from streamtopic.signed import Payload, match_topics, open_release, pack_payload
-from streamtopic.signed.release import assign
 from streamtopic.tensors import parts, unpacked
 
 
@@ -112,17 +108,6 @@ def test_proved_nonsense_is_still_invalid(data):
     """Bytes whose digest stands in the ledger and that are no release are refused as such."""
     with pytest.raises(InvalidRelease):
         open_release(data, envelope_of())
-
-
-@given(st.integers(1, 12), st.integers(0, 2**32 - 1), st.booleans())
-@settings(max_examples=150)
-def test_assignment_is_optimal(r, seed, whole):
-    """The assignment costs as little as scipy's, ties included."""
-    cost = np.random.default_rng(seed).integers(0, 4, (r, r)) if whole else np.random.default_rng(seed).random((r, r))
-    columns = assign(cost.astype(float))
-    assert sorted(columns) == list(range(r))
-    rows, best = linear_sum_assignment(cost)
-    assert cost[np.arange(r), list(columns)].sum() == pytest.approx(cost[rows, best].sum())
 
 
 def test_release_answers():

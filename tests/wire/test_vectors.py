@@ -35,8 +35,8 @@ READ = """
 import { readFileSync } from "node:fs";
 const [module, file] = JSON.parse(readFileSync(0, "utf8"));
 const { readVersion } = await import(module);
-const { texts, arrays } = readVersion(readFileSync(file));
-console.log(JSON.stringify([JSON.parse(texts.words), [...arrays.A.numbers], arrays.A.shape]));
+const { fields, arrays } = readVersion(readFileSync(file));
+console.log(JSON.stringify([fields.words, [...arrays.A.numbers], arrays.A.shape]));
 """
 
 
@@ -146,7 +146,7 @@ def test_javascript_and_safetensors_read_a_release(node, files):
     """Words and numbers are those of the vectors."""
     said = VECTORS["release"]
     with safe_open(files / "model.safetensors", framework="numpy") as file:
-        assert json.loads(file.metadata()["words"]) == said["words"]
+        assert json.loads(file.metadata()["release"])["words"] == said["words"]
         assert file.get_tensor("A").ravel().tolist() == said["A"]
     asked = json.dumps([VERIFIER.as_uri(), str(files / "model.safetensors")])
     status, found, problem = node("--input-type=module", "-e", READ, given=asked)

@@ -12,7 +12,7 @@ from streamtopic.service.log_history import departures
 from streamtopic.service.publish.erasure import residue_fields
 from streamtopic.service.publish.published import versions_of
 from streamtopic.service.schedule.decide import decision_text
-from streamtopic.signed.notes import read_note
+from streamtopic.signed.signing_keys import read_note
 from streamtopic.state import Suppressed
 from streamtopic.state.residue_ledger import ResidueState
 from streamtopic.state.stored_counts import CountsStore
@@ -109,7 +109,7 @@ def _ledger(opened: Callable[[], LedgerWriter], now: float) -> dict[str, Any]:
     ledger = writer.ledger
     return nothing | {
         "size": ledger.size,
-        "gaps": sum(map(len, ledger.gaps)),
+        "gaps": len(ledger.gaps),
         "strays": ledger.strays,
         "witnesses": len(read_note(ledger.checkpoint).signatures) - 1 if ledger.checkpoint else 0,
         "alive": None if ledger.alive is None else _alive(ledger.alive, now),
@@ -124,7 +124,7 @@ def _alive(alive: Alive, now: float) -> dict[str, Any]:
         "age": round(age, 3),
         "due": round(alive.interval / 1000 - age, 3) if alive.interval else None,
         "newest": alive.newest,
-        "withdrawn": len(alive.withdrawn_versions),
+        "withdrawn": len(alive.withdrawn),
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import InvalidRelease, SettingsError, StateError, StateMismatch
 from streamtopic.signed import (
@@ -32,11 +32,12 @@ from streamtopic.streams import Message, TopicNames
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from streamtopic.service.publish.witnesses import Witnesses
     from streamtopic.signed import Draft, Entry, KeyRing, SigningKey
     from streamtopic.state import Connection
     from streamtopic.streams import EventLog
 
-__all__ = ["Cosigner", "LedgerWriter", "cut_of", "recorded", "refuse_losing"]
+__all__ = ["LedgerWriter", "cut_of", "recorded", "refuse_losing"]
 
 logger = logging.getLogger("streamtopic.service")
 
@@ -46,19 +47,6 @@ _LOOK_SECONDS = 60.0
 # What a topic must be, so that it loses no record of its kind.
 _KEPT = {"cleanup.policy": {"delete"}, "retention.ms": {"-1"}, "retention.bytes": {"-1"}}
 _COMPACTED = {"cleanup.policy": {"compact"}}
-
-
-class Cosigner(Protocol):
-    """Asks witnesses to sign a checkpoint, too."""
-
-    def cosign(self, checkpoint: str, consistency: Callable[[int, int], list[bytes]]) -> str:
-        """Return the checkpoint with the signatures that came in time.
-
-        consistency: a size that a witness has seen, and that of the checkpoint, to the proof between them.
-
-        Raises StateError if too few signed, and the page must wait for them.
-        """
-        ...
 
 
 class LedgerWriter:
@@ -77,7 +65,7 @@ class LedgerWriter:
         keys: KeyRing,
         signing_key: SigningKey | None = None,
         *,
-        witnesses: Cosigner | None = None,
+        witnesses: Witnesses | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
@@ -235,11 +223,11 @@ class LedgerWriter:
             self._newest = {}
             self._restarts = 0
             self._reader = LedgerReader(
-                self._log, self._model, self._keys, dump=dump, offset=self._reached, on_page=self._take_page
+                self._log, self._model, self._keys, dump=dump.decode(), offset=self._reached, on_page=self._take_page
             )
         return self._reader
 
-    def _take_page(self, page: Draft, offset: int) -> None:
+    def _take_page(self, page: Draft) -> None:
         """Note where the entries of a page are, and the hashes of the tiles that it completes."""
         self._page = page
         size = page.before.size
@@ -247,26 +235,21 @@ class LedgerWriter:
         tile = size // TILE * TILE
         self._newest = {index: line for index, line in self._newest.items() if index >= tile}
         self._newest.update(enumerate(page.lines, start=size))
-        partial = self._partial(page)
+        # The smallest subtrees of the whole frontier are those of the tile that is not complete.
+        hashes = page.frontier_before.hashes
+        partial = Frontier(size % TILE, hashes[len(hashes) - (size % TILE).bit_count() :])
         for line in page.lines:
             if size % TILE == 0:
-                self._additions.places[size // TILE] = offset
-            partial.append(leaf_hash(line.encode()))
+                self._additions.places[size // TILE] = page.offset
+            partial = partial.grown([leaf_hash(line.encode())])
             size += 1
             if size % TILE == 0:
                 self._additions.nodes[size // TILE - 1] = partial.root
                 partial = Frontier()
 
-    def _partial(self, page: Draft) -> Frontier:
-        """Return the frontier of the entries after the last complete tile, before a page."""
-        size = page.before.size % TILE
-        # The smallest subtrees of the whole frontier are those of the tile that is not complete.
-        hashes = page.hashes_before[len(page.hashes_before) - size.bit_count() :]
-        return Frontier(size, hashes)
-
     def _save(self, reader: LedgerReader) -> bool:
         """Write to the index what was read; return whether it was where this object had left it."""
-        if not self._index.save(reader.ledger.dump(), self._reached, reader.resume, self._additions):
+        if not self._index.save(reader.ledger.dump().encode(), self._reached, reader.resume, self._additions):
             return False
         self._reached = reader.resume
         self._saved = self._page
@@ -329,7 +312,7 @@ class LedgerWriter:
         if place is None:
             return lines
 
-        def take(page: Draft, _: int) -> None:
+        def take(page: Draft) -> None:
             lines.update(enumerate(page.lines, start=page.before.size))
 
         # It knows nothing of what came before, and begins with the very page that the index names.
@@ -388,10 +371,7 @@ class _Nodes:
 
 def _whole(hashes: list[bytes]) -> bytes:
     """Return the hash over the hashes of subtrees of one size, a power of two of them."""
-    frontier = Frontier()
-    for one in hashes:
-        frontier.append(one)
-    return frontier.root
+    return Frontier().grown(hashes).root
 
 
 def refuse_losing(log: EventLog, topic: str, kept: Mapping[str, Any]) -> None:

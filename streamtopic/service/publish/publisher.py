@@ -28,7 +28,6 @@ from streamtopic.signed import (
     RequestReceipt,
     Withdraw,
     document_digest,
-    line_of,
     link_digest,
     proof_message,
     receipt_id,
@@ -37,7 +36,6 @@ from streamtopic.signed import (
     service_salt,
     version_of,
 )
-from streamtopic.signed.ledger import PAGE_BYTES
 from streamtopic.state import Reader
 from streamtopic.state.deletions import LinkKeys, month_of, months_before
 from streamtopic.state.residue_ledger import Residue, ResidueState, Stage
@@ -58,6 +56,7 @@ logger = logging.getLogger("streamtopic.service")
 ALIVE_EVERY = 600.0
 """Seconds within which a service promises its next `alive`. By them a subscriber notices versions that somebody
 withholds, and each is one line of the ledger for ever."""
+# Receipts in a page, each of at most 550 bytes in its record, which has at most 1 MiB.
 PAGE = 1000
 # A writer that loses so often in a row is not alone for long.
 _ATTEMPTS = 20
@@ -184,7 +183,7 @@ class Publisher:
             versions = self._versions()
             # First: a Redis that is set back after this brings deletions again that the ledger is asked about.
             served = self._served(versions)
-            page, dropped = self._due(versions, served)
+            page = self._due(versions, served)
             # The ledger may have gone on while it was asked: then the page is decided again.
             if self._writer.ledger.size == size and (not page or self._writer.append(page)):
                 break
@@ -194,26 +193,25 @@ class Publisher:
                 "scheduler that leads for each model, and see `streamtopic doctor`"
             )
         sent += self._send()
-        self._settle(page, dropped)
+        self._settle(page, served)
         self._prove_again()
         return Published.of(page, sent)
 
-    def _due(self, versions: Sequence[Envelope], served: Sequence[_Served]) -> tuple[list[Entry], list[_Served]]:
-        """Return the entries of the next page, and the deletions that are done with once they count.
+    def _due(self, versions: Sequence[Envelope], served: Sequence[_Served]) -> list[Entry]:
+        """Return the entries of the next page.
 
         versions: that the ledger lacks.
-        served: deletions that one of these reflects, or one before them.
+        served: deletions that one of these reflects, or one before them. They are done with once the page counts.
         """
         others: list[Entry] = [*self._withdrawals(), *self._requests.due(self._forgets)]
         erased = self._erased()
         others += [] if erased is None else [erased]
-        receipts, dropped = self._receipts(served)
         # A receipt comes after its version: both are one page, so that no deletion waits for a second one.
-        page = [*versions, *others, *receipts]
+        page = [*versions, *others, *self._receipts(served)]
         # A version is called the newest in the page after its own, once its records are sent: before that, nobody can
         # have it.
         alive = None if versions else self._alive(page)
-        return page + ([] if alive is None else [alive]), dropped
+        return page + ([] if alive is None else [alive])
 
     def _versions(self) -> list[Envelope]:
         """Return the staged versions that the ledger lacks, oldest first."""
@@ -227,7 +225,7 @@ class Publisher:
     def _withdrawals(self) -> list[Withdraw]:
         """Return the withdrawals without a new version that the ledger lacks."""
         ledger = self._writer.ledger
-        new = sorted(version for version in self._state.withdrawn_alone() if not ledger.is_withdrawn(version))
+        new = sorted(version for version in self._state.withdrawn_alone() if version not in ledger.withdrawn)
         return [Withdraw(tuple(new), self._now())] if new else []
 
     def _alive(self, page: Sequence[Entry]) -> Alive | None:
@@ -238,7 +236,7 @@ class Publisher:
             if isinstance(entry, Withdraw):
                 gone |= entry.versions
         now = self._now()
-        alive = Alive(now, self._options.interval_ms, ledger.newest, gone.edges)
+        alive = Alive(now, self._options.interval_ms, ledger.newest, gone)
         before = ledger.alive
         if before is None:
             return alive
@@ -304,24 +302,16 @@ class Publisher:
                 cuts.append((version, cut_of(record)))
         return cuts
 
-    def _receipts(self, served: Sequence[_Served]) -> tuple[list[Receipt], list[_Served]]:
-        """Return the receipts that the ledger lacks, and the deletions that have theirs once these count."""
-        wanted = [one for one in served if one.forget.wants_receipt]
-        names = [receipt_id(self._state.model, one.partition, one.forget.offset) for one in wanted]
-        there = self._writer.find(names) if names else {}
+    def _receipts(self, served: Sequence[_Served]) -> list[Receipt]:
+        """Return the receipts of these deletions that the ledger lacks."""
+        wanted = {
+            receipt_id(self._state.model, one.partition, one.forget.offset): one
+            for one in served
+            if one.forget.wants_receipt
+        }
+        there = self._writer.find(list(wanted)) if wanted else {}
         month = month_of(self._clock())
-        receipts, size = list[Receipt](), 0
-        for place, (name, one) in enumerate(zip(names, wanted, strict=True)):
-            if name in there:
-                continue
-            receipt = self._receipt(one, name, month)
-            size += len(line_of(receipt))
-            if size > PAGE_BYTES:
-                # The rest comes with the next page, in the order of the streams.
-                left = {id(later) for later in wanted[place:]}
-                return receipts, [other for other in served if id(other) not in left]
-            receipts.append(receipt)
-        return receipts, list(served)
+        return [self._receipt(one, name, month) for name, one in wanted.items() if name not in there]
 
     def _receipt(self, one: _Served, name: str, month: str) -> Receipt:
         """Return the receipt of a deletion. name: its id. month: whose key ties it to its request."""

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from streamtopic.console import printable
-from streamtopic.errors import InvalidRelease, SettingsError, StateError, StreamtopicError
+from streamtopic.errors import InvalidRelease, SettingsError, StateError
 from streamtopic.signed import COSIGNATURE, Checkpoint, PublicKey, cosigned
 from streamtopic.signed.checkpoints import text_of
-from streamtopic.signed.notes import read_note
+from streamtopic.signed.signing_keys import read_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -93,7 +93,7 @@ def read_policy(data: bytes, source: str) -> WitnessPolicy:
 class _Reading:
     """A policy file as far as it was read.
 
-    names: what a rule means by a name: a witness, or another rule.
+    names: what a rule means by the name of a witness or of another rule.
     taken: names that are members of a group.
     keys: of witnesses and logs.
     """
@@ -101,7 +101,7 @@ class _Reading:
     witnesses: dict[str, PublicKey] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
     quorum: Quorum | None = None
-    names: dict[str, str | Quorum] = field(default_factory=dict)
+    names: dict[str, Quorum] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     keys: set[bytes] = field(default_factory=set)
 
@@ -121,7 +121,7 @@ class _Reading:
             case ["group", name, least, *members] if members:
                 self._define(name, self._group(least, members))
             case ["quorum", name] if self.quorum is None:
-                self.quorum = self._rule(name)
+                self.quorum = Quorum(0) if name == _NONE else self._known(name)
             case [word, *_]:
                 raise SettingsError(
                     f"{printable(word[:40])!r} does not begin a line here: write `witness NAME KEY URL`, `group NAME "
@@ -139,7 +139,7 @@ class _Reading:
         self._once(witness.raw)
         if url:
             self.addresses[name] = _address(url)
-        self._define(name, name)
+        self._define(name, Quorum(1, (name,)))
         self.witnesses[name] = witness
 
     def _once(self, key: bytes) -> None:
@@ -147,7 +147,7 @@ class _Reading:
             raise SettingsError("its key is in the file already: name each key once")
         self.keys.add(key)
 
-    def _define(self, name: str, rule: str | Quorum) -> None:
+    def _define(self, name: str, rule: Quorum) -> None:
         if name in self.names or name == _NONE:
             raise SettingsError(f"name {printable(name)!r} has a meaning already: choose another one")
         self.names[name] = rule
@@ -163,13 +163,7 @@ class _Reading:
             raise SettingsError(f"of {len(members)} members at least {printable(least)!r} cannot be asked for")
         return Quorum(int(text), tuple(map(self._known, members)))
 
-    def _rule(self, name: str) -> Quorum:
-        if name == _NONE:
-            return Quorum(0)
-        known = self._known(name)
-        return Quorum(1, (known,)) if isinstance(known, str) else known
-
-    def _known(self, name: str) -> str | Quorum:
+    def _known(self, name: str) -> Quorum:
         if name not in self.names:
             raise SettingsError(f"{printable(name)!r} is not defined above: write its line before this one")
         return self.names[name]
@@ -200,37 +194,24 @@ class _Asked:
     failed: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class _Page:
-    """A checkpoint while witnesses are asked for it, each in a thread of its own.
+    """A checkpoint while witnesses are asked for it.
 
     note: signed by the service.
     size: number of entries.
+    consistency: two sizes to the proof between them; read from Redis and the log, so for one thread alone.
+    answers: name of a witness, status and text.
     """
 
-    def __init__(self, note: str, consistency: Callable[[int, int], list[bytes]]) -> None:
-        self.note = note
-        self.size = Checkpoint.parse(read_note(note).text).size
-        self._consistency = consistency
-        self._one_at_a_time = threading.Lock()
-        self._done = False
-
-    def body(self, old: int) -> str:
-        """Return a request to a witness that has signed `old` entries. Raises InvalidRelease once nobody waits."""
-        # A proof is read from Redis and the log, as only one thread may; the thread that waits uses them afterwards.
-        with self._one_at_a_time:
-            if self._done:
-                raise InvalidRelease("nobody waits for it any more")
-            path = self._consistency(old, self.size) if 0 < old < self.size else []
-        return "\n".join([f"old {old}", *map(text_of, path), "", self.note])
-
-    def end(self) -> None:
-        """Note that nobody waits any more."""
-        with self._one_at_a_time:
-            self._done = True
+    note: str
+    size: int
+    consistency: Callable[[int, int], list[bytes]]
+    answers: queue.SimpleQueue[tuple[str, int, str]] = field(default_factory=queue.SimpleQueue)
 
 
 class Witnesses:
-    """Asks all witnesses of a policy at once (a Cosigner of LedgerWriter).
+    """Asks all witnesses of a policy at once.
 
     required: whether pages wait for the quorum. Without it, whatever a witness does holds nothing up for longer than
         `seconds`.
@@ -282,28 +263,30 @@ class Witnesses:
 
         Raises StateError if the quorum is required and not met: the page waits, and witnesses are asked again.
         """
-        page = _Page(checkpoint, consistency)
-        answers: queue.SimpleQueue[tuple[str, str, str]] = queue.SimpleQueue()
+        page = _Page(checkpoint, Checkpoint.parse(read_note(checkpoint).text).size, consistency)
         deadline = self._clock() + self._seconds
-        waiting = set(self._due())
+        waiting = dict.fromkeys(self._due(), _TRIES)
         for name in waiting:
-            self._asked[name].busy = True
-            # A daemon, since a witness that answers a byte a minute must not keep the process from ending.
-            arguments = name, page, answers
-            threading.Thread(target=self._ask, args=arguments, name=f"witness {name}", daemon=True).start()
+            self._ask(name, page)
         lines = dict[str, str]()
         while waiting and not self._enough(lines):
             try:
-                name, line, problem = answers.get(timeout=max(deadline - self._clock(), 0))
+                name, status, text = page.answers.get(timeout=max(deadline - self._clock(), 0))
             except queue.Empty:
                 break
-            waiting.discard(name)
+            waiting[name] -= 1
+            try:
+                line = self._line(name, page, status, text, last=not waiting[name])
+            except InvalidRelease as error:
+                self._fail(name, str(error))
+                del waiting[name]
+                continue
             if line:
                 lines[name] = line
-                self._signed(name)
+                self._signed(name, page.size)
+                del waiting[name]
             else:
-                self._fail(name, problem)
-        page.end()
+                self._ask(name, page)
         for name in () if self._enough(lines) else waiting:
             self._fail(name, self._late)
         if self.required and not self.quorum.met_by(lines):
@@ -325,38 +308,46 @@ class Witnesses:
             if not asked.busy and (self.required or not paused):
                 yield name
 
-    def _ask(self, name: str, page: _Page, answers: queue.SimpleQueue[tuple[str, str, str]]) -> None:
-        """Answer with the name of a witness, the line of its signature or "", and why there is none."""
-        line = problem = ""
-        try:
-            line = self._line(name, page)
-        except StreamtopicError as error:
-            problem = str(error)
-        except TimeoutError:
-            problem = self._late
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            problem = f"{type(error).__name__}: {error}"
-        self._asked[name].busy = False
-        answers.put((name, line, problem))
-
-    def _line(self, name: str, page: _Page) -> str:
-        """Return the line by which a witness signs a page. Raises InvalidRelease with what it answers instead."""
+    def _ask(self, name: str, page: _Page) -> None:
+        """Send a request to a witness, in a thread of its own."""
         asked = self._asked[name]
-        for _ in range(_TRIES):
-            status, text = _posted(self._addresses[name], page.body(asked.size), self._seconds)
-            if status == http.client.OK:
-                line = self._own(name, page.note, text)
-                asked.size = page.size
-                return line
-            if status != http.client.CONFLICT or not re.fullmatch(r"(0|[1-9][0-9]{0,17})\n?", text):
-                raise InvalidRelease(f"it answered {status}: {printable(' '.join(text[:200].split()))}")
-            if int(text) > page.size:
-                raise InvalidRelease(
-                    f"it has signed this ledger with {int(text)} entries, and it has {page.size} here: find out "
-                    "whether its topic has lost records"
-                )
-            asked.size = int(text)
-        raise InvalidRelease("it does not say which entries it has seen")
+        path = page.consistency(asked.size, page.size) if 0 < asked.size < page.size else []
+        body = "\n".join([f"old {asked.size}", *map(text_of, path), "", page.note])
+        asked.busy = True
+        # A daemon, since a witness that answers a byte a minute must not keep the process from ending.
+        threading.Thread(target=self._post, args=(name, body, page), name=f"witness {name}", daemon=True).start()
+
+    def _post(self, name: str, body: str, page: _Page) -> None:
+        """Answer with the name of a witness, status and text; the status is 0 if there is no answer."""
+        try:
+            status, text = _posted(self._addresses[name], body, self._seconds)
+        except TimeoutError:
+            status, text = 0, self._late
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            status, text = 0, f"{type(error).__name__}: {error}"
+        self._asked[name].busy = False
+        page.answers.put((name, status, text))
+
+    def _line(self, name: str, page: _Page, status: int, text: str, *, last: bool) -> str:
+        """Return the line by which a witness signs, "" if it is to be asked again with another size.
+
+        last: whether it is not asked again. Raises InvalidRelease with what it answers instead.
+        """
+        if status == http.client.OK:
+            return self._own(name, page.note, text)
+        if not status:
+            raise InvalidRelease(text)
+        if status != http.client.CONFLICT or not re.fullmatch(r"(0|[1-9][0-9]{0,17})\n?", text):
+            raise InvalidRelease(f"it answered {status}: {printable(' '.join(text[:200].split()))}")
+        if int(text) > page.size:
+            raise InvalidRelease(
+                f"it has signed this ledger with {int(text)} entries, and it has {page.size} here: find out "
+                "whether its topic has lost records"
+            )
+        if last:
+            raise InvalidRelease("it does not say which entries it has seen")
+        self._asked[name].size = int(text)
+        return ""
 
     def _own(self, name: str, checkpoint: str, text: str) -> str:
         """Return the line of an answer that is the signature of its witness. Raises InvalidRelease without one."""
@@ -366,9 +357,10 @@ class Witnesses:
                     return line
         raise InvalidRelease("its answer holds no signature that its key has made")
 
-    def _signed(self, name: str) -> None:
-        """Note that a witness has signed; say so where it had failed."""
+    def _signed(self, name: str, size: int) -> None:
+        """Note that a witness has signed so many entries; say so if it had failed."""
         asked = self._asked[name]
+        asked.size = size
         if asked.failed is not None:
             extra = {"event": "witness_signs", "witness": name}
             logger.info("witness %s signs again", printable(name), extra=extra)

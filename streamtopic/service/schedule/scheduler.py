@@ -625,7 +625,7 @@ class Scheduler:
         versions = tuple(sorted(found))
         if not versions:
             return Step(decision)
-        records = erasures(self.state, self._standing(), versions, retired=False)
+        records = erasures(self.state, self._standing(), versions)
         result = self.state.withdraw(lease, versions, records)
         # Another scheduler leads by now, and withdraws them itself.
         if isinstance(result, Stale):

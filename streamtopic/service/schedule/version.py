@@ -124,17 +124,14 @@ def _adds(record: Mapping[str, Any], cuts: Mapping[int, Mapping[str, int]]) -> M
 
 
 def erasures(
-    state: ModelState, records: Sequence[tuple[int, Mapping[str, Any]]], versions: Iterable[int], *, retired: bool
+    state: ModelState, records: Sequence[tuple[int, Mapping[str, Any]]], versions: Iterable[int]
 ) -> list[OutboxRecord]:
-    """Return the tombstones of versions.
-
-    retired: whether they are erased for their age, and not for the documents that they hold.
-    """
+    """Return the tombstones of versions."""
     chunks = {version: int(record["chunks"]) for version, record in records}
     found = []
     for version in versions:
         number = chunks.get(version, 0)
-        messages = tombstones(version, number, retired=retired)
+        messages = tombstones(version, number)
         found += [outgoing(state.model, message) for message in messages]
     return found
 
@@ -151,8 +148,7 @@ def replaced(state: ModelState, withdrawn: Runs, envelope: Envelope, keep_versio
     aged = set(standing.newest(_RETIRED)) - set(envelope.withdrawn)
     records = state.releases_among(Runs.of(aged.union(envelope.withdrawn)).pairs())
     known = {version for version, _ in records}
-    erased = erasures(state, records, envelope.withdrawn, retired=False)
-    return erased + erasures(state, records, sorted(aged & known), retired=True)
+    return erasures(state, records, [*envelope.withdrawn, *sorted(aged & known)])
 
 
 def outgoing(model: str, message: Message) -> OutboxRecord:
@@ -242,7 +238,7 @@ def _erase_again(state: ModelState, lease: Lease, withdrawn: Sequence[int], sent
     standing = [version for version in withdrawn if version in sent]
     if standing:
         records = [(version, {"chunks": sent[version].chunks}) for version in standing]
-        state.withdraw(lease, standing, erasures(state, records, standing, retired=False))
+        state.withdraw(lease, standing, erasures(state, records, standing))
 
 
 def stored_base(base: Base, kept: bytes, salt: bytes) -> StoredBase:

@@ -161,7 +161,7 @@ def _spending(known: InLog) -> Iterator[Json]:
                 "cumulative_epsilon": envelope.cumulative_epsilon,
                 "forgotten": envelope.forgotten,
                 # Withdrawn versions stay in the list: they were seen, so their epsilon is spent.
-                "withdrawn": known.whole.ledger.is_withdrawn(version),
+                "withdrawn": version in known.whole.ledger.withdrawn,
             }
 
 

@@ -66,23 +66,23 @@ def version_in_log(sources: Sources, whole: WholeLedger, version: int) -> InLog:
     ComponentUnreachable.
     """
     found: Opened | None = None
-    retired, refused = False, ""
-    for news in ReleaseReader(sources.log, sources.model, whole.ledger).read():
+    removed, refused = False, ""
+    for news in ReleaseReader(whole.ledger).read(sources.log):
         match news:
             case Opened(version=number) if number == version:
                 found = news
             case Removed(version=number) if number == version:
-                retired = news.retired
+                removed = True
             case Refused(version=number) if number == version:
                 refused = str(news.reason)
     records = dict(sources.state.releases())
     # First, since nobody should use a withdrawn version, whether or not its bytes are still in the log.
-    if whole.ledger.is_withdrawn(version) or version in sources.state.withdrawn():
+    if version in whole.ledger.withdrawn or version in sources.state.withdrawn():
         raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; report on a later one")
     sent = sent_releases(sources.log, sources.model)
     # The same bytes may have been sent again after a tombstone.
     if found is None or version not in sent or not sent[version].complete:
-        raise _missing(version, whole, records, refused, retired=retired)
+        raise _missing(version, whole, records, refused, aged=removed and version < whole.newest)
     record, refuted = records.get(version, {}), version in sources.refuted
     # A single chunk may hold words of forgotten documents.
     standing = frozenset(number for number, one in sent.items() if _has_chunks(one))
@@ -93,12 +93,10 @@ def _has_chunks(sent: SentRelease) -> bool:
     return any(PROOF not in key for key in sent.keys)
 
 
-def _missing(
-    version: int, whole: WholeLedger, records: Mapping[int, Record], refused: str, *, retired: bool
-) -> Exception:
+def _missing(version: int, whole: WholeLedger, records: Mapping[int, Record], refused: str, *, aged: bool) -> Exception:
     """Return why a version cannot be examined."""
-    if retired:
-        return UsageError(f"version {version} was erased for its age (setting `keep_versions`): report on a later one")
+    if aged and not refused:
+        return UsageError(f"version {version} was erased, as for its age (`keep_versions`): report on a later one")
     if version in whole.versions:
         reason = refused or "they are missing, and nobody has withdrawn it"
         return CheckFailed(

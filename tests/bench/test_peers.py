@@ -7,10 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from streamtopic.bench.cases import peers
-from streamtopic.bench.peers.material import halvings, load_material
+from streamtopic.bench.peers.material import load_material
 from streamtopic.bench.peers.models import MODELS, Change
-from streamtopic.bench.peers.score import Lists, accuracy, mean_score
+from streamtopic.bench.peers.score import Lists, accuracy
 
 WORDS = (("goal", "match", "team", "coach"), ("vote", "party", "law", "court"))
 NEEDS = {"gensim-lda": "gensim", "gensim-lda-tuned": "gensim", "tomotopy-lda": "tomotopy"}
@@ -69,25 +68,3 @@ def test_every_model_finds_two_topics(documents, name):
     assert (theta >= 0).all()
     changes = {model.add(X[:1]), model.forget(X[:1])}
     assert (Change.REFIT in changes) != name.startswith("streamtopic")
-
-
-def test_unseen_halves_are_scored_on_what_was_not_learned(documents):
-    """Each halving gives two models, each of one half alone, judged by the other half's documents alone."""
-    material = load_material(documents)
-    entrant = peers._Entrant("sklearn-nmf", 2, "all")
-    scores = []
-    for one, other in halvings(120, 2):
-        assert sorted([*one, *other]) == list(range(120))
-        learned, unseen = material.some(one), material.some(other)
-        assert unseen.labels == tuple(material.labels[k] for k in other)
-        vocabulary, model = learned.vocabulary("all"), MODELS["sklearn-nmf"](2)
-        model.fit(learned.counts[:, vocabulary])
-        lists = Lists.of(model.topics(), vocabulary, learned.evidence(vocabulary))
-        assert np.array_equal(lists.shown, entrant.lists(learned).shown)
-        scores.append(lists.score(unseen))
-    assert len(scores) == 4
-    found = {figure.name: figure.value for figure in peers._unseen(entrant, material, 2)}
-    assert found["NPMI, unseen half"] == pytest.approx(mean_score(scores).npmi)
-    assert found["NPMI, unseen half, by probability"] == pytest.approx(np.mean([s.likely_npmi for s in scores]))
-    assert found["diversity, unseen half"] == pytest.approx(np.mean([s.diversity for s in scores]))
-    assert list(peers._unseen(entrant, material, 0)) == []

@@ -43,13 +43,3 @@ def test_canaries_never_show_more_than_the_claim(corpus, monkeypatch):
     seen = _figures("canaries", corpus, epsilon=100)
     assert seen["found"] > 0.9
     assert 1 < seen["epsilon at least"] <= 100
-
-
-def test_topics_outlive_the_noise(corpus, monkeypatch):
-    """NPMI of the last version is near to that without noise, and combinations that noise hides are left out."""
-    monkeypatch.setattr(private, "MAX_DF", 1.0)
-    found = _figures("topics", corpus, epsilon=20)
-    assert found["lost"] < 0.05
-    assert found["NPMI without noise"] > 0.1
-    least = _figures("least", corpus, epsilon=3, versions=64)
-    assert "375 documents, 100 words, epsilon 1: lost" not in least

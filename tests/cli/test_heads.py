@@ -40,14 +40,6 @@ def on(program, kept):
     return run
 
 
-def test_versions_show_heads_and_tasks_without_one(on):
-    """A table for people, and all of it as JSON."""
-    newest = json.loads(on("versions", "--json"))["versions"][-1]
-    assert newest["heads"]["label"]["classes"] == ["0", "1", "2", "3"]
-    assert "no labelled document is left" in newest["unfitted"]["mood of the day"]
-    assert "label, no mood of the day" in on("versions")
-
-
 def test_exports_hold_heads(kept, on, tmp_path):
     """With w beside the topics if these are published, else with B alone."""
     version = json.loads(on("status", "--json"))["version"]

@@ -6,17 +6,11 @@ import shutil
 import pytest
 
 from streamtopic.cli import main
-from streamtopic.client import DocumentProducer, Receipts
+from streamtopic.client import DocumentProducer
 from streamtopic.local import LocalRedis
 from streamtopic.state import Connection
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import FileLog, Message
-
-
-def receipts(instance):
-    """Return how many receipts the ledger of an instance has."""
-    with Receipts(instance / "log", model="default", public_key=instance / "keys" / "signing.pub") as found:
-        return len(list(found))
 
 
 def meta_of(instance, change):

@@ -10,10 +10,7 @@ from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service
 from streamtopic.settings import load
-from streamtopic.signed import End, KeyRing, LedgerReader
-from streamtopic.state import Connection
 from streamtopic.streams import TopicNames, open_log
-from streamtopic.streams.opening import open_membership
 
 pytestmark = pytest.mark.slow
 _numbers = itertools.count()
@@ -121,35 +118,3 @@ def test_the_service_can_be_checked_from_the_log_up(site, tmp_path):
     assert site.on("capacity")["rule"] == "share"
     assert "schedule" in site.on("unlearn", "--wait", 0.3, status=1)
     assert site.work()[0].version == 3
-
-
-def test_a_whole_model_goes_and_leaves_its_evidence(site, tmp_path, kept_redis):
-    """A running ingest is named and stops it; afterwards the ledger and its end prove what there was."""
-    file = tmp_path / "end.tlog-proof"
-    key = ("--key", site.folder / "keys" / "signing.pub")
-    assert "repeat it with --yes" in site.on("delete-model", file, status=2)
-    log, _ = open_log(site.servers)
-    with log:
-        membership = open_membership(log, site.names.documents, f"streamtopic-{site.model}", 6_000)
-        while not membership.poll(1.0):
-            pass
-        assert "1 ingest process(es) count" in site.on("delete-model", file, "--yes", status=2)
-        membership.leave()
-        assert not file.exists()
-        done = site.on("delete-model", file, "--yes")
-        assert set(done["topics"]) == {
-            site.names.documents,
-            site.names.requests,
-            site.names.releases,
-            site.names.rejected,
-        }
-        assert {path.name for path in (site.folder / "keys").iterdir()} == {"signing.pub"}
-        assert log.partitions(site.names.documents) == 0
-        with Connection(kept_redis.url) as connection:
-            assert list(connection.names(f"{{st:{site.model}*")) == []
-        stated = site.on("verify", file, *key)
-        assert (stated["model"], stated["version"], stated["documents"]) == (site.model, 2, 398)
-        assert len(site.receipts()) == 2
-        reader = LedgerReader(log, site.model, KeyRing.load(site.folder / "keys" / "signing.pub", site.model))
-        assert reader.catch_up()[-1].index == stated["index"] == reader.ledger.size - 1
-        assert isinstance(reader.ledger.end, End)

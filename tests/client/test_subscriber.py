@@ -1,7 +1,6 @@
 """Versions come in order, each once, and only those that the ledger vouches for."""
 
 import json
-import logging
 
 import pytest
 
@@ -243,21 +242,6 @@ def test_a_ledger_is_read_at_its_end(subscribe, maker, tmp_path, begin):
     ledger = subscriber._ledger.ledger
     assert ledger.size == 402
     assert len(ledger.gaps) == (394 if begin == "tail" else 0)
-
-
-def test_entries_that_the_topic_has_lost_are_said(subscribe, maker, caplog):
-    """A subscriber goes on after a gap, and warns of it once."""
-    maker.publish(1)
-    subscriber = subscribe()
-    assert versions(subscriber) == [1]
-    maker.take(*maker.records([maker.receipt(1)]))
-    maker.publish(2)
-    with caplog.at_level(logging.WARNING):
-        assert versions(subscriber) == [2]
-        assert subscriber.poll() is None
-    assert [record.getMessage() for record in caplog.records].count(
-        "the ledger of news has lost entries, find out who may write to its topic: 1 to 1"
-    ) == 1
 
 
 def test_a_topic_that_comes_later_is_waited_for(tmp_path):

@@ -120,16 +120,3 @@ def test_a_value_that_grows_wide_has_no_place():
     assert not q.add_within(counts({(2, 3): 2**61}))
     with pytest.raises(CountsOverflow):
         q.plus(counts({(2, 3): 2**61}))
-
-
-def test_an_entry_takes_six_bytes():
-    """Up to 65,536 words an entry takes six bytes and a wide one sixteen; beyond that columns take four."""
-    for n, size in ((1 << 16, 2), ((1 << 16) + 1, 4)):
-        q = SymmetricCounts.of(counts({(0, n - 1): 1, (n - 2, n - 1): MARK, (5, 5): 7}, n))
-        assert q.nbytes == 5 * (size + 4) + 2 * (size + 8) + 2 * 8 * (n + 1)
-        assert q.columns.tolist() == [n - 1, 5, n - 1, 0, n - 2]
-        thin = np.arange(n, dtype=float)[:, None]
-        products = times(q, thin)[:, 0]
-        assert products[[0, 5, n - 2, n - 1]].tolist() == [n - 1.0, 35.0, float(MARK * (n - 1)), float(MARK * (n - 2))]
-        assert q.add_within(counts({(0, n - 1): -1, (n - 2, n - 1): -1}, n))
-        assert q.upper().values.tolist() == [7, MARK - 1]

@@ -18,7 +18,6 @@ from streamtopic.counts import (
     SymmetricCounts,
     Weighting,
     count,
-    count_pairs,
 )
 from streamtopic.errors import CountsOverflow
 from streamtopic.words.text import passages as passages_of
@@ -59,19 +58,6 @@ def same(one, other):
     return one.documents == other.documents and all(
         np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays
     )
-
-
-@settings(max_examples=50)
-@given(st.lists(documents, min_size=1, max_size=40), st.data())
-def test_counting_in_pieces_changes_nothing(corpus, data):
-    """A batch too large for the cache is counted in pieces: the same bits, whatever is added and taken away."""
-    batch = DocumentBatch.build(corpus)
-    signs = np.array(data.draw(st.lists(st.sampled_from([1, -1]), min_size=len(corpus), max_size=len(corpus))))
-    whole = count(batch, N, Weighting(256), signs)
-    for pieces in {1, 2, len(corpus)}:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(count_pairs, "pieces", lambda *_, pieces=pieces: pieces)
-            assert same(count(batch, N, Weighting(256), signs), whole)
 
 
 @settings(max_examples=150)

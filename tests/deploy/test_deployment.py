@@ -41,49 +41,6 @@ def test_command_lines_are_those_of_the_program(name):
     assert {"streamtopic.toml", "signing.pub", "ca.pem"} == set(OURS[name]["configs"])
 
 
-@pytest.mark.parametrize("name", ["ingest", "schedule"])
-def test_parts_are_watched_where_compose_asks_them(name):
-    """Each part answers on the private network only, at the port that its health check asks."""
-    address = OURS[name]["environment"]["STREAMTOPIC_METRICS_ADDRESS"]
-    assert f":{address.rpartition(':')[2]}/livez" in OURS[name]["healthcheck"]["test"][-1]
-    assert "ports" not in OURS[name]
-
-
-def test_kafka_lets_nobody_in_without_a_password():
-    """Clients log in over TLS, rules decide, and the doors without a password open inside of the container only."""
-    given = COMPOSE["services"]["kafka"]["environment"]
-    doors = dict(door.split("://") for door in given["KAFKA_LISTENERS"].split(","))
-    protocols = dict(pair.split(":") for pair in given["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(","))
-    open_doors = {name for name, protocol in protocols.items() if not protocol.startswith("SASL_")}
-    assert all(doors[name].startswith("127.0.0.1:") for name in open_doors)
-    assert protocols["CLIENTS"] == "SASL_SSL"
-    mounts = dict(mount.split(":")[:2] for mount in COMPOSE["services"]["kafka"]["volumes"])
-    assert given["KAFKA_LISTENER_NAME_CLIENTS_SSL_KEYSTORE_LOCATION"].startswith(mounts["kafka-tls"])
-    for service in OURS.values():
-        assert service["environment"]["STREAMTOPIC_KAFKA_SECURITY_PROTOCOL"] == "SASL_SSL"
-        assert service["environment"]["STREAMTOPIC_KAFKA_SSL_CAFILE"] == "/ca.pem"
-    assert given["KAFKA_AUTHORIZER_CLASS_NAME"].endswith("StandardAuthorizer")
-    assert "KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND" not in given
-    wanted = {secret.removeprefix("kafka_") for secret in COMPOSE["services"]["kafka-users"]["secrets"]}
-    rules = (DEPLOY / "kafka-acls.sh").read_text(encoding="utf-8")
-    assert all(f"User:{role}" in rules for role in wanted)
-
-
-@pytest.mark.parametrize("server", ["kafka", "redis"])
-def test_a_key_is_given_to_its_server_alone(server):
-    """The step that copies it has no network, and the file is for the user of the server's image."""
-    step = COMPOSE["services"][f"{server}-tls"]
-    assert step["network_mode"] == "none"
-    assert step["image"] == COMPOSE["services"][server]["image"]
-    assert step["secrets"] == [f"{server}_tls"]
-    assert step["command"][:6] == ["install", "-o", step["command"][2], "-g", step["command"][2], "-m"]
-    assert step["command"][6] == "400"
-    assert step["command"][7] == f"/run/secrets/{server}_tls"
-    assert COMPOSE["services"][server]["depends_on"][f"{server}-tls"]["condition"].endswith("successfully")
-    others = [name for name, one in COMPOSE["services"].items() if f"{server}_tls" in str(one.get("secrets"))]
-    assert others == [f"{server}-tls"]
-
-
 def test_the_example_settings_load(monkeypatch, tmp_path):
     """Every setting exists and is in range, and paths are where secrets are mounted."""
     (tmp_path / "streamtopic_redis_url").write_text("redis://ingest:pass@redis:6379/0")

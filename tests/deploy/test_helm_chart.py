@@ -204,19 +204,3 @@ def test_a_wrong_value_is_refused_before_anything_is_made(value, place, fault):
     assert (status, made) == (1, [])
     assert f"- {place}: " in error
     assert fault in error
-
-
-@needs_helm
-def test_the_pages_are_reached_by_a_service():
-    """The port of the container is the one that the command opens, and browsers may use the names that are given."""
-    status, made, error = helm("parts.serve.names={topics.example,other.example}")
-    assert status == 0, error
-    found = {(thing["kind"], thing["metadata"]["name"]): thing for thing in made}
-    service, pod = found["Service", "news-serve"]["spec"], pods(found)["serve"]["containers"][0]
-    args = build_parser().parse_args(pod["args"])
-    assert (args.host, args.name) == ("0.0.0.0", ["topics.example", "other.example"])  # noqa: S104  inside of a pod
-    assert pod["ports"] == [{"name": service["ports"][0]["targetPort"], "containerPort": args.port}]
-    asked = [pod[probe]["httpGet"] for probe in ("livenessProbe", "readinessProbe")]
-    assert asked == [{"path": path, "port": service["ports"][0]["targetPort"]} for path in ("/livez", "/readyz")]
-    labels = found["Deployment", "news-serve"]["spec"]["template"]["metadata"]["labels"]
-    assert service["selector"].items() <= labels.items()

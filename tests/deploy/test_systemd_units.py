@@ -1,10 +1,6 @@
 """The unit of systemd starts what the program knows, shut in as far as it goes."""
 
 import configparser
-import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +10,6 @@ from streamtopic.settings import Settings
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "streamtopic@.service"
 PARTS = ["ingest", "schedule", "serve"]
-ANALYZE = shutil.which("systemd-analyze")
-needs_systemd = pytest.mark.skipif(ANALYZE is None, reason="units of systemd: needs systemd-analyze")
 
 
 class _Several(dict):
@@ -57,19 +51,3 @@ def test_its_variables_are_settings_and_its_files_credentials():
     assert all(file.startswith(f"{prefix}_") for file in files)
     assert given["STREAMTOPIC_SECRETS_DIR"] == "%d"
     assert f"{prefix}_redis_url" == "streamtopic_redis_url"
-
-
-@pytest.fixture(params=PARTS)
-def unit(request, tmp_path):
-    """The unit of a part, with a program that this machine has."""
-    text = re.sub(r"(?<=ExecStart=)\S+", sys.executable, UNIT.read_text("utf-8"))
-    path = tmp_path / f"streamtopic@{request.param}.service"
-    path.write_text(text, "utf-8")
-    return path
-
-
-@needs_systemd
-def test_systemd_takes_it(unit):
-    """No unknown option, no value that systemd would ignore."""
-    done = subprocess.run([ANALYZE, "verify", str(unit)], check=False, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")

@@ -140,14 +140,6 @@ def test_a_question_is_answered_by_three_files_at_most(question, answer):
         assert wanted in defined(name), f"{name} has no {wanted}"
 
 
-def test_every_python_file_of_an_answer_has_a_name_in_it():
-    """The questions are on the page, and no answer sends a stranger into a file without saying what to look for."""
-    assert len(QUESTIONS) >= 8
-    for question, answer in QUESTIONS:
-        files = [name for name in named(answer) if name.endswith(".py")]
-        assert len(re.findall(r"\(`\w+`\)", answer)) == len(files), question
-
-
 def test_every_folder_has_its_line():
     """The drawing shows the whole house."""
     folders = {path.parent.relative_to(PROGRAM).parts[:2] for path in PROGRAM.rglob("*.py")} - {()}

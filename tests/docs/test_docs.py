@@ -109,14 +109,3 @@ def test_settings_on_the_pages_are_settings(tmp_path):
             load(config=tmp_path / "page.toml")
             found += 1
     assert found >= 2
-
-
-def test_readme_begins_with_the_two_commands():
-    """Title, one sentence, then what sets up a fresh machine, word for word as CI runs it."""
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    title, sentence, *commands = [line.strip() for line in lines[:6] if line]
-    assert title == "# streamtopic"
-    assert sentence.endswith(".")
-    assert sentence.count(".") == 1
-    assert commands == ["pip install '.[demo]' && streamtopic demo", "pip install '.[demo,test]' && pytest"]
-    assert commands[1] in (ROOT / ".ci" / "run").read_text(encoding="utf-8")

@@ -27,18 +27,6 @@ def printed(name, *arguments):
     return done.stdout.splitlines()
 
 
-def test_every_example_is_short_and_listed():
-    """An example is read in a minute, stands on the page of examples, and has a test here that runs it."""
-    page = (EXAMPLES / "README.md").read_text("utf-8")
-    tests = Path(__file__).read_text("utf-8")
-    scripts = sorted(EXAMPLES.glob("*.py"))
-    assert len(scripts) == 8
-    for script in scripts:
-        assert len(script.read_text("utf-8").splitlines()) <= 70
-        assert f"({script.name})" in page
-        assert f'printed("{script.name}"' in tests
-
-
 def test_the_library_forgets_docstrings():
     """The model that forgot is within the proven bound of one that never saw the forgotten docstrings."""
     lines = printed("library.py")

@@ -138,23 +138,6 @@ def test_limits_are_those_of_the_program():
     assert str(events.MAX_TIMESTAMP) in PAGE
 
 
-def test_suppressions_are_as_the_program_writes_them():
-    """Key and value of a suppression and of a lift are those of the description, and so is the header of a refusal."""
-    said = MESSAGES["suppression"]
-    key = suppression.SuppressionKey(bytes(32), "news")
-    for suppressed in (True, False):
-        one = suppression.Suppression(key.of_document(b"doc-1"), suppressed, 10**15)
-        value = key.value(one)
-        assert re.fullmatch(said["bindings"]["kafka"]["key"]["pattern"], one.key.decode())
-        assert re.fullmatch(said["payload"]["pattern"], value.decode())
-        assert key.read(one.key, value) == one
-        assert key.read(one.key, key.value(dataclasses.replace(one, made_ms=one.made_ms + 1))[:-1] + b"x") is None
-    ((name, content),) = key.refusal(0, 17)
-    (header,) = MESSAGES["suppressedTombstone"]["headers"]["properties"].items()
-    assert header[0] == name
-    assert re.fullmatch(header[1]["pattern"], content.decode())
-
-
 def test_reasons_are_those_of_the_program():
     """Every reason in the code is described, and none besides."""
     source = "".join(Path(module.__file__).read_text("utf-8") for module in (events, subjects, suppression))

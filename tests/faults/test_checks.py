@@ -5,28 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import rfc6962
-from hypothesis import given
-from hypothesis import strategies as st
 from ingest_world import IngestWorld
-from sent_records import Sent
 
 from campaign.checks import (
     check_counts,
-    check_documents,
-    check_ledger,
     check_receipts,
-    check_rejected,
-    check_subscribers,
     check_versions,
 )
-from campaign.ledger_book import Roots
 from campaign.oracle import Oracle
 from campaign.stream import EventStream
-from campaign.tail import TailRecord
-from campaign.witness import Subscriber, Witness
-from ledger_maker import LedgerMaker, envelope_of, key_of, receipt_of
-from streamtopic.signed import Alive, Checkpoint, Payload, Release, page_record, sign_note
+from campaign.witness import Witness
+from ledger_maker import envelope_of, key_of, receipt_of
+from streamtopic.signed import Payload, Release
 from streamtopic.state import Reader
 from streamtopic.streams import FileLog, TopicNames
 
@@ -64,22 +54,6 @@ def test_one_document_too_many_is_found(counted):
     found = "\n".join(check_counts(oracle, reader))
     for part in ("pair", "documents with", "tokens of", "documents are counted", "live documents"):
         assert part in found
-
-
-def test_a_counter_that_was_raised_twice_is_found(counted, connection):
-    """A commit that was applied twice shows in the counters even where counts are right."""
-    oracle, reader, model = counted
-    connection.call("HINCRBY", f"{{st:{model}:1}}:meta", "total:deleted", 1)
-    assert any("total of partition 1, deleted" in finding for finding in check_counts(oracle, reader))
-
-
-def test_kept_and_lost_documents_are_found():
-    """A record that outlives its document is a finding, as is a document without one."""
-    oracle = Oracle(1)
-    oracle.take(0, 0, b"doc", b'{"op": "add", "text": "one two"}', ())
-    assert check_documents(oracle, {0: {b"doc"}}) == []
-    assert "lost a document: b'doc'" in check_documents(oracle, {0: set()})[0]
-    assert "keeps a document that is gone: b'ghost'" in check_documents(oracle, {0: {b"doc", b"ghost"}})[0]
 
 
 def _witness():
@@ -156,114 +130,3 @@ def test_a_wrong_version_is_found(told, change, finding):
     oracle, witness = told
     change(witness)
     assert any(finding in found for found in check_versions(oracle, witness))
-
-
-def test_an_older_version_may_have_lost_its_bytes(told):
-    """Redis was set back before they were sent: the ledger has its entry, and a later version its place."""
-    oracle, witness = told
-    del witness.versions[1]
-    assert check_versions(oracle, witness) == []
-
-
-def test_rejections_are_compared_both_ways(told):
-    """A refused record that nobody heard of, and a report about a good one."""
-    oracle, witness = told
-    witness.rejected.symmetric_difference_update({(0, 3), (0, 0)})
-    assert [finding.split(":")[0] for finding in check_rejected(oracle, witness)] == [
-        "a refused record was not reported",
-        "a record was reported that must not be refused",
-    ]
-
-
-def test_subscribers_must_hold_what_was_published(told):
-    """Another content, a version out of order, and one that never came."""
-    _, witness = told
-    good, bad = (Subscriber(lambda _: None, None) for _ in range(2))
-    for release in (_release(1, 2, 2, kind="retrain"), _release(2, 4, 1)):
-        good._take(release)
-        bad._take(release)
-    assert check_subscribers(witness, [good, bad]) == []
-    bad._take(_release(1, 2, 2))
-    found = check_subscribers(witness, [good, bad])
-    assert "got version 1 after 2" in found[0]
-    assert "subscriber 1 holds a version 1 that differs" in found[1]
-    _publish(witness, _release(3, 4, 1))
-    assert "subscribers are at versions [2, 2], 3 is published" in check_subscribers(witness, [good, bad])
-
-
-def _read(witness, *values):
-    """Let a witness read records of the ledger."""
-    for offset, value in enumerate(values):
-        witness._page(TailRecord(0, offset, None, value, (), 0))
-
-
-@pytest.fixture
-def ledger():
-    """A ledger of three pages: its maker, and a witness who has read it."""
-    maker, witness = LedgerMaker(Sent(), "m"), _witness()
-    maker.append(envelope_of(1, "m"))
-    maker.append(*(maker.receipt(offset) for offset in range(5)))
-    maker.append(Alive(1, 0, 1))
-    _read(witness, *maker.log.values[maker.names.ledger])
-    return maker, witness
-
-
-def test_a_sound_ledger_raises_no_finding(ledger):
-    """Records of others, drafts that came too late and records that came twice are passed over by both readers."""
-    maker, witness = ledger
-    late = maker.fork().records([maker.receipt(9)])[:1]
-    maker.append(maker.receipt(5))
-    own = maker.log.values[maker.names.ledger]
-    strange = [b"junk", None, b"{}", *maker.records([maker.receipt(7)], key_of("m", 1))]
-    _read(witness, *own[-2:], *late, *own, *strange)
-    assert check_ledger(witness) == []
-    assert witness.book.lines == maker.lines
-    assert (len(witness.receipts), list(witness.entries)) == (6, [1])
-    assert witness.places[0, 4] == 5
-    assert witness.findings == []
-    assert witness.book.strays == len(late) + len(own) + len(strange)
-
-
-@pytest.mark.parametrize(
-    ("size", "finding"), [(3, "signed for 3 entries"), (7, "signed for 7 entries"), (99, "signed for 99 entries")]
-)
-def test_a_checkpoint_of_another_history_is_found(ledger, size, finding):
-    """Nobody counts it, and it was signed: two readers could have been told two histories."""
-    maker, witness = ledger
-    _read(witness, page_record(sign_note(Checkpoint(maker.key.name, size, bytes(32)).text, maker.key)))
-    (found,) = check_ledger(witness)
-    assert finding in found
-
-
-def test_lost_entries_are_found(ledger):
-    """Records that have left the topic."""
-    maker, witness = ledger
-    maker.append(maker.receipt(5))
-    lost = len(maker.log.values[maker.names.ledger])
-    maker.append(maker.receipt(6))
-    _read(witness, *maker.log.values[maker.names.ledger][lost:])
-    found = check_ledger(witness)
-    assert any("lacks entries: 7 to 7" in finding for finding in found)
-    assert any("by the docs" in finding for finding in found)
-
-
-def test_a_second_entry_is_found(ledger):
-    """Of a deletion, or of a version."""
-    maker, witness = ledger
-    before = len(maker.log.values[maker.names.ledger])
-    maker.append(maker.receipt(3), envelope_of(1, "m", epsilon=2.0))
-    _read(witness, *maker.log.values[maker.names.ledger][before:])
-    assert witness.findings == [
-        "the deletion at (0, 3) has a second receipt in the ledger, 7",
-        "version 1 has a second entry in the ledger, 8",
-    ]
-    assert check_ledger(witness) == []
-
-
-@given(st.lists(st.binary(max_size=9), max_size=40))
-def test_the_tree_of_the_book_is_that_of_the_standard(entries):
-    """Its roots are those of RFC 6962, at each size."""
-    roots = Roots()
-    for entry in entries:
-        roots.append(entry)
-    assert roots.known == [rfc6962.root(entries[:size]) for size in range(len(entries) + 1)]

@@ -1,12 +1,11 @@
 """Checks of requests: silent about a sound history, loud about each lie."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
 from campaign.oracle import Oracle
-from campaign.people_checks import LONGEST_HOLD_MS, check_people, open_demands, said_of
+from campaign.people_checks import check_people, said_of
 from campaign.witness import Witness
 from ledger_maker import key_of, receipt_of
 from streamtopic.signed import RequestReceipt
@@ -29,11 +28,6 @@ def _cover(witness, index=9, **changes):
     witness.covering.clear()
     fields = {"id": "m/request/1", "model": "m", "request": said_of("why", SALT), "link": "", "month": ""}
     witness._entry(index, RequestReceipt(**(fields | {"received": 0, "documents": 2, "version": 2} | changes)))
-
-
-def _published(cut, created=0):
-    """The entry of a version of the documents before a cut, as the witness holds it."""
-    return SimpleNamespace(cut=cut, created=created)
 
 
 @pytest.fixture
@@ -80,44 +74,3 @@ def test_a_wrong_receipt_of_a_request_is_found(told, changes, finding):
     oracle, witness = told
     _cover(witness, **changes)
     assert any(finding in found for found in check_people(oracle, witness)), check_people(oracle, witness)
-
-
-def test_a_request_that_goes_on_or_is_named_for_ever_is_found(told):
-    """Each request needs a receipt, and a tombstone, so that the log forgets the person."""
-    oracle, witness = told
-    oracle.take_request(b"why", _request(), 70)
-    assert open_demands(oracle, witness) == ["request why has no tombstone, and the log keeps whom it names"]
-    oracle.take_request(b"why", None, 80)
-    witness.covering.clear()
-    assert open_demands(oracle, witness) == ["request why has no receipt"]
-
-
-def test_a_document_that_was_overlooked_is_found(told):
-    """A document that named the person before the last tombstone and still lives is found, or one in a version."""
-    oracle, witness = told
-    witness.entries |= {1: _published({0: 2}), 2: _published({0: 6}), 3: _published({0: 6})}
-    oracle.take(0, 6, b"other", _add("bob", "ann"), (), 39)
-    found = "b'other' is about ann, whom request why has forgotten, and "
-    # Version 2 has it, and was made when it had another name: the document has one life.
-    assert check_people(oracle, witness) == [f"{found}lives", f"{found}version 2 holds it"]
-    oracle.take(0, 7, b"other", _add("bob"), (), 70)
-    assert check_people(oracle, witness) == []
-    oracle.take(0, 8, b"other", _add("bob", "ann"), (), 80)
-    assert check_people(oracle, witness) == []
-    oracle.take(0, 9, b"third", _add("ann"), (), 39)
-    oracle.take(0, 10, b"third", None, (), 90)
-    assert check_people(oracle, witness) == []
-    witness.entries[4] = _published({0: 10})
-    assert check_people(oracle, witness) == [f"{found.replace('other', 'third')}version 4 holds it"]
-    assert oracle.books[0].totals["unchanged"] == 3
-
-
-@pytest.mark.parametrize(("cut", "parts"), [(2, False), (3, False), (4, True), (5, False), (6, False)])
-def test_a_version_that_parts_a_person_is_found(told, cut, parts):
-    """It lacks a document of hers and holds another one; a version before or after all deletions does neither."""
-    oracle, witness = told
-    witness.entries |= {1: _published({0: cut}), 2: _published({0: 6})}
-    found = ["version 1 parts the documents of request why: it holds (0, 4), and lacks others"] if parts else []
-    assert check_people(oracle, witness) == found
-    witness.entries[1] = _published({0: cut}, created=30 + LONGEST_HOLD_MS)
-    assert check_people(oracle, witness) == []

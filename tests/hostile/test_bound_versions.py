@@ -57,19 +57,6 @@ def whole(maker, keys=None):
     return read, tree, receipts
 
 
-def test_versions_and_receipts_are_in_one_tree(files):
-    """Every check passes, and each receipt names a version whose entry comes before it."""
-    files.delete(["doc-002"])
-    files.settle()
-    found = found_in(files)
-    assert {name for name, one in found.items() if one.passed is not True} == set()
-    assert found.keys() >= {"ledger", "receipts", "missing receipts", "release", "version", "commitment"}
-    assert [receipt.version for receipt in files.receipts()] == [2, 3]
-    read = read_ledger(files.log, files.settings.model, files.keys)
-    assert list(read.versions) == [1, 2, 3]
-    assert read.versions[3] == files.release(3).envelope
-
-
 @pytest.mark.parametrize(("lost", "said"), [((0, 2), "lacks entries 0 to 0"), ((2, 4), "lacks entries 1 to 2")])
 def test_entries_that_the_topic_has_lost_are_named(maker, lost, said):
     """At the begin, as retention cuts it, or between: a ledger that is read whole says which entries are missing."""

@@ -7,7 +7,6 @@ import pytest
 from ledger_maker import CREATED, LedgerMaker, key_of
 from streamtopic.client import ModelSubscriber
 from streamtopic.errors import StaleRelease
-from streamtopic.settings import Settings
 from streamtopic.signed import proof_message, to_messages, tombstones
 from streamtopic.streams import FileLog
 
@@ -266,9 +265,3 @@ def test_unsigned_chunks_take_bounded_memory(subscribe, maker, log, caplog):
     assert subscriber.skipped == 2 + 6
     assert "news.releases/0 is passed over" in caplog.text
     assert len(subscriber._releases._pending) == 16
-
-
-@pytest.fixture
-def settings(tmp_path):
-    """An instance in a folder, each of whose deletions gets a version at once."""
-    return Settings(dir=tmp_path / "instance", topics=2, min_df=1, max_df=1.0, min_share=0.0, max_forget_lag=0.0)

@@ -1,95 +1,18 @@
-"""Keys that are replaced, and keys that are stolen, while subscribers and readers of receipts run."""
+"""Keys that are replaced, and keys that are stolen, while a subscriber runs."""
 
 import json
 import threading
 from pathlib import Path
 
-import pytest
-
-from ledger_maker import LedgerMaker, key_of
+from ledger_maker import LedgerMaker
 from streamtopic.cli import main
-from streamtopic.client import ModelSubscriber, Receipts
-from streamtopic.errors import InvalidRelease
+from streamtopic.client import ModelSubscriber
 from streamtopic.signed import (
-    KeyList,
     PublicKey,
-    Revoked,
     SigningKey,
 )
-from streamtopic.streams import FileLog, KafkaLog, KafkaOptions
+from streamtopic.streams import KafkaLog, KafkaOptions
 from waiting import PATIENCE
-
-OLD, NEW, OTHER = (key_of(number=number) for number in range(1, 4))
-ROOT, STRANGER = (SigningKey.from_seed(bytes([number]) * 32, "test/root") for number in (8, 9))
-FIRST = KeyList("test/news", 1, 1, OLD.public)
-SECOND = FIRST.rotated(NEW.public, 2)
-
-
-@pytest.fixture
-def log(tmp_path):
-    """A log in files."""
-    with FileLog(tmp_path / "log") as log:
-        yield log
-
-
-@pytest.fixture
-def maker(log):
-    """A service that signs with the old key, whose readers know the root key only."""
-    return LedgerMaker(log, key=OLD, root=ROOT)
-
-
-@pytest.fixture
-def subscribe(log):
-    """A subscriber who knows the root key only, and never waits."""
-    options = {"model": "news", "public_key": ROOT.public, "idle_seconds": 0}
-    return lambda **changes: ModelSubscriber(log, **options | changes)
-
-
-@pytest.fixture
-def receipts(log):
-    """A reader of receipts who knows the root key only."""
-    return Receipts(log, model="news", public_key=ROOT.public)
-
-
-def versions(subscriber):
-    """Versions that a subscriber gives out."""
-    return [release.version for release in subscriber]
-
-
-def revoke(maker, first):
-    """Take the new key into use, and revoke the old one: entries from `first` on are void."""
-    revoked = Revoked(OLD.public, maker.ledger.size if first is None else first, maker.ledger.size, 3)
-    maker.key = NEW
-    maker.list_keys(SECOND.without(revoked))
-
-
-def test_a_revoked_key_counts_for_what_is_from_before(subscribe, maker):
-    """Of a stolen key the entries count up to the one that the list names; what was given out from them is refused."""
-    maker.list_keys(SECOND)
-    first = maker.publish(1)
-    running = subscribe()
-    assert versions(running) == [1]
-    forged = maker.publish(2, seed=6)
-    held = next(iter(running))
-    assert held.topics(top=1)
-    revoke(maker, forged.index)
-    maker.fork(key=OLD).publish(3)
-    second = maker.publish(2)
-    assert versions(running) == []  # it was given a version 2 already
-    with pytest.raises(InvalidRelease):
-        held.topics()
-    # The proof of the first version is signed with the stolen key, and says nothing any more by itself.
-    late = subscribe()
-    assert versions(late) == [2]
-    maker.prove(first)
-    latest = subscribe()
-    assert [release.digest for release in latest] == [_digest(maker, one) for one in (first, second)]
-    maker.publish(3)
-    assert versions(running) == versions(latest) == [3]
-
-
-def _digest(maker, made):
-    return json.loads(maker.lines[made.index])["release"]
 
 
 def test_keys_change_while_a_subscriber_waits_at_a_broker(kafka_server, redis_server, tmp_path, capsys, monkeypatch):

@@ -162,17 +162,6 @@ def test_a_delete_elsewhere_is_carried_out_whatever_is_killed(aged, topic, at, w
     assert len(forgets) == (2 if topic == "documents" and written else 1)
 
 
-def test_a_request_that_is_done_leaves_no_name(aged):
-    """Neither its record nor Redis names the document afterwards; nothing is found twice."""
-    document = next(named(1))
-    aged.place(encode_delete(document, "r"), 0)
-    assert aged.drain() == {"forwarded": 1, "not_found": 1}
-    aged.log.compact(aged.topics.requests)
-    assert {record.value for record in aged.log.read(aged.topics.requests, 0, 0)} == {None}
-    forgets = Reader(aged.connection, aged.topics.model, 2).forgets(1).read()
-    assert [(one.kind.value, one.request) for one in forgets] == [("not_found", "r")]
-
-
 def test_a_model_of_librdkafkas_clients_counts_what_they_send(connection, kafka):
     """With partitioner crc32 their records are at home, and those of murmur2 are refused; another one is refused."""
     world = World(connection, kafka, time.time, "crc32")

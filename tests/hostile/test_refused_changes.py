@@ -29,7 +29,6 @@ REFUSED = [
     b'{"op": "add", "text": "a b", "ts": 1' + b"0" * 400 + b"}",
     b'{"op": "add", "text": "a b", "meta": ' + b"[" * 300 + b"]" * 300 + b"}",
 ]
-REQUEST = (("request", b"r-1"),)
 
 
 def refused(document, value=REFUSED[0], headers=()):
@@ -59,24 +58,6 @@ def test_a_refused_change_removes_what_the_id_held(world, value, caplog):
     assert (forget.document, forget.kind, forget.found) == (b"a", ForgetKind.REFUSED, True)
     assert not forget.wants_receipt
     assert ["1 refused changes removed" in record.getMessage() for record in caplog.records] == [True]
-
-
-@pytest.mark.parametrize(
-    "key", [None, b"", b"\xff", b"a" + b"\xff", b"k" * 513, b"k" * (2 << 20)], ids=lambda k: repr(k)[:9]
-)
-def test_unusable_keys_never_change_the_state(world, key):
-    """Whatever stands under them, they are counted and pointed at, in a small record."""
-    world.send(add("a", {"x": 1}))
-    world.drain()
-    before = world.counted()
-    world.log.append(world.topics.documents, key, b'{"op": "add", "text": "one two"}', REQUEST, 0)
-    world.log.append(world.topics.documents, key, b"", REQUEST, 0)
-    assert world.drain() == {"rejected": 2}
-    assert world.counted() == before
-    assert world.ingests[0].state.forgets.read() == []
-    pointers = world.log.read(world.topics.rejected, 0, 0)
-    assert max(pointer.size for pointer in pointers) < 2_048
-    assert [pointer.offset for pointer in rejections(world.log, world.topics)] == [1, 2]
 
 
 EVENTS = st.lists(

@@ -71,23 +71,6 @@ def test_a_delete_behind_an_open_transaction_is_seen_and_said(service, producer)
     assert (status["documents"], status["hidden"], status["healthy"]) == (0, [], True)
 
 
-def test_records_of_others_wait_behind_it_and_an_aborted_one_leaves_nothing(service, producer):
-    """What is plain behind the open transaction is hidden as well, and counted once it was aborted."""
-    earliest_ms = 1000 * time.time()
-    producer.begin_transaction()
-    producer.send(service.names.documents, key=b"victim", value=None, partition=0).get(timeout=waiting.PATIENCE)
-    latest_ms = 1000 * time.time()
-    service.send([encode_add("other", text="more plain words")])
-    (found,) = hidden(service.log, service.names.documents, [0])
-    assert found.records == 2
-    assert int(earliest_ms) <= found.since_ms <= latest_ms
-    producer.abort_transaction()
-    _await_its_end(service)
-    list(service.ingests[0].drain())
-    assert service.status()["documents"] == 2
-    assert hidden(service.log, service.names.documents, [0]) == []
-
-
 def _await_its_end(service):
     """Wait until the broker has written what ends the transaction, which it does behind the answer to the producer."""
     until(lambda: not hidden(service.log, service.names.documents, [0]), "the end of the transaction")

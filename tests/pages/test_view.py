@@ -2,8 +2,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from streamtopic import AnchorTopics
 from streamtopic.errors import InvalidRelease, UsageError
@@ -12,7 +10,6 @@ from streamtopic.pages.model_view import (
     correlations,
     history_of,
     map_of,
-    spread,
     view_of,
 )
 
@@ -79,26 +76,6 @@ def test_an_estimator_has_a_view_with_its_words():
     assert view_of(model).words[0].startswith("x")
     with pytest.raises(UsageError, match="2 names for 60 columns"):
         view_of(model, ["a", "b"])
-
-
-def _overlaps(places, sizes):
-    gap = np.abs(places[:, None] - places[None])
-    need = (sizes[:, None] + sizes[None]) / 2
-    return ((gap < need - 1e-3).all(axis=2) & ~np.eye(len(places), dtype=bool)).sum()
-
-
-@given(st.integers(1, 40), st.integers(0, 2**32 - 1), st.booleans())
-@settings(max_examples=30)
-def test_boxes_part_and_stay_on_the_canvas(count, seed, together):
-    """Wherever boxes begin, even all in one place, none overlap afterwards and none leave the canvas."""
-    rng = np.random.default_rng(seed)
-    sizes = rng.uniform([30, 20], [110, 60], (count, 2))
-    width, height = 960.0, max(400.0, 3.5 * sizes.prod(axis=1).sum() / 960)
-    centres = np.full((count, 2), 200.0) if together else rng.uniform(0, [width, height], (count, 2))
-    places = spread(centres, sizes, width, height)
-    assert _overlaps(places, sizes) == 0
-    assert (places - sizes / 2 >= -1e-9).all()
-    assert (places + sizes / 2 <= np.array([width, height]) + 1e-9).all()
 
 
 def renumbered(release, order, version):

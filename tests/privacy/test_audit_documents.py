@@ -95,17 +95,6 @@ def test_what_was_not_subtracted_is_named():
     assert exact_differences(retrained, retrained, counts, counts) == ()
 
 
-def test_a_residue_in_the_counts_is_caught(monkeypatch):
-    """Where unlearning forgets to subtract, what is published bare differs and the try says so."""
-    counts = corpus()
-    retrained = learn(counts, options())
-    document = crafted_documents(counts, retrained)["the rarest words of the vocabulary"]
-    part = count(DocumentBatch.build([document]), len(counts.words), options().weighting)
-    held = learn(Counts(counts.words, counts.cooccurrence + part), options())
-    monkeypatch.setattr("streamtopic.audit.chosen_documents._without", lambda *_: (held, ""))
-    assert forget(counts, retrained, [document], "kept", options=options()).different
-
-
 def with_documents(counts, documents, given):
     """Learn counts with some documents."""
     part = count(DocumentBatch.build(documents), len(counts.words), given.weighting)

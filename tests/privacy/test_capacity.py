@@ -2,8 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from streamtopic.bench.synthetic import counted, planted
 from streamtopic.errors import UsageError
@@ -23,49 +21,10 @@ from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 
 
-def head_capacity(c, m, n, r, epsilon, delta, q):
-    """Theorem 3 as the paper prints it: c min(m q epsilon / (r sqrt(n r ln(1/delta))), 0.001 m / r^2)."""
-    noise = m * q * epsilon / (r * math.sqrt(n * r * math.log(1 / delta)))
-    return c * min(noise, 0.001 * m / r**2)
-
-
 @pytest.mark.parametrize(("m", "r", "documents"), [(10**6, 20, 2), (10**8, 20, 212), (10**6, 50, 0), (10**8, 50, 21)])
 def test_published_capacities(m, r, documents):
     """The formula at c = 1, epsilon 1, delta 1e-6, 5,000 words gives the known numbers of documents."""
     assert int(base_capacity(1, m, 5_000, r, 1, 1e-6)) == documents
-
-
-@given(
-    st.floats(0.1, 10),
-    st.integers(1, 10**9),
-    st.integers(100, 10**5),
-    st.integers(2, 200),
-    st.floats(0.1, 10),
-    st.floats(1e-9, 1e-3),
-)
-@settings(max_examples=100)
-def test_capacity_grows_with_what_it_should(c, m, n, r, epsilon, delta):
-    """More documents or a weaker guarantee never lower it, more topics or words never raise it."""
-    value = base_capacity(c, m, n, r, epsilon, delta)
-    assert base_capacity(c, 2 * m, n, r, epsilon, delta) == pytest.approx(2 * value)
-    assert base_capacity(c, m, n, r, 2 * epsilon, delta) >= value
-    assert base_capacity(c, m, 2 * n, r, epsilon, delta) <= value
-    assert base_capacity(c, m, n, r + 1, epsilon, delta) <= value
-    head = head_capacity(c, m, n, r, epsilon, delta, q=1 / r)
-    assert head == pytest.approx(value)
-    assert head_capacity(c, m, n, r, epsilon, delta, q=1.0) >= head
-
-
-@given(st.integers(0, 1000), st.integers(0, 2000))
-@settings(max_examples=100)
-def test_used_and_left_agree(limit, forgotten):
-    """Nothing is left exactly when the share used has reached 1."""
-    capacity = Capacity.fixed(limit)
-    assert capacity.left(forgotten) == max(limit - forgotten, 0)
-    if limit:
-        assert (capacity.used(forgotten) >= 1) == (capacity.left(forgotten) == 0)
-    else:
-        assert capacity.used(forgotten) == (math.inf if forgotten else 0)
 
 
 def test_constants_are_read_off_the_model():

@@ -15,7 +15,7 @@ from streamtopic.privacy import NoiseKey
 from streamtopic.privacy.document_matrices import UNIT, document_matrices, noised_matrix, word_weights
 from streamtopic.privacy.keystream import exact_normal
 from streamtopic.privacy.private_topics import chosen_words, topics_of_noised, word_threshold
-from streamtopic.privacy.series_noise import _POWER, CONTENTS, SeriesNoise, factors, sensitivity
+from streamtopic.privacy.series_noise import _POWER, SeriesNoise, factors, sensitivity
 from streamtopic.topics.learner_options import LearnerOptions
 
 KEY = NoiseKey(bytes(range(32)))
@@ -68,22 +68,6 @@ def test_contents_at_different_times_never_add_up():
     for versions in (2, 64, 256):
         gram = _inverse(versions).T @ _inverse(versions)
         assert (gram - np.diag(np.diagonal(gram))).max() <= 1e-12
-
-
-def test_the_power_gives_the_last_of_64_versions_the_least_noise():
-    """Of the powers that are named, the chosen one."""
-
-    def last(power):
-        inverse = toeplitz(factors(64, -power), np.zeros(64))
-        sums = np.cumsum(np.column_stack([np.zeros(64), inverse]), axis=1)
-        squares = np.array([[((sums[:, t] - sums[:, s]) ** 2).sum() * (t > s) for t in range(65)] for s in range(65)])
-        best = np.zeros(65)
-        for _ in range(CONTENTS):
-            best = np.maximum.accumulate((best[:, None] + squares).max(axis=0))
-        return np.sqrt(best[-1]) * np.linalg.norm(factors(64, power))
-
-    assert min((0.25, 1 / 3, 0.4, 0.5), key=last) == _POWER
-    assert last(0.4) < 0.5 * 8
 
 
 def test_noise_is_rounded_as_with_all_digits():

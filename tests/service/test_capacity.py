@@ -5,14 +5,13 @@ import shutil
 
 import numpy as np
 import pytest
+from embedded_service import embedded
 from three_topics import leaning
 
 from streamtopic.cli import main
 from streamtopic.documents.corpus import Document
 from streamtopic.paper.capacity_formulas import base_capacity, head_capacity_terms
-from streamtopic.service.app import Service
 from streamtopic.service.paper_mode.deletion_capacity import CapacityRule
-from streamtopic.settings import Settings
 from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
@@ -25,22 +24,11 @@ def corpus(number=160, seed=0):
     return leaning(number, seed, prefix=f"doc-{seed}")
 
 
-def service(folder, **more):
-    """An embedded instance that serves deletions at once."""
-    plain = {"dir": folder, "topics": 3, "max_forget_lag": 0.0, "max_df": 1.0}
-    return Service(Settings(**{**plain, **more}))
-
-
-def kinds(instance):
-    """How each version was made, and the capacity it had."""
-    return [(version["kind"], version["capacity"]) for version in instance.versions()]
-
-
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     """A folder with an instance, and its base model."""
     folder = tmp_path_factory.mktemp("kept") / "instance"
-    with service(folder, capacity={"rule": "fixed", "documents": 9}) as instance:
+    with embedded(folder, capacity={"rule": "fixed", "documents": 9}) as instance:
         instance.add(corpus())
         instance.settle()
         return folder, instance.situation.base()
@@ -55,36 +43,18 @@ def copied(kept, tmp_path):
 
 def test_a_restart_keeps_the_capacity(kept, copied):
     """It is read from Redis, whatever the settings are by then; new ones count from the next retrain on."""
-    with service(copied, capacity={"rule": "fixed", "documents": 7}) as again:
+    with embedded(copied, capacity={"rule": "fixed", "documents": 7}) as again:
         assert again.situation.base() == kept[1]
         assert (again.status()["capacity"], again.status()["capacity_rule"]) == (9, "fixed")
         again.settle(requested="retrain")
         assert again.situation.base().capacity == 7
 
 
-def test_capacity_0_makes_every_deletion_a_retrain_and_says_so(tmp_path, capsys):
-    """Nothing is borne: no update leaves out a document of the base, but new documents are still taken up by one."""
-    with service(tmp_path, capacity={"rule": "fixed", "documents": 0}) as instance:
-        instance.add(corpus())
-        instance.settle()
-        instance.add(corpus(20, seed=4))
-        instance.settle()
-        instance.delete(["doc-0-003"])
-        done = instance.settle()
-        assert kinds(instance) == [("retrain", 0), ("unlearn", 0), ("retrain", 0)]
-        assert "exceeds the deletion capacity of 0" in done.versions[0]["reason"]
-        assert done.receipts == 1
-        status = instance.status()
-        assert (status["capacity"], status["capacity_left"], status["capacity_rule"]) == (0, 0, "fixed")
-    assert main(["capacity", "--dir", str(tmp_path), "--set", "topics=3", "--set", "max_df=1"]) == 0
-    assert "every deletion of a document of the base is a retrain" in capsys.readouterr().out
-
-
 class Fitted:
     """A model learned from an instance's counts."""
 
     def __init__(self, folder):
-        self.instance = service(folder)
+        self.instance = embedded(folder)
 
     def __enter__(self):
         self.instance.__enter__()
@@ -122,7 +92,7 @@ def test_heads_in_place_of_topics_have_a_capacity_of_their_own(tmp_path):
     more["capacity"] = {"rule": "theorem", "constant": 1e4}
     more["epsilon"] = 0.01
     labelled = [Document(d.id, d.text, {"section": f"s{k % 2}"}) for k, d in enumerate(corpus())]
-    with service(tmp_path, **more) as instance:
+    with embedded(tmp_path, **more) as instance:
         instance.add(labelled)
         done = instance.settle()
         base = instance.situation.base()
@@ -137,7 +107,7 @@ def test_heads_in_place_of_topics_have_a_capacity_of_their_own(tmp_path):
 
 def test_the_command_shows_it_all(copied, capsys):
     """Base, heads with their topics and what is left, for the documents that are left, as text and as JSON."""
-    with service(copied, max_forget_lag=3600.0) as instance:
+    with embedded(copied, max_forget_lag=3600.0) as instance:
         instance.delete(["doc-0-001", "doc-0-002"])
         instance.settle()
         fit = learn(instance.reader.counts(), OPTIONS)

@@ -1,14 +1,11 @@
 """Batches of records: compiled code gives what `events.decode` gives, of any bytes."""
 
-import json
-
 import msgpack
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.documents.events import DAY, Add, dated, decode_record
+from streamtopic.documents.events import Add, dated, decode_record
 from streamtopic.errors import InvalidEvent
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.state import Lexicon
@@ -119,22 +116,6 @@ def test_any_bytes_are_what_events_says_they_are(values, keys):
     check(packed)
 
 
-def test_plain_adds_do_not_come_to_the_slow_path(monkeypatch):
-    """ASCII texts, labels and times, in msgpack and in JSON, are read without `events.decode`."""
-    monkeypatch.setattr("streamtopic.service.ingest.decode.decode_record", None)
-    values = [
-        {"op": "add", "text": "One two, two THREE"},
-        {"op": "add", "text": "two new", "labels": {"task": "class"}, "ts": 1_700_000_000_000},
-        {"op": "add", "text": ""},
-    ]
-    packed = [*map(msgpack.packb, values), *(json.dumps(value).encode() for value in values)]
-    decoded = decode_all([record(value) for value in packed], Lexicon("test"), 1)
-    assert decoded.documents.rows.lengths.tolist() == [4, 2, 0] * 2
-    assert [dict(labels) for labels in decoded.documents.labels] == [{}, {"task": "class"}, {}] * 2
-    days = decode_all([record(value) for value in packed], Lexicon("test"), 1, days=True)
-    assert [dict(labels) for labels in days.documents.labels] == [{}, {"task": "class", DAY: "19675"}, {}] * 2
-
-
 @pytest.mark.parametrize("number", [8191, 8192, 8193, 20000])
 def test_texts_at_the_length_of_a_passage(number):
     """A text that needs several passages is cut as `text` cuts it, and the records beside it are what they were."""
@@ -155,19 +136,3 @@ def test_texts_and_counts_at_the_words_of_a_passage(number, other):
     assert set(decoded.others) == ({2} if number > 4096 else set())
     documents = check([text]).documents
     assert documents.stops - documents.firsts == {4095: 1, 4096: 1, 4097: 2, 8192: 4}[number]
-
-
-def test_what_a_record_costs_a_flush():
-    """A document is one write, a word that the state does not have one more, once; a delete is two, as is no text."""
-    texts = ["a1 b1", "a1 c1", "größe a1", "d1 e1 f1 g1", "größe", "", "b1"]
-    values = [msgpack.packb({"op": "add", "text": text}) for text in texts] + [None, None]
-    lexicon = Lexicon("test")
-    lexicon.number([b"a1"])
-    decoded = check(values, lexicon=lexicon)
-    numbers = np.where(np.arange(len(lexicon)) == 0, 0, -1).astype(np.int32)
-    assert decoded.documents.writes(numbers).tolist() == [2, 2, 2, 5, 1, 2, 1, 2, 2]
-    first, rest = decoded.split(4)
-    assert first.documents.writes(numbers).tolist() == [2, 2, 2, 5]
-    assert rest.documents.writes(numbers).tolist() == [2, 2, 2, 2, 2]
-    sizes = decoded.documents.sizes()
-    assert sizes[3] - sizes[0] == 2 * (sizes[0] - sizes[4])

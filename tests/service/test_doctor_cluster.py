@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from servers.redis_cluster import LocalRedisCluster, LocalSentinel
+from servers.redis_cluster import LocalRedisCluster
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service
 from streamtopic.service.inspection.examination import Level, examine_redis
@@ -47,17 +47,6 @@ def test_one_unsafe_master_is_named(cluster, tmp_path, name, option, value, said
     assert [one.name for one in failed] == [f"{name} {node.place}"]
     assert said in failed[0].detail
     assert failed[0].remedy
-
-
-def test_sentinels_and_missing_replicas_are_looked_at(tmp_path):
-    """Behind sentinels a replica may take over as well; where none is left it says what a loss would cost."""
-    with LocalSentinel(sentinels=1) as servers:
-        assert look(servers.url, tmp_path)["replicas"].level is Level.FAIL
-        servers.primary().client.config_set("min-replicas-to-write", 1)
-        assert look(servers.url, tmp_path)["replicas"].level is Level.OK
-    with LocalSentinel(sentinels=1, replicas=0) as servers:
-        found = look(servers.url, tmp_path)["replicas"]
-        assert (found.level, "rebuild" in found.remedy) == (Level.WARN, True)
 
 
 def test_a_disk_that_redis_cannot_write_to_is_found(tmp_path):

@@ -39,22 +39,6 @@ def _python(program, cache):
     return done.stdout.splitlines()
 
 
-def test_a_machine_where_nothing_is_compiled_is_known(tmp_path):
-    """With an empty cache its folder is named; once ingest has decoded a record there is nothing to compile ahead."""
-    program = """
-from streamtopic.words.lexicon import Lexicon
-from streamtopic.service.first_run import cache_folder
-from streamtopic.service.ingest.decode import decode_all
-from streamtopic.streams import Record
-print(cache_folder())
-decode_all([Record("documents", 0, 0, b"key", b"x", (), 0)], Lexicon("secret"), 4)
-print(cache_folder())
-"""
-    before, after = _python(program, tmp_path)
-    assert before.startswith(str(tmp_path))
-    assert after == "None"
-
-
 def test_python_cannot_call_a_function_that_has_no_code_for_it():
     """A function that kernels alone call refuses a call from Python, which would end the interpreter."""
     with pytest.raises(TypeError, match="find has no code for a call from Python"):

@@ -1,7 +1,6 @@
 """One request, one version, one receipt: a person's documents leave together, whatever is killed, repeated or lost."""
 
 import json
-import re
 from collections import Counter
 
 import pytest
@@ -10,14 +9,12 @@ from crashes import killed_beside
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.documents.corpus import Document
-from streamtopic.documents.events import encode_add
 from streamtopic.service.app import Service
 from streamtopic.service.schedule.decide import Wait
 from streamtopic.settings import Settings
 from streamtopic.signed import RequestReceipt, request_digest
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.streams import Message
 
 CHOSEN = {"topics": 2, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "max_forget_lag": 0.0, "partitions": 3}
 WORDS = [f"w{number}" for number in range(24)]
@@ -294,46 +291,3 @@ def test_a_request_waits_for_an_open_transaction(service, monkeypatch):
     service.settle()
     assert [version["documents"] for version in service.versions()] == [100, 60]
     assert [receipt.documents for receipt in receipts_of_requests(service)] == [40]
-
-
-def test_records_that_are_no_requests_stop_nothing(service, caplog):
-    """Anybody with the right may write bytes: what is no request is passed over, and nobody else ends a request."""
-    bad = [
-        Message(b"r-1", None, partition=0),
-        Message(None, b"{}", partition=0),
-        Message(b"r-2", b"\xff\x00", partition=0),
-        Message(b"r-3", b"[" * 50_000, partition=0),
-        Message(b"r-4", json.dumps({"salt": SALT, "subjects": ["x"] * 2, "documents": ["d1"]}).encode(), partition=0),
-        Message(b"r-5", json.dumps({"salt": "short", "subjects": ["alice"]}).encode(), partition=0),
-        Message(b"r-6", json.dumps({"salt": SALT, "subjects": [7]}).encode(), partition=0),
-        Message(b"r 7", json.dumps({"salt": SALT, "subjects": ["alice"]}).encode(), partition=0),
-        encode_add("d1", text="a document"),
-    ]
-    service.log.append_many(service.names.requests, [*bad[:-1], Message(b"d1", bad[-1].value, partition=0)])
-    ask(service, request="r-8")
-    service.log.append_many(service.names.requests, [Message(b"r-8", None, partition=0)])
-    service.settle()
-    assert live(service) == {f"d{k}" for k in range(60)}
-    assert [record.reason for record in caplog.records if getattr(record, "event", "") == "request_refused"]
-    assert not any("alice" in record.getMessage() for record in caplog.records)
-
-
-def test_the_command_forgets_a_person(tmp_path, capsys):
-    """`add` reads `subjects` from JSON lines, `delete --subject` forgets one, and says how to ask for the receipt."""
-    place = ["--dir", str(tmp_path / "instance")]
-    for name in ("topics=2", "min_df=1", "min_share=0", "max_df=1", "max_forget_lag=0"):
-        place += ["--set", name]
-    path = tmp_path / "documents.jsonl"
-    some = [*documents(30), *documents(8, "alice", "a")]
-    lines = [{"id": one.id, "text": one.text, "subjects": list(one.subjects) or None} for one in some]
-    path.write_text("\n".join(map(json.dumps, [*lines, {"id": "bad", "text": "x", "subjects": "alice"}])))
-    assert main(["add", str(path), "--json", *place]) == 0
-    assert json.loads(capsys.readouterr().out)["skipped"] == 1
-    assert main(["delete", "--subject", "alice", "--subject", "alice", *place]) == 0
-    text = capsys.readouterr().out
-    assert "8 deleted" in text
-    request, salt = re.search(r"subject alice: request (\S+), salt (\S+)", text).groups()
-    assert main(["receipt", request, "--salt", salt, "--json", *place]) == 0
-    assert json.loads(capsys.readouterr().out)["requests"][0]["documents"] == 8
-    assert main(["delete", "--subject", "", *place]) == 2
-    assert main(["delete", *place]) == 2

@@ -1,7 +1,8 @@
 """Guided topics in a service: named in settings, published by name, and ended by deletions without a retrain."""
 
 import numpy as np
-from test_twin import DOCUMENTS, newest, service
+from embedded_service import embedded
+from test_twin import DOCUMENTS, newest
 from three_topics import TOPICS
 
 from streamtopic.documents.corpus import Document
@@ -12,7 +13,7 @@ GUIDED = {"cooking": ("oven", "flour"), "sea": ("gull", "tide")}
 
 def test_a_guided_topic_stands_in_the_version_by_its_name(tmp_path):
     """Names come behind anchor words, seeds are said, and the topic's words are those of its seeds."""
-    with service(tmp_path, topics=3, guided=GUIDED) as instance:
+    with embedded(tmp_path, topics=3, guided=GUIDED) as instance:
         instance.add(DOCUMENTS)
         _, release = newest(instance)
         assert release.envelope.r == 3
@@ -36,7 +37,7 @@ def test_a_guided_topic_goes_on_and_ends_as_its_seeds_leave(tmp_path):
         text = f"{document.text} {rare[0]} {rare[k >= 12]}"
         extra.append(Document(f"bird-{k}", text, {}))
     own = {"noise_key": key, "topics": 4, "guided": {"birds": rare}}
-    with service(tmp_path / "saw", **own) as saw, service(tmp_path / "never", **own) as never:
+    with embedded(tmp_path / "saw", **own) as saw, embedded(tmp_path / "never", **own) as never:
         saw.add(DOCUMENTS)
         saw.add(extra)
         _, release = newest(saw)
@@ -67,7 +68,7 @@ def test_a_deletion_that_leaves_a_guided_topic_without_mass_gives_a_version_and_
     """The topic ends in an update, as one without seeds does, and the deletion has its receipt."""
     documents = [Document(f"few-{k}", text, {}) for k, text in enumerate(FEW)]
     guided = {"ends": ("aa", "bb", "dd"), "stays": ("dd", "ee")}
-    with service(tmp_path, topics=3, min_df=1, min_share=0.0, guided=guided) as instance:
+    with embedded(tmp_path, topics=3, min_df=1, min_share=0.0, guided=guided) as instance:
         instance.add(documents)
         _, release = newest(instance)
         assert release.anchors[1:] == ("ends", "stays")

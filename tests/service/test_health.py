@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from watched_service import MARK, RARE, Clock, Watched, documents, opened
+from watched_service import Watched
 
 from silent_crowd import crowd
 from streamtopic.cli import main
@@ -99,26 +99,6 @@ def _asked(address, path, method="GET"):
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
-
-
-def test_the_endpoint_answers_what_the_process_knows(tmp_path):
-    """Three addresses over HTTP, from real work; nothing else is there."""
-    watch = Watched()
-    with opened(tmp_path, watch, Clock()) as service, serving("127.0.0.1:0", watch) as address:
-        assert _asked(address, "/readyz") == (503, "has not begun yet\n")
-        service.add(documents())
-        service.settle()
-        service.look()
-        assert _asked(address, "/livez") == (200, "ok\n")
-        assert _asked(address, "/readyz") == (200, "ok\n")
-        code, shown = _asked(address, "/metrics")
-        assert code == 200
-        assert 'streamtopic_records_total{outcome="added"} 60.0' in shown
-        assert _asked(address, "/")[0] == 404
-        assert _asked(address, "/metrics?debug=1")[0] == 200
-        assert _asked(address, "/livez", "HEAD") == (200, "")
-        assert _asked(address, "/livez", "POST")[0] == 405
-        assert not {MARK, RARE} & set(shown.split())
 
 
 def test_a_stall_is_told_over_http_with_its_reason(ticks):

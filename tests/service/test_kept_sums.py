@@ -95,3 +95,20 @@ def test_false_sums_make_no_version(settings):
         assert (last["kind"], instance.status()["self_check"]["passed"]) == ("retrain", False)
         sums_are_counted(instance)
         assert passed(instance.verify())
+
+
+def test_a_model_is_learned_cold_if_the_changes_since_are_gone(settings, monkeypatch):
+    """Nobody knows then what came and went; the documents that are left tell all the same."""
+    updates = []
+    monkeypatch.setattr(modelling, "update", lambda *given: updates.append(given))
+    with Service(settings) as instance:
+        add(instance)
+        instance.delete(["d0-3", "d0-8"])
+        for ingest in instance.ingests:
+            list(ingest.drain())
+            # The second generation of changes that begins removes the one with the deletions.
+            ingest.state.sum_changes()
+            ingest.state.sum_changes()
+        instance.settle()
+        assert updates == []
+        assert instance.model_before_noise().documents == 58

@@ -10,7 +10,6 @@ from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.upkeep import key_lists as module
 from streamtopic.service.upkeep.key_lists import KeyKeeper
 from streamtopic.signed import (
-    Alive,
     KeyRing,
     LedgerProof,
     LedgerReader,
@@ -141,20 +140,3 @@ def test_a_page_that_a_killed_service_began_is_ended_first(world, complete):
         killed.complete()
     world.keeper().rotate(world.new)
     assert world.read()[0] == [0, 1, 2]
-
-
-def test_a_ledger_of_an_unknown_root_is_told_of(world):
-    """A service that was restored from before the root key learns it, also if it reads on from its index."""
-    world.keeper().publish()
-    for _ in range(2):
-        restored = LedgerWriter(
-            world.connection, world.log, world.model, KeyRing.load(world.old.public, world.model), world.old
-        )
-        restored.catch_up()
-        assert restored.ledger.foreign
-        assert restored.append([Alive(1, 0, 0)])
-    assert world.read()[1].alive is not None
-    known = world.service(world.old)
-    known.catch_up()
-    assert known.ledger.keys.sequence == 1
-    assert not known.ledger.foreign

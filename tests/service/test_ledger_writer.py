@@ -50,22 +50,6 @@ def test_every_entry_is_found_and_proved(world):
     }
 
 
-def test_an_index_that_was_set_back_is_followed_again(world):
-    """Whether it lost its end or all of it: nothing seems to be missing from the ledger."""
-    writer, _ = filled(world, 5, 3)
-    names = world.connection.call("KEYS", f"{{st:{world.model}}}:ledger:*")
-    copy = {name: world.connection.call("DUMP", name) for name in names}
-    assert writer.append([world.receipt(100)])
-    world.connection.call("DEL", *world.connection.call("KEYS", f"{{st:{world.model}}}:ledger:*"))
-    for name, data in copy.items():
-        world.connection.call("RESTORE", name, 0, data)
-    # It has read the ledger further than the index knows, and asks before it says that there is nothing.
-    assert [one.index for one in writer.find([f"{world.model}/0/100"])[f"{world.model}/0/100"]] == [15]
-    world.connection.call("DEL", *world.connection.call("KEYS", f"{{st:{world.model}}}:ledger:*"))
-    assert writer.append([world.receipt(101)]) or writer.append([world.receipt(101)])
-    assert len(world.writer().entries(range(20))) == 17
-
-
 @pytest.mark.parametrize("behind", [0, 300, None])
 def test_a_reader_without_the_key_writes_nothing(world, behind):
     """It finds and proves what the index lacks, be it the newest entries or all, while a service goes on."""

@@ -64,22 +64,6 @@ def test_every_call_names_a_listed_event():
     assert not missing
 
 
-@pytest.mark.parametrize(
-    ("call", "missing"),
-    [
-        ('logger.info("x", extra={"event": "waiting"})', False),
-        ('extra = {"event": "waiting", "partition": 1}\n    logger.info("x", extra=extra)', False),
-        ('logger.info("x")', True),
-        ('logger.info("x", extra={"partition": 1})', True),
-        ('logger.info("x", extra={"event": "unheard_of"})', True),
-        ('extra = {}\n    logger.info("x", extra=extra)', True),
-    ],
-)
-def test_a_call_without_a_listed_event_is_found(call, missing):
-    """The test above sees calls of both forms, and those that lack a name."""
-    assert bool(_unnamed_calls(ast.parse(f"if x:\n    {call}\n"))) == missing
-
-
 def _line(level, text, *args, error=None, **extra):
     record = logging.LogRecord("streamtopic.x", level, "f.py", 1, text, args, error)
     vars(record).update(extra)

@@ -46,24 +46,6 @@ def world(connection, tmp_path):
     return World(connection, tmp_path)
 
 
-def test_a_delete_that_nobody_can_read_any_more_is_made_up_for(world):
-    """Documents whose deletes have left the log go; those that came or changed meanwhile are as their records say."""
-    world.send(*(add(f"d{n}") for n in range(6)))
-    world.drain()
-    world.send(
-        encode_delete("d1", "r1"),
-        encode_delete("d2", "r2"),
-        add("d2", word="again"),
-        add("new"),
-        add("d3", word="other"),
-    )
-    world.pass_days(40)
-    world.forget_deletes()
-    assert world.due() == 1
-    world.drain()
-    assert world.counted() == world.recounted()
-
-
 def test_what_was_missed_is_a_deletion_like_any_other(world):
     """The scheduler sees deletions of documents that every version until then holds, and each has a receipt."""
     world.send(*(add(f"d{n}") for n in range(2_300)))

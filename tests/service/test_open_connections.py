@@ -51,26 +51,6 @@ def test_a_newcomer_gets_the_place_of_the_oldest_that_waits(server):
     assert not ended(other)
 
 
-def test_who_is_answered_keeps_the_place(server):
-    """An answer is not cut off for a newcomer; one that has its answer waits again, as the newest."""
-    listener, come = server
-    crowd = [come() for _ in range(4)]
-    for _, peer in crowd[:2]:
-        listener.note(peer, waits=False)
-    listener.note(crowd[1][1], waits=True)
-    come()
-    until(lambda: [ended(one) for one, _ in crowd] == [False, False, True, False])
-
-
-def test_who_has_sent_something_that_was_not_read_yet_keeps_the_place(server):
-    """A server that is busy takes nobody for silent who is not."""
-    _, come = server
-    crowd = [come()[0] for _ in range(4)]
-    crowd[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
-    come()
-    until(lambda: [ended(one) for one in crowd] == [False, True, False, False])
-
-
 def test_an_address_whose_connections_are_all_answered_gets_no_more(server):
     """Half of the places are left for others, whatever one address asks for."""
     listener, come = server

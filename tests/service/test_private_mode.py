@@ -202,9 +202,3 @@ def test_decisions_of_a_mode_with_periods():
     assert isinstance(decide(Situation(**waiting, lost="settings have changed"), Policy(), now), Wait)
     assert isinstance(decide(Situation(**waiting, lost="changed", requested="retrain"), Policy(), now), Retrain)
     assert isinstance(decide(Situation(documents=5, periods=True), Policy(), now), Retrain)
-
-
-def test_the_file_of_words_is_named_relative_to_the_settings(tmp_path):
-    """As every path in a file of settings is."""
-    (tmp_path / "streamtopic.toml").write_text('guarantee = "private"\n[private]\nwords = "words.txt"\n')
-    assert load({"dir": tmp_path}).private.words == tmp_path / "words.txt"

@@ -152,24 +152,6 @@ def test_a_standby_takes_over_from_a_killed_leader(cluster):
     until(lambda: any(e["event"] == "staged" for e in events(schedulers[1])), "the standby's version")
 
 
-@pytest.mark.slow
-def test_one_process_does_the_work_of_all(cluster):
-    """`run` begins on an empty Redis, counts, learns, forgets and publishes, and leaves when told."""
-    process = cluster.start("run")
-    with (
-        DocumentProducer(cluster.servers, model=cluster.model) as producer,
-        ModelSubscriber(cluster.servers, model=cluster.model, public_key=cluster.public) as subscriber,
-    ):
-        producer.add_many((f"doc-{k}", text(k)) for k in range(90))
-        newest(subscriber, 90)
-        request = producer.delete("doc-7")
-        newest(subscriber, 89)
-    with Receipts(cluster.servers, model=cluster.model, public_key=cluster.public) as receipts:
-        until(lambda: receipts.find(request), "the receipt")
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=PATIENCE) == 0
-
-
 @pytest.mark.parametrize("why", ["counted", "published", "told to end"])
 def test_the_scheduler_waits_no_longer_than_until_something_changes(why):
     """More is counted, the last version is published, or the process is told to end: none waits for an interval."""

@@ -9,14 +9,12 @@ import pytest
 
 from ledger_maker import envelope_of, payload_of
 from streamtopic.client import Receipts
-from streamtopic.errors import ComponentUnreachable
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.publish.publisher import Publisher, PublisherOptions
 from streamtopic.service.requests.deletion_lookup import receipts_of_request
 from streamtopic.service.schedule.version import erasures, outgoing, release_record
 from streamtopic.signed import (
     Alive,
-    Envelope,
     KeyRing,
     Receipt,
     SigningKey,
@@ -116,43 +114,6 @@ def forget(offset, kind=ForgetKind.DELETED, salt=b""):
     return Forget(offset, b"doc-%d" % offset, kind, f"r-{offset}", salt, 1, 1000 + offset, 2000 + offset)
 
 
-def fail(*_):
-    """What does not answer."""
-    raise ComponentUnreachable("down")
-
-
-def test_a_version_stands_in_the_ledger_before_its_bytes_are_sent(world, monkeypatch):
-    """What the releases topic does not confirm stays staged, and is sent by the next round with the same bytes."""
-    entry = world.stage(1, {0: 9})
-    records = [one.record for one in world.state.outbox()]
-    append = world.log.append_many
-
-    def half(topic, messages):
-        return fail() if topic == world.names.releases else append(topic, messages)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(world.log, "append_many", half)
-        with pytest.raises(ComponentUnreachable):
-            world.publish()
-    assert world.entries(Envelope) == [entry]
-    assert [one.record for one in world.state.outbox()] == records
-    assert world.entries(Alive) == []
-    world.publish(world.another())
-    assert world.entries(Envelope) == [entry]
-    assert world.entries(Alive)[-1].newest == 1
-    assert world.sent() == [1]
-    assert world.state.outbox() == []
-
-
-def test_what_redis_drew_again_under_a_number_of_the_ledger_is_not_sent(world):
-    """Nobody gets the bytes of a version that a Redis which was set back has staged a second time."""
-    first = world.stage(1, {0: 9})
-    world.writer.append([dataclasses.replace(first, release="a" * 64)])
-    world.publish()
-    assert (world.sent(), world.state.outbox()) == ([], [])
-    assert [entry.release for entry in world.entries(Envelope)] == ["a" * 64]
-
-
 def test_receipts_name_the_first_version_without_the_document(world):
     """Each deletion gets one receipt, once a version's cut lies past it, with that version."""
     world.wait(forget(3), forget(5, ForgetKind.REPLACED), forget(8), forget(30))
@@ -168,19 +129,6 @@ def test_receipts_name_the_first_version_without_the_document(world):
     assert (first.received, first.applied) == (1003, 2003)
     assert [entry.offset for entry in world.stream(0).read()] == [30]
     assert world.stream(1).read() == []
-    assert world.publish() == 0
-
-
-def test_a_receipt_counts_with_its_version(world):
-    """Both are one page, the receipt after its version: no deletion waits for a further page."""
-    world.wait(forget(3))
-    assert world.publish() == 0
-    world.stage(1, {0: 4})
-    done = world.publisher.step()
-    assert (done.versions, done.receipts) == ((1,), 1)
-    entries = world.writer.entries(range(world.writer.ledger.size))
-    kinds = [type(entries[index].entry).__name__ for index in sorted(entries)]
-    assert kinds.index("Envelope") + 1 == kinds.index("Receipt")
     assert world.publish() == 0
 
 

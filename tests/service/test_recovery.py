@@ -3,10 +3,8 @@
 import pytest
 
 from streamtopic.documents.corpus import Document
-from streamtopic.errors import ComponentUnreachable
 from streamtopic.service.app import Service
 from streamtopic.settings import Settings
-from streamtopic.signed import Envelope, parse_line
 
 TOPICS = (
     ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
@@ -145,78 +143,3 @@ def test_old_versions_are_retired_and_not_withdrawn(service):
     assert [release.version for release in service.subscriber()] == [3, 4]
     assert service.state.withdrawn() == set()
     assert [v["version"] for v in service.versions()] == [1, 2, 3, 4]
-
-
-def counted(service, *deleted):
-    """Delete documents, and count them out without a new version."""
-    service.delete(deleted)
-    for ingest in service.ingests:
-        list(ingest.drain())
-
-
-def entry_of(service):
-    """The entry of the newest version in Redis."""
-    return parse_line(service.state.releases(1)[0][1]["entry"])
-
-
-def entries(service):
-    """The versions in the ledger: number and entry, in their order."""
-    ledger = service.ledger
-    ledger.catch_up()
-    found = [logged.entry for logged in ledger.entries(range(ledger.ledger.size)).values()]
-    return [(entry.version, entry) for entry in found if isinstance(entry, Envelope)]
-
-
-@pytest.mark.parametrize("how", ["unlearn", "retrain"])
-def test_a_staged_version_gives_way_to_the_one_that_the_ledger_has(service, how):
-    """A publisher sleeps while Redis is set back, and writes a version whose number is another's by then.
-
-    Nobody gets the bytes of either: the next version follows the one of the ledger, whose epsilon is spent.
-    """
-    held = moment(service)
-    counted(service, "doc-001")
-    assert service.scheduler.step(how).version == 2
-    late = entry_of(service)
-    set_back(service, held)
-    counted(service, "doc-002")
-    assert service.scheduler.step(how).version == 2
-    assert entry_of(service).release != late.release
-    assert service.ledger.append([late])
-    settled = service.settle()
-    assert [version["version"] for version in settled.versions] == [3]
-    assert entries(service)[1:] == [(2, late), (3, entry_of(service))]
-    published = dict(versions(service))
-    assert sorted(published) == [1, 3]
-    assert 2 in published[3].withdrawn
-    assert service.state.releases()[1][1]["digest"] == late.release
-    assert published[3].m == 88
-    if published[3].base == late.base:
-        assert published[3].cumulative_epsilon > late.cumulative_epsilon
-    assert service.settle().versions == []
-    assert service.state.outbox() == []
-
-
-def test_a_version_whose_bytes_are_lost_before_they_are_sent_gets_a_successor(service, monkeypatch):
-    """Its number stays used and its epsilon spent; subscribers need not wait for the next deletion."""
-    held = moment(service)
-    counted(service, "doc-001")
-    assert service.scheduler.step().version == 2
-
-    def fail(topic, messages):
-        if topic == service.names.releases:
-            raise ComponentUnreachable("down")
-        return append(topic, messages)
-
-    append = service.log.append_many
-    with monkeypatch.context() as patch:
-        patch.setattr(service.log, "append_many", fail)
-        with pytest.raises(ComponentUnreachable):
-            service.publish()
-    assert [version for version, _ in entries(service)] == [1, 2]
-    set_back(service, held)
-    settled = service.settle()
-    assert [version["version"] for version in settled.versions] == [3]
-    assert 2 in dict(versions(service))[3].withdrawn
-    assert [receipt.version for receipt in service.receipts()] == [2]
-    assert next(iter(service.subscriber())).version == 3
-    assert service.settle().versions == []

@@ -1,13 +1,11 @@
 """Requests for deletions move through hold and brake to their receipts, whatever happens on the way."""
 
-import contextlib
 import dataclasses
 
 import pytest
 from watched_service import Clock, Watched, documents, opened
 
 from streamtopic.client import Receipts
-from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_delete
 from streamtopic.errors import UsageError
 from streamtopic.state.deletion_requests import RequestState
@@ -132,80 +130,3 @@ def test_misplaced_deletes_are_not_held_and_a_wave_of_them_is_paused(started):
     assert {state(service, name) for name in wave} == {RequestState.COMPLETED}
     assert {receipt.found for receipt in service.receipts()} == {True}
     assert len(service.receipts()) == 12
-
-
-def letters(service, subject, number):
-    """Add documents of a subject, and count them."""
-    names = [f"{subject}-{k}" for k in range(number)]
-    service.add([Document(name, "oven flour butter", subjects=(subject,)) for name in names])
-    service.settle()
-    return names
-
-
-def test_a_person_is_held_and_then_forgotten(started, clock):
-    """All documents that the person has when the hold ends go, later ones too, and one receipt covers them."""
-    service = started(hold_seconds=600.0)
-    names = letters(service, "ann", 3)
-    received = service.door.receive((), subjects=["ann"])
-    assert (received.request.documents, received.request.subjects) == (0, 1)
-    service.settle()
-    assert state(service, received.request.id) is RequestState.WAITING
-    names += [letters(service, "ann", 4)[-1]]
-    clock.ahead += 601
-    service.settle()
-    assert state(service, received.request.id) is RequestState.COMPLETED
-    assert sorted(set(tombstones(service)) & set(names)) == sorted(names)
-    receipts = Receipts(service.log, model="default", public_key=service.keys)
-    assert receipts.covering(received.request.id, salt=received.salt).documents == 4
-    assert service.door.pending(received.request.id) is None
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-@pytest.mark.parametrize("step", range(1, 8))
-def test_a_kill_between_two_steps_repeats_one_harmlessly(started, clock, monkeypatch, step):
-    """Wherever the process ends, the next one completes the request; each document goes, and nothing else does."""
-    service = started()
-    received = service.door.receive(IDS[:2])
-    mover = service.request_mover
-    steps = iter(range(1, 100))
-
-    def dying(act, *, after):
-        def call(*arguments, **named):
-            number = next(steps)
-            if number == step and not after:
-                raise Killed
-            done = act(*arguments, **named)
-            if number == step:
-                raise Killed
-            return done
-
-        return call
-
-    with monkeypatch.context() as patch, contextlib.suppress(Killed):
-        for name in ("move", "receive"):
-            patch.setattr(mover._requests, name, dying(getattr(mover._requests, name), after=step % 2 == 0))
-        patch.setattr(mover, "_append", dying(mover._append, after=step % 2 == 0))
-        service.settle()
-    # Another process has nothing but what Redis and the log hold.
-    del service.__dict__["request_mover"]
-    service.settle()
-    service.settle()
-    assert state(service, received.request.id) is RequestState.COMPLETED
-    assert set(tombstones(service)) == set(IDS[:2])
-    found = Receipts(service.log, model="default", public_key=service.keys).find(
-        received.request.id, salt=received.salt
-    )
-    assert len({receipt.document for receipt in found}) == 2
-
-
-def test_only_the_leader_sends(started, clock):
-    """A scheduler that stands by moves nothing."""
-    service = started()
-    service.door.receive(IDS[:2])
-    service.scheduler.close()
-    assert service.state.acquire("another", 60_000) is not None
-    assert not service.move_requests()
-    assert tombstones(service) == []

@@ -1,7 +1,5 @@
 """Topics over time and by class in a service: exact under deletion, and the same as those of a twin."""
 
-import json
-
 import numpy as np
 import pytest
 from embedded_service import embedded
@@ -86,33 +84,6 @@ def test_service_and_twin_show_the_same_slices(tmp_path, key):
         saw.rebuild(silent)
         for view, other in zip(VIEWS, twins, strict=True):
             assert_same(sums(saw, view), other)
-
-
-def test_slices_follow_time_and_class(tmp_path):
-    """Harbour grows and garden falls from month to month; documents without a day or a label are counted apart."""
-    with service(tmp_path) as instance:
-        instance.add(DOCUMENTS)
-        instance.settle()
-        release = instance.release(None)
-        found = instance.slices(None, "month", None)
-        names = [release.top_words[k][0] for k in range(3)]
-        topic = {name: next(k for k in range(3) if names[k] in TOPICS[name]) for name in TOPICS}
-        shares = found.found.shares
-        assert shares[-1, topic["harbour"]] > 2 * shares[0, topic["harbour"]]
-        assert shares[-1, topic["garden"]] < shares[0, topic["garden"]] / 2
-        assert {*found.words(0, topic["garden"])[:5]} <= {*TOPICS["garden"]}
-        told = json.loads(json.dumps(found.as_json()))
-        assert told["outside"] == sum(document.timestamp_ms is None for document in DOCUMENTS)
-        assert [one["time"] for one in told["slices"]] == [f"2026-{month:02d}" for month in range(1, 6)]
-        counted = sum(one["documents"] for one in told["slices"]) + told["outside"]
-        assert counted == len(DOCUMENTS)
-        # Below the floor of 20 documents nothing is told but the number.
-        days = instance.slices(None, "day", "town").as_json()
-        assert all(one["documents"] >= 20 for one in days["slices"])
-        by_town = instance.slices(None, None, "town").as_json()
-        assert [one["class"] for one in by_town["slices"]] == ["north", "south"]
-        with pytest.raises(UsageError, match="label 'absent'"):
-            instance.slices(None, None, "absent")
 
 
 def test_days_are_fixed_when_a_model_is_created(tmp_path):

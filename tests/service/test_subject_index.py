@@ -5,11 +5,9 @@ from collections import Counter
 import pytest
 from ingest_world import NOW, IngestWorld, add
 
-from streamtopic.documents.events import encode_delete
-from streamtopic.errors import StateCorrupt
 from streamtopic.state import SubjectIndex
-from streamtopic.state.redis_keys import BUCKETS, ModelKeys
-from streamtopic.streams import FileLog, Message
+from streamtopic.state.redis_keys import BUCKETS
+from streamtopic.streams import FileLog
 
 
 class World(IngestWorld):
@@ -45,19 +43,6 @@ def world(connection, tmp_path):
     return World(connection, FileLog(tmp_path, clock=lambda: NOW))
 
 
-def test_the_index_follows_adds_replacements_and_deletions(world):
-    """A document stands in the index under its present subjects, each exactly once, and nowhere without any."""
-    world.send(add("a", "alice"), add("b", "alice", "bob"), add("c"), add("d", "bob"))
-    world.drain()
-    assert (world.index("alice"), world.index("bob")) == ({"a", "b"}, {"b", "d"})
-    assert world.index("alice", "bob") == {"a", "b", "d"}
-    assert world.people.count(["alice", "bob", "nobody"]) == {"alice": 2, "bob": 2, "nobody": 0}
-    world.send(add("a", "carol", word="z"), encode_delete("d", "r"), add("c", "alice"), Message(b"b", b"damaged"))
-    world.drain()
-    assert (world.index("alice"), world.index("bob"), world.index("carol")) == ({"c"}, set(), {"a"})
-    assert not world.index("alic")
-
-
 def test_the_index_holds_no_subject(world):
     """Redis has digests under a secret of the partition, which no other partition shares."""
     world.send(add("a", "alice-in-plain"), add("b", "alice-in-plain"))
@@ -79,13 +64,3 @@ def test_the_same_content_about_another_person_is_no_deletion(world):
     assert world.index("alice") == {f"d{n}" for n in range(10)} - {"d3"}
     assert not world.forgets()
     assert [ingest.state.meta.accepted for ingest in world.ingests] == metas
-
-
-def test_a_part_that_redis_lost_is_not_a_person_without_documents(world):
-    """Whoever asks learns of the loss."""
-    world.send(*(add(f"a{n}", "alice") for n in range(20)))
-    world.drain()
-    keys = ModelKeys(world.topics.model).partition(0)
-    world.connection.call("DEL", *(keys.subjects(bucket) for bucket in range(BUCKETS)))
-    with pytest.raises(StateCorrupt, match="index of subjects"):
-        world.index("alice")

@@ -114,25 +114,6 @@ def test_an_id_that_was_forgotten_is_refused_until_it_is_lifted(world):
     world.check("a", "b", "c")
 
 
-def test_what_is_said_holds_for_all_records_after_it(world):
-    """At each step of a history, log and state agree, and the log keeps one record of each suppression."""
-    world.send(add("a", "alice"), add("b"))
-    world.drain()
-    for _ in range(3):
-        world.say("a", subjects=["alice"])
-        world.send(encode_delete("a", "r"))
-        world.drain()
-        world.send(add("a", "alice"), add("c", "alice"))
-        assert world.drain()["suppressed"] == 2
-        world.check("b")
-        world.lift("a", subjects=["alice"])
-        world.send(add("a", "alice"))
-        world.drain()
-        world.check("a", "b")
-    kept = Counter(record.key for record in world.log.read(world.topics.requests, 0, 0))
-    assert set(kept.values()) == {1}
-
-
 def test_nobody_can_hide_a_delete_behind_the_service_s_header(world):
     """A tombstone with a header like it is a delete with its receipt, at the place of the real one too."""
     world.say("gone")

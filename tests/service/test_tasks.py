@@ -109,25 +109,6 @@ def test_service_and_twin_publish_the_same_heads(tmp_path, key, how):
         assert not np.array_equal(release.task_weights(task), first.task_weights(task))
 
 
-def test_a_warm_head_is_within_its_bound_of_the_twins(tmp_path, key):
-    """Heads carried over in memory differ from the twin's by what their noise is calibrated to, and far less."""
-    with service(tmp_path / "saw", noise_key=key, **WITHHELD) as saw:
-        saw.add(DOCUMENTS)
-        newest(saw)
-        saw.delete(sorted(GONE))
-        release, record = newest(saw)
-        assert record["warm"]
-        assert passed(saw.verify())
-    with service(tmp_path / "never", noise_key=key, **WITHHELD) as never:
-        never.add(REST)
-        newest(never)
-        twin, other = settled_again(never)
-    assert record["heads"] == other["heads"]
-    about = record["heads"]["place"]
-    gap = np.abs(release.task_weights("place") - twin.task_weights("place")).max()
-    assert gap <= about["sensitivity"] + about["grid"]
-
-
 def test_a_class_that_is_forgotten_leaves_no_trace(tmp_path):
     """Once its last document is deleted a class is gone from the head; where one is left there is none, and why."""
 

@@ -4,28 +4,15 @@ import shutil
 
 import numpy as np
 import pytest
+from embedded_service import embedded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from three_topics import leaning
 
-from streamtopic.service.app import Service
 from streamtopic.service.verify.recount import compare
 from streamtopic.service.verify.relearn import draw_again
-from streamtopic.settings import Settings
 
 DOCUMENTS = leaning()
-
-
-def service(folder, **more):
-    """An embedded instance that serves deletions at once."""
-    plain = {
-        "dir": folder,
-        "topics": 3,
-        "max_forget_lag": 0.0,
-        "capacity": {"rule": "fixed", "documents": 1000},
-        "max_df": 1.0,
-    }
-    return Service(Settings(**{**plain, **more}))
 
 
 def newest(instance):
@@ -49,7 +36,7 @@ def test_service_and_twin_publish_the_same_model(tmp_path_factory, seed, forgott
     key.write_bytes(bytes(range(32)).hex().encode())
     key.chmod(0o600)
     own = {"noise_key": key, "learner": learner}
-    with service(folder / "saw", **own) as saw, service(folder / "never", **own) as never:
+    with embedded(folder / "saw", **own) as saw, embedded(folder / "never", **own) as never:
         old = leaning(20, seed + 1)
         saw.add(old)
         saw.settle()
@@ -77,7 +64,7 @@ def test_service_and_twin_publish_the_same_model(tmp_path_factory, seed, forgott
 
 def test_crash_before_staging_draws_the_same_noise_again(tmp_path):
     """The same version made again from the same documents with the same key has the same payload, byte for byte."""
-    with service(tmp_path / "one") as one:
+    with embedded(tmp_path / "one") as one:
         one.add(DOCUMENTS)
         fit, release = newest(one)
         counts = one.reader.counts()
@@ -90,7 +77,7 @@ def test_crash_before_staging_draws_the_same_noise_again(tmp_path):
 
 def test_versions_that_hold_forgotten_documents_are_withdrawn(tmp_path):
     """A later version withdraws those with a forgotten document, and subscribers may not use them any more."""
-    with service(tmp_path) as instance:
+    with embedded(tmp_path) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
         first = instance.release(1)
@@ -104,26 +91,9 @@ def test_versions_that_hold_forgotten_documents_are_withdrawn(tmp_path):
             assert [release.version for release in iter(subscriber.poll, None)] == [2]
 
 
-def test_restart_goes_on_with_the_same_base(tmp_path):
-    """After a restart an update is learned cold and stays an update of the same base."""
-    with service(tmp_path) as instance:
-        instance.add(DOCUMENTS)
-        instance.settle()
-    with service(tmp_path) as instance:
-        instance.delete([DOCUMENTS[5].id])
-        settled = instance.settle()
-        version = settled.versions[-1]
-        assert version["version"] == 2
-        fit = instance.model_before_noise()
-    with service(tmp_path / "twin") as twin:
-        twin.add([document for document in DOCUMENTS if document.id != DOCUMENTS[5].id])
-        other, _ = newest(twin)
-    assert compare(fit, other).max_abs_difference <= 1e-12
-
-
 def test_budget_makes_a_retrain_and_capacity_too(tmp_path):
     """Past the epsilon budget, or past capacity, the next version is a new base, and the account starts again."""
-    with service(tmp_path / "budget", epsilon_budget=1.6) as instance:
+    with embedded(tmp_path / "budget", epsilon_budget=1.6) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
         kinds = []
@@ -132,10 +102,26 @@ def test_budget_makes_a_retrain_and_capacity_too(tmp_path):
             kinds += [(v["kind"], v["cumulative_epsilon"]) for v in instance.settle().versions]
         assert "retrain" in {kind for kind, _ in kinds}
         assert all(spent <= 1.6 for _, spent in kinds)
-    with service(tmp_path / "capacity", capacity={"rule": "fixed", "documents": 1}) as instance:
+    with embedded(tmp_path / "capacity", capacity={"rule": "fixed", "documents": 1}) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
         instance.delete([document.id for document in DOCUMENTS[:2]])
         (version,) = instance.settle().versions
         assert version["kind"] == "retrain"
         assert "exceeds the deletion capacity of 1" in version["reason"]
+
+
+def test_a_version_that_stood_between_withdrawn_ones_is_found_later(tmp_path):
+    """A version without the document of the first deletion stands; the deletion of an older document withdraws it."""
+    late = leaning(1, seed=9, prefix="late")
+    with embedded(tmp_path, update_after=1e-9) as instance:
+        instance.add(DOCUMENTS)
+        instance.settle()
+        instance.add(late)
+        instance.settle()
+        instance.delete([late[0].id])
+        instance.settle()
+        assert [version["withdrawn"] for version in instance.versions()] == [False, True, False]
+        instance.delete([DOCUMENTS[3].id])
+        instance.settle()
+        assert [version["withdrawn"] for version in instance.versions()] == [True, True, True, False]

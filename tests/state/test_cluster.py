@@ -29,13 +29,6 @@ VALKEY = _valkey()
 WORDS = ["rose", "tulip", "soil", "seed", "oven", "flour", "butter", "knead", "anchor", "vessel", "tide", "crew"]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """Three masters with a replica each."""
-    with LocalRedisCluster() as cluster:
-        yield cluster
-
-
 def options(folder, url, model):
     """Settings of a small model in four partitions, so that its keys lie on several masters."""
     return Settings(
@@ -50,14 +43,9 @@ def options(folder, url, model):
     )
 
 
-def test_the_whole_flow_runs_on_a_cluster(cluster, tmp_path):
-    """Add, delete, sum up, both kinds of version, receipts, verify, rebuild and verify again, on three masters."""
-    whole_flow(cluster, cluster.url, "flow", tmp_path)
-
-
 @pytest.mark.skipif(VALKEY is None, reason="no valkey-server in a wheel or on PATH")
 def test_the_whole_flow_runs_on_a_cluster_of_valkey(tmp_path):
-    """The same on Valkey's servers, with the same client."""
+    """Add, delete, sum up, both kinds of version, receipts, verify, rebuild and verify again, on three masters."""
     with LocalRedisCluster(server=Path(VALKEY)) as cluster:
         assert cluster.nodes[0].client.info("server")["server_name"] == "valkey"
         whole_flow(cluster, cluster.url, "flow", tmp_path)

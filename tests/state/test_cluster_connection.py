@@ -7,7 +7,7 @@ import time
 import pytest
 import redis
 
-from campaign.accidents import SlotMove, fail_over, wait_until
+from servers.redis_accidents import SlotMove, fail_over, wait_until
 from servers.redis_cluster import LocalRedisCluster, RedisNode
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateError
 from streamtopic.state import Connection
@@ -77,20 +77,6 @@ def test_tryagain_waits_until_the_slot_has_moved(one, cluster, model, monkeypatc
     finally:
         ending.join()
     assert one.call("GET", gone) == b"3"
-
-
-def test_a_script_is_given_to_a_server_that_does_not_know_it(one, cluster, model):
-    """NOSCRIPT, as after a failover or a restart, is no error."""
-    key, text = f"{{{model}}}", "return redis.call('INCR', KEYS[1])"
-    assert one.script(text, [key], []) == 1
-    for node in cluster.masters():
-        node.client.script_flush()
-    assert one.script(text, [key], []) == 2
-    master = cluster.master_of(key)
-    fail_over(cluster, master)
-    for node in cluster.masters():
-        node.client.script_flush()
-    assert one.script(text, [key], []) == 3
 
 
 def test_a_scan_outlives_a_change_of_master(one, cluster, model):

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from campaign.accidents import SlotMove, cut_off, fail_over, lose, wait_until
+from servers.redis_accidents import SlotMove, cut_off, fail_over, lose, wait_until
 from servers.redis_cluster import LocalRedisCluster, LocalSentinel
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import ComponentUnreachable, StateError

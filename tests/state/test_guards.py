@@ -1,30 +1,26 @@
 """Writes are all or nothing: repeated ones are known, stale ones write nothing, readers take newer counts."""
 
 import pytest
-from state_reference import as_words, words_by_id
-from test_exactness import Run, dump, restore
+from state_reference import as_words
+from test_exactness import Run, dump
 
 from added_documents import added_documents
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt, StateMismatch, TakenOver
 from streamtopic.state import (
-    AlreadyApplied,
     Applied,
     Changes,
-    CutGone,
     ModelSettings,
     ModelState,
     PartitionWriter,
     Reader,
     Stale,
-    scripts,
 )
 from streamtopic.state.deletions import Forget, ForgetKind, Forgets
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.removal import put_forgets
 
 TAKEN_OVER = Stale("another writer took the partition over")
-OTHER_HISTORY = Stale("the state has another history")
 
 
 def planned(run):
@@ -59,12 +55,6 @@ def commit_beside(run):
     """Let a writer with the same token commit."""
     other = twin(run)
     assert other.commit(planned_by(other, run.offset)) == Applied()
-
-
-def go_on_otherwise(run):
-    """Set Redis back to what was saved last, and commit as often as since then, but another document."""
-    restore(run.connection, run.state.keys, run.saved[0])
-    commit_beside(run)
 
 
 @pytest.mark.parametrize(
@@ -108,55 +98,6 @@ def test_what_a_claim_refuses_stays_as_it_is(run, event):
     assert dump(run.connection, run.state) == before
 
 
-def test_a_claim_whose_answer_is_lost_takes_the_next_token(connection, run, monkeypatch):
-    """It is sent again: the token that nobody got fences out whom it was to fence out, and nothing else changes."""
-    former, script = run.state, connection.script
-
-    def twice(text, *arguments):
-        if text == scripts.CLAIM_PARTITION:
-            script(text, *arguments)
-        return script(text, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(connection, "script", twice)
-        run.open()
-    assert (run.state.fence, run.state.secret) == (former.fence + 2, former.secret)
-    assert former.commit(planned(run)) == TAKEN_OVER
-    run.add(5, ((2, {"y": 2}),))
-    run.flush()
-    assert as_words(Reader(connection, run.model, 1).counts()) == run.live.recount()
-
-
-def test_a_repeated_commit_is_already_applied(connection, run):
-    """The second time nothing is written, and the answer says so."""
-    flush = planned(run)
-    assert run.state.commit(flush) == Applied()
-    refused(run, lambda: run.state.commit(flush), AlreadyApplied())
-    assert run.state.meta.documents == 3
-
-
-def test_a_repeated_sum_is_already_applied(connection, run, monkeypatch):
-    """A second sum for one answer would end a generation that readers had no time to take up."""
-    script, reader = connection.script, Reader(connection, run.model, 1)
-    run.sum()
-    old, before = reader.counts(), run.live.recount()
-    run.add(5, ((2, {"y": 2}),))
-    run.flush()
-    answers = []
-
-    def twice(text, *arguments):
-        if text == scripts.SUM_CHANGES:
-            answers.append(script(text, *arguments))
-        return script(text, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(connection, "script", twice)
-        assert run.state.sum_changes() == AlreadyApplied()
-    assert answers == [[b"applied"]]
-    assert run.state.meta.generation == 2
-    assert reader.counts().since(old).documents == run.live.recount()[0] - before[0]
-
-
 def test_a_zombie_writes_nothing(connection, run):
     """A writer that another one replaced is Stale, whatever it still wants to write, and learns that it must stop."""
     flush, zombie = planned(run), run.state
@@ -171,61 +112,6 @@ def test_a_zombie_writes_nothing(connection, run):
     zombie.meta = run.state.meta
     with pytest.raises(TakenOver):
         zombie.keep_summed(3600.0)
-
-
-def test_a_commit_followed_by_a_change_is_not_committed_again(connection, run):
-    """Its answer is lost and another commit follows before it is repeated: the plan is Stale."""
-    flush = planned(run)
-    other = twin(run)
-    assert other.commit(flush) == Applied()
-    assert other.commit(planned_by(other, run.offset + 1)) == Applied()
-    refused(run, lambda: run.state.commit(flush), Stale("the offset has moved"))
-    run.state.reload()
-    assert (run.state.meta.documents, run.state.meta.next_offset) == (4, run.offset + 2)
-
-
-def test_a_plan_for_another_history_is_stale(connection, run):
-    """Redis came back older and moved on to the same offset, version and token: the plan was made for what is gone."""
-    run.save()
-    assert run.state.commit(planned(run)) == Applied()
-    flush = planned_by(run.state, run.offset + 1)
-    go_on_otherwise(run)
-    other = twin(run)
-    same = [(m.next_offset, m.version, m.fence) for m in (run.state.meta, other.meta)]
-    assert same[0] == same[1]
-    refused(run, lambda: run.state.commit(flush), OTHER_HISTORY)
-    refused(run, run.state.sum_changes, OTHER_HISTORY)
-
-
-def test_a_writer_notices_that_its_history_is_gone(connection, run):
-    """Looking documents up after a restart from an older snapshot reads words and position again."""
-    run.save()
-    assert run.state.commit(planned(run)) == Applied()
-    go_on_otherwise(run)
-    assert set(run.state.documents([b"new", b"other"])) == {b"other"}
-    assert set(words_by_id(run.state.vocabulary).values()) == {"x", "w0", "w1", "o"}
-
-
-def test_old_counts_say_so_and_read_takes_newer_ones(connection, run, model):
-    """Pairs of a cut that changes do not lead back to cannot be read; `read` begins again with new counts."""
-    reader = Reader(connection, model, 1)
-    old = reader.counts()
-    seen = []
-
-    def use(counts):
-        if not seen:
-            run.delete(1)
-            run.sum()
-            run.sum()
-        seen.append(counts)
-        return as_words(counts)
-
-    assert reader.read(use) == run.live.recount()
-    assert len(seen) == 2
-    with pytest.raises(CutGone):
-        as_words(old)
-    with pytest.raises(CutGone):
-        as_words(reader.counts().since(old))
 
 
 @pytest.mark.parametrize("number", [5, 99])

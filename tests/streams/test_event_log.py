@@ -111,21 +111,6 @@ def test_waiting_ends_without_a_record(log, news):
     assert [record.value for record in log.read(news, 2, 0)] == [b"v"]
 
 
-def test_partitions_are_read_in_turn(log, news):
-    """Reading several partitions by turns in small steps gives each in order, whole."""
-    for partition in range(3):
-        log.append_many(news, [Message(b"k", b"%d-%d" % (partition, i), partition=partition) for i in range(100)])
-    places = dict.fromkeys(range(3), 0)
-    found = {partition: [] for partition in places}
-    while any(len(values) < 100 for values in found.values()):
-        for partition, offset in places.items():
-            records = log.read(news, partition, offset, max_records=7 + partition)
-            found[partition] += [record.value for record in records]
-            places[partition] = records[-1].next_offset if records else offset
-    for partition, values in found.items():
-        assert values == [b"%d-%d" % (partition, i) for i in range(100)]
-
-
 def test_threads_share_a_log(log, news):
     """Readers and writers in several threads neither lose nor mix records."""
     failures = []

@@ -14,7 +14,6 @@ from kafka.coordinator.consumer import ConsumerCoordinator
 
 import waiting
 from streamtopic.streams import KafkaLog, KafkaOptions, kafka_membership
-from streamtopic.streams.kafka_membership import KafkaMembership
 from streamtopic.streams.opening import open_membership
 
 pytestmark = pytest.mark.slow
@@ -125,20 +124,6 @@ def test_a_group_that_shares_well_is_left_alone(log, topic, monkeypatch, caplog)
             before = len(looks)
             until(lambda *_: len(looks) >= before + 2, first, second)
     assert [record.event for record in caplog.records if getattr(record, "event", "") == "partitions_unowned"] == []
-
-
-def test_who_no_longer_asks_loses_its_share(log, topic):
-    """A process that hangs gives its partitions up without leaving, and gets its share back when it goes on."""
-    now = [0.0]
-    hanging = KafkaMembership(log.options, topic, f"group-{topic}", SESSION_MS, clock=lambda: now[0])
-    try:
-        until(shared, hanging)
-        now[0] += 1_000
-        with member(log, topic) as other:
-            until(shared, other)
-            until(shared, hanging, other)
-    finally:
-        hanging.leave()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

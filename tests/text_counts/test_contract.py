@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
@@ -43,23 +42,6 @@ def test_nothing_works_before_a_fit(kind):
     assert [name for name in vars(estimator) if name.endswith("_")] == []
 
 
-@pytest.mark.parametrize("kind", ESTIMATORS)
-def test_a_fit_depends_on_its_texts_alone(kind):
-    """It returns the estimator, changes neither parameters nor texts, and a second fit forgets the first."""
-    texts = list(TEXTS)
-    estimator = kind()
-    params = estimator.get_params()
-    assert estimator.fit(OTHERS) is estimator
-    assert estimator.fit(texts, y=[1] * len(texts)) is estimator
-    assert texts == TEXTS
-    assert estimator.get_params() == params
-    first = shown(estimator)
-    assert np.array_equal(first, shown(estimator.fit(texts)))
-    assert np.array_equal(first, shown(clone(estimator).fit(np.array(texts, object))))
-    fitted = clone(estimator).fit_transform(texts)
-    assert np.array_equal(first, fitted.toarray() if hasattr(fitted, "toarray") else fitted)
-
-
 @pytest.mark.filterwarnings("ignore:.* hold no word of the model:UserWarning")
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_a_transform_changes_nothing(kind):
@@ -73,15 +55,3 @@ def test_a_transform_changes_nothing(kind):
     again = pickle.loads(state)  # noqa: S301  made in this test
     assert np.array_equal(shown(again, OTHERS + TEXTS), together)
     assert len(estimator.get_feature_names_out()) == together.shape[1]
-
-
-@pytest.mark.parametrize("kind", ESTIMATORS)
-def test_the_first_partial_fit_is_a_fit(kind):
-    """And a second one gives what one fit on all texts gives, in columns of the same names."""
-    parts = kind().partial_fit(TEXTS).partial_fit(OTHERS)
-    whole = kind().fit(TEXTS + OTHERS)
-    if kind is TextTopics:
-        assert parts.topics() == whole.topics()
-        return
-    order = [parts.words_.index(word) for word in whole.words_]
-    assert np.array_equal(shown(parts)[:, order], shown(whole))

@@ -10,13 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.pipeline import make_pipeline
 
 from streamtopic import AnchorTopics, TextCounts
-from streamtopic.counts import Counts, DocumentBatch, Passage, count
-from streamtopic.topics.learner import learn
-from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.counts import DocumentBatch, Passage
 from streamtopic.words.text import passages, tokenize
 
 GROUPS = (
@@ -139,23 +135,6 @@ def test_words_and_counts_are_taken_in_place_of_texts():
     counts = [Counter(words) if len(words) < 8_000 else words for words in lists]
     assert same_batch(vectoriser.transform(counts).texts.batch, expected)
     assert TextCounts().fit([["New York", "a", "", "x" * 65]]).words_ == ("New York", "a")
-
-
-@pytest.mark.parametrize("learner", ["default", "paper"])
-def test_the_pipeline_learns_the_model_of_these_counts_bit_for_bit(learner):
-    """Words, anchors and every bit of A are those that the service's learner gives for the service's counts."""
-    fitted = make_pipeline(TextCounts(), model(learner=learner)).fit(list(corpus()))[-1]
-    words, batch = counted(corpus())
-    options = LearnerOptions(n_topics=3, learner=learner, min_df=3, max_df=1.0)
-    expected = learn(Counts(words, count(batch, len(words), options.weighting)), options)
-    columns, _ = fitted.word_places()
-    assert tuple(fitted.feature_names_in_[columns]) == expected.words
-    assert np.array_equal(fitted.components_[:, columns].T, expected.A)
-    assert tuple(fitted.feature_names_in_[fitted.anchors_]) == expected.anchors
-    assert max(batch.lengths) > 4_000
-    assert len(batch.lengths) > len(corpus()) - 4, "some texts are passages"
-    plain = make_pipeline(CountVectorizer(analyzer=lambda text: passages(text)[0][1] if text else []), model())
-    assert not np.array_equal(plain.fit(list(corpus()))[-1].components_, fitted.components_)
 
 
 @pytest.mark.parametrize("learner", ["default", "paper"])

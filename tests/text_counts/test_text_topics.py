@@ -146,15 +146,6 @@ def test_other_values_are_refused_by_name(wrong, said):
         model().fit(wrong)
 
 
-def test_topics_over_time_take_texts():
-    """Slices are those of AnchorTopics for the counts of the same texts."""
-    fitted = model().fit(TEXTS)
-    days = [f"2026-0{1 + k % 2}-11" for k in range(len(TEXTS))]
-    found = fitted.topics_over(TEXTS, times=days)
-    assert found.times == ("2026-01", "2026-02")
-    assert found.shares.max() > 0.9
-
-
 def test_a_saved_model_of_words_keeps_those_that_are_excluded(tmp_path):
     """Read again, it leaves out the same words, without a cold start, and takes lists of words as before."""
     lists = [text.split() for text in TEXTS]

@@ -12,7 +12,6 @@ from streamtopic.paper.algorithm1 import (
     chosen_again,
     covariance,
     newton_rows,
-    project_psd,
     remaining,
     remaining_counts,
     retrain_rows,
@@ -22,7 +21,6 @@ from streamtopic.privacy import project_columns
 from streamtopic.synthetic import SyntheticTopics
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.topics.simplex import project_rows
 
 N, R, M, L = 60, 4, 1500, 20
 
@@ -108,30 +106,6 @@ def test_one_newton_step_lands_on_the_optimum_wherever_it_starts(seed, far):
         assert (((rows - elsewhere @ X) ** 2).sum(axis=1) >= loss).all()
 
 
-def test_the_reference_run_of_the_definition_gives_the_same_model(corpus, fit):
-    """U(S_f, A(S)) and U(empty set, A(S - S_f)) are equal to rounding: the step forgets where it started."""
-    unlearned = unlearn_base(remaining(fit, corpus.counts(range(40))))
-    reference = unlearn_base(remaining(learn(corpus.counts(range(40, M)), options())))
-    assert np.abs(unlearned.A - reference.A).max() < 1e-13
-    assert np.abs(unlearned.R - reference.R).max() < 1e-11
-
-
-@pytest.mark.parametrize("forgotten", [0, 1, 40])
-def test_kept_statistics_and_exact_counts_do_as_well_as_the_model_itself(corpus, fit, forgotten):
-    """From C^S, P and Q^F alone: the same integers, the same masses, and Abar and Rbar to rounding."""
-    whole = remaining(fit, corpus.counts(range(forgotten)) if forgotten else None)
-    kept = remaining_counts(Statistics.of(fit), corpus.counts(range(forgotten, M)), options())
-    assert (kept.words, kept.documents, kept.changed) == (whole.words, whole.documents, 0)
-    assert np.array_equal(kept.p, whole.p)
-    assert np.array_equal(kept.start, whole.start)
-    assert np.array_equal(kept.q.upper().values, whole.q.upper().values[whole.q.upper().values != 0])
-    one, other = unlearn_base(whole), unlearn_base(kept)
-    assert np.abs(one.A - other.A).max() < 1e-13
-    assert np.abs(one.R - other.R).max() < 1e-11
-    assert fit.names[chosen_again(kept)[0]] == fit.anchors[0]
-    assert np.array_equal(chosen_again(kept), chosen_again(whole))
-
-
 def test_words_are_those_that_a_retraining_chooses():
     """Words that cross a threshold leave and enter: the vocabulary does not tell what was forgotten."""
     some = options(max_df=0.5)
@@ -196,30 +170,3 @@ def test_only_the_published_learner_starts_it(corpus):
         remaining(default)
     with pytest.raises(UsageError, match="paper"):
         remaining_counts(Statistics.of(default), corpus.counts(range(M), 256), default.options)
-
-
-def test_projections_are_the_nearest_points():
-    """Columns go to the simplex as they do in a release; R keeps its non-negative part and nothing else."""
-    rng = np.random.default_rng(2)
-    V = rng.standard_normal((30, 5))
-    assert np.abs(project_rows(np.ascontiguousarray(V.T)).T - project_columns(V)).max() < 1e-15
-    S = rng.standard_normal((6, 6))
-    S = S + S.T
-    projected = project_psd(S)
-    assert np.linalg.eigvalsh(projected)[0] > -1e-12
-    assert np.abs(project_psd(projected) - projected).max() < 1e-12
-    # Moreau: what was taken off is orthogonal to what is left and nowhere positive.
-    assert abs(((S - projected) * projected).sum()) < 1e-10
-    assert np.linalg.eigvalsh(S - projected)[-1] < 1e-12
-
-
-def errors(m, seed):
-    """Entry errors of Abar, Rbar, A^F, R^F after one document in a hundred was forgotten."""
-    planted = SyntheticTopics.planted(N, R, separability=0.1, imbalance=2, seed=seed)
-    documents = planted.documents(m, L, seed=seed + 1)
-    whole, gone = (
-        Counts(planted.words, count(part, N, Weighting(1))) for part in (documents, documents.take(np.arange(m // 100)))
-    )
-    left = remaining(learn(whole, options()), gone)
-    recoveries = [planted.recovery(model.words, model.A, model.R) for model in (unlearn_base(left), retrain_rows(left))]
-    return [error for recovery in recoveries for error in (recovery.A, recovery.R)]

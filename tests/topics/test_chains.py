@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from streamtopic.bench import chains
 from streamtopic.bench.chain_corpora import KINDS, cyclic_images
 from streamtopic.bench.chains import Described, described, one_chain, parted
 from streamtopic.counts import Counts, DocumentBatch, count
@@ -119,34 +118,3 @@ def test_every_broken_promise_is_named(what, changed):
     assert parted(_model(), _model()) is None
     near = _model(A=np.array([[1 - 1e-8, 0.0], [1e-8, 1.0]]), certificate=1e-7)
     assert parted(_model(), near) is None
-
-
-def test_a_model_that_stays_as_it_was_is_found(monkeypatch):
-    """An update that does nothing, or raises, ends its chain as a finding."""
-    monkeypatch.setattr(chains, "update", lambda fit, *_: Updated(fit))
-    assert any(one_chain(seed).finding for seed in range(10))
-
-    def broken(*_):
-        raise ZeroDivisionError("by nothing")
-
-    monkeypatch.setattr(chains, "update", broken)
-    found = [one_chain(seed).finding for seed in range(10)]
-    assert any(finding is not None and finding.what == "exception" for finding in found)
-
-
-def test_a_refusal_of_one_side_only_is_found(monkeypatch):
-    """Where the update gives a model and a fresh fit cannot be learned, the chain ends as a finding."""
-    plain, calls = chains.learn, []
-
-    def learn_once(source, options):
-        calls.append(None)
-        if len(calls) > 1:
-            raise chains.CannotLearn("words", "none")
-        return plain(source, options)
-
-    monkeypatch.setattr(chains, "learn", learn_once)
-    found = []
-    for seed in range(20):
-        calls.clear()
-        found.append(one_chain(seed).finding)
-    assert any(finding is not None and finding.what == "refusal" for finding in found)

@@ -8,19 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from streamtopic import AnchorTopics
-from streamtopic.counts import Cooccurrence, Counts, SymmetricCounts, WordSets
+from streamtopic.counts import Cooccurrence, Counts, SymmetricCounts
 from streamtopic.counts.compact import pack
 from streamtopic.topics.display import (
     WordEvidence,
     _logarithm,
-    arranged,
     coefficients,
     coherent,
     correlations_and_words,
-    diversity,
-    named,
-    npmi,
     ordered,
     top_words,
     topic_correlations,
@@ -34,17 +29,6 @@ def evidence(Q, frequency, documents):
     rows = csr_array(np.asarray(Q, np.int64))
     q = SymmetricCounts(len(frequency), pack(len(frequency), rows.indptr.astype(np.int64), rows.indices, rows.data))
     return WordEvidence.over(q, np.arange(len(frequency)), np.asarray(frequency, np.int64), documents)
-
-
-def together(n, meets=1_000):
-    """Counts of n words that meet each other equally often."""
-    return np.full((n, n), meets) - np.diag(np.full(n, meets))
-
-
-def falling(n):
-    """One topic whose words are less and less probable, (n, 1)."""
-    A = 0.99 ** np.arange(n)[:, None]
-    return A / A.sum()
 
 
 def by_definition(A, Q, frequency, documents):
@@ -97,18 +81,6 @@ def test_dead_words_and_threads_leave_no_bit_in_coefficients(monkeypatch):
         assert coefficients(A, known).tobytes() == expected.tobytes()
 
 
-def test_only_the_first_twenty_can_be_among_the_ten():
-    """Words further down do not enter, however well they go together."""
-    Q = together(30)
-    Q[:20] = Q[:, :20] = 0
-    Q[:20, :20] = np.diag(np.full(20, 9_000))
-    known = evidence(Q, [500] * 30, 1_000)
-    shown = arranged(falling(30), known, 30)[0].tolist()
-    assert max(shown[:10]) < 20
-    assert shown[20:] == list(range(20, 30))
-    assert min(coherent(np.arange(30), known)) == 20  # they would be the ten
-
-
 def brute_force(words, Q, frequency, keep):
     """Drop words by the definition, in plain floating point."""
     T, M = Q.sum(), Q.sum(axis=1)
@@ -152,52 +124,11 @@ def test_true_ties_stay_ties():
         assert coherent(np.arange(8, -1, -1), known, 8).tolist() == [8, 7, 6, 5, 4, 3, 2, 0]
 
 
-def test_a_shorter_list_begins_a_longer_one():
-    """However many words are asked for, they are the first of one order; more than there are gives all."""
-    rng = np.random.default_rng(5)
-    Q = rng.integers(0, 50, (40, 40))
-    known = evidence(Q + Q.T, rng.integers(1, 90, 40), 100)
-    A = rng.dirichlet(np.full(40, 0.3), 3).T
-    whole = top_words(A, known, 100)
-    assert whole.shape == (3, 40)
-    assert (np.sort(whole, axis=1) == np.arange(40)).all()
-    for top in (1, 3, 10, 15, 20, 21):
-        assert np.array_equal(top_words(A, known, top), whole[:, :top])
-
-
-def test_small_corpora_have_words_to_show():
-    """One document, words of all documents, words that meet nothing, topics of few words: an order, and no warning."""
-    A = np.array([[0.1], [0.6], [0.3]])
-    assert sorted(*top_words(A, evidence(together(3), [1, 1, 1], 1)).tolist()) == [0, 1, 2]
-    assert top_words(A, evidence(together(3), [4, 4, 2], 4)).tolist() == [[2, 0, 1]]
-    assert top_words(A, evidence([[0, 0, 5], [0, 0, 0], [5, 0, 0]], [2, 1, 2], 4)).tolist() == [[0, 2, 1]]
-    assert top_words(A, evidence(np.zeros((3, 3), int), [1, 1, 1], 3)).tolist() == [[0, 1, 2]]
-    few = np.zeros((30, 1))
-    few[[3, 25]] = [[0.4], [0.6]]
-    assert set(top_words(few, evidence(together(30), [5] * 30, 50), 2)[0].tolist()) == {3, 25}
-
-
-def test_words_that_are_there_by_noise_are_not_chosen_for_their_company():
-    """Noise gives every word a little probability: a topic of three words shows those first."""
-    n = 30
-    Q = together(n)
-    Q[:3, 3:] = Q[3:, :3] = 0
-    noise = np.random.default_rng(0).uniform(0, 1e-6, n)
-    A = (np.where(np.arange(n) < 3, 1 / 3, 0) + noise)[:, None]
-    assert set(arranged(A, evidence(Q, [50] * n, 500))[0, :3].tolist()) == {0, 1, 2}
-
-
 def test_the_logarithm_is_the_library_s_to_rounding():
     """Over all magnitudes within a few units in the last place, and exactly 0 at 1."""
     x = np.concatenate([10 ** np.linspace(-300, 300, 5_000), 1 + np.linspace(-0.5, 1, 5_001), [1.0]])
     assert _logarithm(x) == pytest.approx(np.log(x), rel=1e-15, abs=0)
     assert _logarithm(np.array([1.0])).tolist() == [0.0]
-
-
-def shown_of(fit, source):
-    """The words shown of a model."""
-    at = np.searchsorted(np.array(source.words), np.array(fit.words))
-    return named(top_words(fit.A, WordEvidence.of(fit, source.frequency[at]), 20), fit.words)
 
 
 def test_unlearned_and_never_seen_show_the_same_words(planted):
@@ -221,44 +152,3 @@ def test_unlearned_and_never_seen_show_the_same_words(planted):
     related, order = correlations_and_words(carried, cold.A, WordEvidence.of(carried, left.frequency[at]), 20)
     assert np.array_equal(order, lists[0])
     assert related.R.tobytes() == topic_correlations(carried, cold.A).R.tobytes()
-
-
-def test_the_estimator_shows_what_a_model_of_the_same_counts_does(planted):
-    """`topics()` is the list of the counts, also with columns that are not words, and after a refused change."""
-    X = np.zeros((len(planted.documents), len(planted.words)), np.int64)
-    for row, document in enumerate(planted.documents):
-        X[row, document[0].words] = document[0].counts
-    options = planted.options(min_df=40, max_df=0.5)
-    source = planted.counts(options)
-    model = AnchorTopics(4, min_df=40, max_df=0.5).fit(X)
-    fit = learn(source, options)
-    assert len(fit.words) < len(planted.words)
-    largest_first = np.argsort(-model.topic_shares_)
-    expected = [list(shown_of(fit, source)[k]) for k in largest_first]
-    assert model.topics(planted.words, top=20) == expected
-    assert model.topics(planted.words) == [words[:10] for words in expected]
-    with pytest.raises(ValueError, match="add"):
-        model.unlearn(X)
-    assert model.topics(planted.words, top=20) == expected
-
-
-def sets(*documents):
-    """Word sets of documents."""
-    return WordSets.joined([WordSets(np.array([0, len(words)]), np.array(words, np.int64)) for words in documents])
-
-
-def test_npmi_of_known_cases():
-    """Always together 1, never together -1, independent 0."""
-    both = sets([0, 1], [1, 0, 1], [0, 1], [2, 3])
-    assert npmi(np.array([[0, 1]]), both) == pytest.approx(1)
-    assert npmi(np.array([[0, 2]]), both) == -1
-    independent = sets([0, 1], [0], [1], [])
-    assert npmi(np.array([[0, 1]]), independent) == pytest.approx(0)
-    assert npmi(np.array([[0, 1]]), sets([0, 1], [0, 1])) == 1
-    assert npmi(np.empty((0, 0), int), WordSets.joined([])) == 0
-
-
-def test_diversity_counts_distinct_words():
-    """Repeated top words lower the share."""
-    assert diversity(np.array([[0, 1], [1, 2]])) == 0.75
-    assert diversity(np.empty((0, 0), int)) == 0

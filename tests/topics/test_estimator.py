@@ -15,7 +15,6 @@ from sklearn.utils.estimator_checks import check_estimator
 from streamtopic import AnchorTopics
 from streamtopic.counts.matrices import canonical
 
-LEARNERS = st.sampled_from(["default", "paper"])
 SMALL = {"n_topics": 2, "min_df": 1, "max_df": 1.0, "anchor_min_df": 0.0}
 
 
@@ -60,15 +59,6 @@ def test_unlearn_equals_fit_on_the_rest(matrix, learner, sparse):
     assert warm >= 1
 
 
-def test_partial_fit_equals_one_fit(matrix):
-    """Learning in parts gives what learning at once gives, and unlearning undoes it."""
-    whole = model().fit(matrix)
-    parts = model().partial_fit(matrix[:200]).partial_fit(matrix[200:450]).partial_fit(matrix[450:])
-    assert np.abs(parts.components_ - whole.components_).max() <= 1e-12
-    back = parts.unlearn(matrix[200:])
-    assert np.abs(back.components_ - model().fit(matrix[:200]).components_).max() <= 1e-12
-
-
 @settings(max_examples=10)
 @given(st.integers(0, 1000), st.floats(0.01, 50))
 def test_fractional_values_are_unlearned_exactly(seed, scale):
@@ -79,70 +69,6 @@ def test_fractional_values_are_unlearned_exactly(seed, scale):
     forgot = AnchorTopics(**SMALL).fit(X).unlearn(X[10:20])
     never = AnchorTopics(**SMALL).fit(np.delete(X, range(10, 20), axis=0))
     assert np.abs(forgot.components_ - never.components_).max() <= 1e-12
-
-
-def test_foreign_documents_are_refused_and_change_nothing(matrix):
-    """Unlearning what is not in the model, or too much of it, raises and leaves the model as it was."""
-    fitted = model().fit(matrix)
-    before = fitted.components_.copy()
-    with pytest.raises(ValueError, match="not all in the model"):
-        fitted.unlearn(matrix * 50)
-    with pytest.raises(ValueError, match="add"):
-        fitted.unlearn(matrix)
-    assert np.array_equal(fitted.components_, before)
-    assert fitted.n_documents_ == len(matrix)
-    again = fitted.unlearn(matrix[:3])
-    assert np.abs(again.components_ - model().fit(matrix[3:]).components_).max() <= 1e-12
-
-
-def test_words_that_a_deletion_leaves_others_are_not_taken_for_the_documents(matrix):
-    """Rows that are no documents of the model are refused also where every count would stay positive."""
-    fitted = model().fit(matrix)
-    mixed = matrix[[0]].copy()
-    mixed[0, np.flatnonzero(mixed[0])[0]] += 1
-    with pytest.raises(ValueError, match="not all in the model"):
-        fitted.unlearn(mixed)
-    with pytest.raises(ValueError, match="1 of 2 documents"):
-        fitted.unlearn(matrix[[3, 3]])
-    assert fitted.n_documents_ == len(matrix)
-
-
-@settings(max_examples=12)
-@given(st.data())
-def test_words_cross_the_threshold_both_ways(data):
-    """Whatever comes and goes, the model is that of a fresh fit, words that enter and leave with all their pairs.
-
-    Rare words stand in three to six documents, so that min_df lies between; the twin knows no history.
-    """
-    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    X = rng.poisson(rng.gamma(0.3, 2.0, (60, 14)))
-    rare = np.zeros((60, 10), int)
-    for column in range(10):
-        rare[rng.choice(60, rng.integers(3, 7), replace=False), column] = rng.integers(1, 4)
-    X = np.hstack([X, rare])
-    options = {"n_topics": 2, "min_df": 4, "max_df": 1.0, "anchor_min_df": 0.1, "learner": data.draw(LEARNERS)}
-    there = [*range(50)]
-    fitted = AnchorTopics(**options).fit(X[there])
-    for _ in range(data.draw(st.integers(1, 5))):
-        if data.draw(st.booleans()):
-            gone = sorted(data.draw(st.sets(st.sampled_from(there), min_size=1, max_size=6)))
-            fitted.unlearn(X[gone])
-            for document in gone:
-                there.remove(document)
-        else:
-            more = sorted(data.draw(st.sets(st.sampled_from(range(60)), min_size=1, max_size=6)))
-            fitted.partial_fit(X[more])
-            there += more
-        if len(there) < 30:
-            break
-        never = AnchorTopics(**options).fit(X[sorted(there)])
-        assert fitted.fit_.words == never.fit_.words
-        assert np.array_equal(fitted.counts_.frequency, never.counts_.frequency)
-        keep = np.arange(X.shape[1])
-        one, other = fitted.counts_.restrict(keep), never.counts_.restrict(keep)
-        assert np.array_equal(one.columns, other.columns)
-        assert np.array_equal(one.values, other.values)
-        assert np.abs(fitted.components_ - never.components_).max() <= fitted.certificate_ + never.certificate_
 
 
 @pytest.mark.parametrize("kind", [csr_matrix, csr_array])
@@ -192,18 +118,6 @@ def test_last_bits_decide_nothing_that_is_shown():
     classes = ["a", "b", "c"] * 80
     views = [each.topics_over(X, classes=classes).words.tolist() for each in (one, other)]
     assert views[0] == views[1]
-
-
-def test_transform_gives_the_optimum(matrix):
-    """Proportions sum to 1 and meet the conditions of the penalised likelihood's maximum."""
-    fitted = model(tolerance=1e-10).fit(matrix)
-    theta = fitted.transform(matrix[:40])
-    assert np.allclose(theta.sum(axis=1), 1)
-    A = fitted.components_.T
-    known = np.where(A.max(axis=1) > 0, matrix[:40], 0)
-    for x, t in zip(known, theta, strict=True):
-        gradient = A.T @ np.divide(x, A @ t, out=np.zeros(len(x)), where=x > 0) + fitted.alpha / t
-        assert np.allclose(gradient, gradient.mean(), rtol=1e-4)
 
 
 @pytest.mark.parametrize(

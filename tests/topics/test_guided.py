@@ -73,40 +73,6 @@ def test_guided_topics_are_those_of_their_seeds(planted):
     assert model.guided_notes_ == ()
 
 
-@pytest.mark.parametrize("gone", [1, 30, 600])
-def test_unlearning_is_never_having_seen(planted, gone):
-    """After unlearning, a guided model is that of the documents that are left, and guides needed no cold start."""
-    model = guided().fit(planted).unlearn(planted[:gone])
-    assert model.retrain_reason_ is None
-    same_model(model, guided().fit(planted[gone:]))
-    model.partial_fit(csr_array(planted[:gone]))
-    same_model(model, guided().fit(planted))
-
-
-def test_a_topic_goes_on_with_the_seeds_that_are_left(planted):
-    """A seed that no document holds any more is left out of its topic, by an update, and a note says so."""
-    holds = planted[:, 0] > 0
-    model = guided().fit(planted).unlearn(planted[holds])
-    assert model.retrain_reason_ is None
-    assert model.guided_notes_ == ("guided topic first goes on with 2 of 3 seeds",)
-    same_model(model, guided().fit(planted[~holds]))
-
-
-def test_a_topic_without_seeds_ends(planted):
-    """A guided topic ends with its last seed: it has no row, a note says so, and it comes back with a seed."""
-    seeds = {"first": [0], "second": [12, 13]}
-    holds = planted[:, 0] > 0
-    model = guided(seeds=seeds).fit(planted).unlearn(planted[holds])
-    assert model.retrain_reason_ is None
-    assert len(model.components_) == TOPICS - 1
-    assert model.topic_names_[-1] == "second"
-    assert "first" not in model.topic_names_
-    assert model.guided_notes_ == ("guided topic first has ended: none of its seeds is a word of the model",)
-    assert model.transform(planted[:3]).shape == (3, TOPICS - 1)
-    same_model(model, guided(seeds=seeds).fit(planted[~holds]))
-    same_model(model.partial_fit(planted[holds]), guided(seeds=seeds).fit(planted))
-
-
 def test_two_topics_left_with_the_same_seeds_are_one(planted):
     """Of two guided topics whose seeds have become the same the first goes on, so no deletion is refused."""
     seeds = {"one": [2, 0], "two": [2, 1]}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage
+from streamtopic.counts import Cooccurrence, Counts, DocumentBatch
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.paper.algorithm1 import literal_head
 from streamtopic.topics.heads import (
@@ -188,28 +188,6 @@ def test_a_task_uses_the_topics_it_declares(planted, fitted):
     assert again.task_weights(TopicMatrix(A, fitted.words, fitted.anchors)).tobytes() == (
         head.task_weights(matrix(fitted)).tobytes()
     )
-
-
-def test_a_class_that_is_gone_leaves_no_trace(planted, fitted):
-    """Once the last document of a class is deleted, neither its name nor a column of it remains."""
-    data = labelled(planted)
-    gone = np.flatnonzero(np.array(data.labels) == "class 1")
-    head = unlearn_head(fit_head(matrix(fitted), data, TASK), matrix(fitted), without(data, gone), TASK)
-    assert head.classes == ("class 0", "class 2")
-    twin = fit_head(matrix(fitted), without(data, gone), TASK)
-    assert np.linalg.norm(head.w - twin.w) <= head.distance + twin.distance
-
-
-def test_a_vocabulary_that_shrinks_is_followed():
-    """Shares are of the words that the model still has; a document of none of them has none."""
-    passages = [[Passage(4, np.array([0, 2], np.int32), np.array([1, 3], np.int32))]] * 2
-    passages += [[Passage(5, np.array([1], np.int32), np.array([5], np.int32))]]
-    passages[0] = [*passages[0], Passage(2, np.array([1, 2], np.int32), np.array([1, 1], np.int32))]
-    data = LabelledDocuments.of(DocumentBatch.build(passages), ["a", "b", "c"], ["x", "y", "x"])
-    assert data.frequencies(["a", "b", "c"]).toarray() == pytest.approx(
-        np.array([[1 / 6, 1 / 6, 4 / 6], [1 / 4, 0, 3 / 4], [0, 1, 0]])
-    )
-    assert data.frequencies(["c"]).toarray().tolist() == [[1], [1], [0]]
 
 
 def component_outside(B, A):

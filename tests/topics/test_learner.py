@@ -47,17 +47,6 @@ def test_default_learner_is_steady(make_planted):
     assert errors[0] < error_at(make_planted(documents=300, n=600), "paper") / 2
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_columns_are_distributions_with_a_small_certificate(planted, learner):
-    """A's columns are on the simplex, topic masses sum to 1, the certificate is far below the tolerance."""
-    fit = learn(planted.counts(planted.options(learner)), planted.options(learner))
-    assert fit.A.min() >= 0
-    assert np.allclose(fit.A.sum(axis=0), 1)
-    assert fit.topic_masses.sum() == pytest.approx(1)
-    assert fit.certificate.bound < 1e-9
-    assert list(fit.anchors) == sorted(fit.anchors)
-
-
 def counts_of(texts):
     """Count texts whose words stand between spaces."""
     words = sorted({word for text in texts for word in text.split()})

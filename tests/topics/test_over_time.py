@@ -8,7 +8,7 @@ from scipy.sparse import csr_array, vstack
 
 from streamtopic import AnchorTopics
 from streamtopic.errors import UsageError
-from streamtopic.topics.over_time import ShareEstimator, SliceKeys, SliceSums, periods, read_days
+from streamtopic.topics.over_time import ShareEstimator, SliceKeys, periods, read_days
 
 WORDS, TOPICS = 400, 8
 
@@ -81,40 +81,6 @@ def test_documents_without_words_of_the_model_do_not_reach_the_floor(model):
     found = estimator.slices(keys, estimator.sums(rows, keys.of, 2))
     assert found.classes == ("enough",)
     assert (found.hidden, found.hidden_documents) == (1, 1)
-
-
-def test_shares_of_a_slice_without_noise_are_exact(model):
-    """Where the words of a slice are A theta, its shares are theta, also where some of them are 0."""
-    A, base = model
-    theta = np.array([0.5, 0.3, 0.2, 0, 0, 0, 0, 0])
-    X = csr_array(np.rint(np.stack([A @ theta, A @ base]) * 1e9).astype(np.int64))
-    keys = SliceKeys.made(None, ["a", "b"])
-    estimator = ShareEstimator.of(A, base)
-    found = estimator.slices(keys, estimator.sums(X, keys.of, 2), floor=1)
-    assert found.shares == pytest.approx(np.stack([theta, base]), abs=1e-6)
-    assert found.classes == ("a", "b")
-    assert (found.low <= found.shares).all()
-    assert (found.shares <= found.high).all()
-
-
-def test_documents_can_be_taken_out_of_a_slice_exactly(model):
-    """N of a slice is a sum of integers: that of all documents less that of some is that of the others."""
-    A, base = model
-    rng = np.random.default_rng(5)
-    _, X = planted_slices(rng, A, base, 60, 2.0)
-    of = rng.integers(-1, 3, 60)
-    gone = np.arange(60) % 5 == 0
-    estimator = ShareEstimator.of(A, base)
-    whole = estimator.sums(X, of, 3)
-    some = estimator.sums(X[gone], of[gone], 3)
-    rest = estimator.sums(X[~gone], of[~gone], 3)
-    assert ((whole.counts - some.counts) != rest.counts).nnz == 0
-    assert np.array_equal(whole.documents - some.documents, rest.documents)
-    places = [np.arange(3), np.arange(3)]
-    both = SliceSums.gathered([rest, some], places, 3)
-    assert (both.counts != whole.counts).nnz == 0
-    assert both.squares == pytest.approx(whole.squares)
-    assert rest.counts.dtype == np.int64
 
 
 def test_slices_below_the_floor_are_left_out(model):

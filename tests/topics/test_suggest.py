@@ -10,7 +10,6 @@ from streamtopic.topics.display import WordEvidence, diversity, npmi, top_words
 from streamtopic.topics.how_many_topics import (
     Candidate,
     TrialPlan,
-    _narrowed,
     recommend,
     suggest_for,
     suggest_topics,
@@ -63,22 +62,6 @@ def test_steady_agrees_with_a_fresh_fit(planted, learner):
         same.append(learn(Counts(source.words, left), options).anchors == whole)
     assert found.steady == pytest.approx(np.mean(same))
     assert 0 < found.kept <= 1
-
-
-def test_words_that_cannot_matter_change_nothing(corpus):
-    """Counts narrowed for forget sets of some size give the same models after any such forget set, bit for bit."""
-    source, documents, options = corpus
-    sparse = dataclasses.replace(options, min_df=60, max_df=0.3)
-    narrow = _narrowed(source, sparse, 60)
-    assert len(narrow.words) < len(source.words)
-    for seed in range(4):
-        gone = np.sort(np.random.default_rng(seed).permutation(600)[:60])
-        part = count(documents.take(gone), len(source.words), options.weighting)
-        at = np.searchsorted(np.array(source.words), np.array(narrow.words))
-        one = learn(Counts(source.words, source.cooccurrence - part), sparse)
-        other = learn(Counts(narrow.words, narrow.cooccurrence - part.restrict(at)), sparse)
-        assert one.words == other.words
-        assert np.array_equal(one.A, other.A)
 
 
 def test_a_number_that_makes_no_model_says_why_and_others_go_on(corpus):

@@ -1,7 +1,6 @@
 """The twin: forgetting gives what never having seen would have given."""
 
 import copy
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +9,7 @@ from streamtopic.counts import Cooccurrence, Counts
 from streamtopic.topics.display import topic_correlations
 from streamtopic.topics.fit import Words, fingerprint
 from streamtopic.topics.learner import learn
-from streamtopic.topics.mixtures import Mixtures
 from streamtopic.topics.update import NeedsRetrain, Updated, update
-from streamtopic.topics.update_rows import regrouped
 
 LEARNERS = ["default", "paper"]
 KEY = bytes(range(32))
@@ -50,38 +47,6 @@ def test_twin_for_small_forget_sets(planted, learner):
         assert isinstance(outcome, Updated), outcome
         assert outcome.new_anchors == tuple(word for word in twin.anchors if word not in anchors)
         same_model(outcome.fit, twin)
-
-
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_without_all_about_an_anchor_another_word_takes_its_place(planted, learner):
-    """Without the documents of an anchor word others are anchors: the update names the new ones and is the twin."""
-    options = planted.options(learner)
-    fit = learn(planted.counts(options), options)
-    anchor = planted.words.index(fit.anchors[0])
-    gone = [k for k, document in enumerate(planted.documents) if anchor in document[0].words]
-    before = fit.anchors
-    outcome, now = forget(planted, options, gone, fit)
-    assert isinstance(outcome, Updated), outcome
-    assert before[0] not in outcome.fit.anchors
-    assert outcome.new_anchors == tuple(sorted({*outcome.fit.anchors} - {*before})) != ()
-    same_model(outcome.fit, learn(now, options))
-
-
-def test_a_topic_of_other_words_is_solved_from_nothing_of_before(planted, monkeypatch):
-    """The search for shares begins with those of before, and with none of a topic whose words are others."""
-    options = planted.options()
-    fit = learn(planted.counts(options), options)
-    old, other = fit.mixtures.C.copy(), fit.group.copy()
-    # The anchor of topic 0 alone is another set of words than the anchor and the words that joined it.
-    other[(fit.group == 0) & (np.arange(len(other)) != fit.choice[0])] = -1
-    assert (other != fit.group).any()
-    starts = []
-    monkeypatch.setattr(Mixtures, "solve", lambda *given: starts.append(given[2].copy()))
-    unchanged = SimpleNamespace(mass=fit.mass, squares=fit.squares)
-    regrouped(fit.mixtures, fit.q, unchanged, fit.group, other)
-    assert old[:, 0].any()
-    assert not starts[0][:, 0].any()
-    assert np.array_equal(starts[0][:, 1:], old[:, 1:])
 
 
 def test_forgotten_words_leave_the_vocabulary(make_planted):
@@ -183,21 +148,3 @@ def test_dropped_words_do_not_pile_up(planted):
         pytest.fail("no forget set let a word enter and passed")
     same_model(outcome.fit, twin)
     assert not {*dead} & {*outcome.fit.names}
-
-
-def test_documents_that_hold_a_dropped_word_are_forgotten_like_others(planted):
-    """A word that fell below its threshold stays out: forgetting its other documents needs no retrain."""
-    counts = planted.counts(planted.options())
-    word = int(np.argmin(np.where(counts.frequency > 4, counts.frequency, 10**9)))
-    options = planted.options(min_df=int(counts.frequency[word]))
-    fit = learn(counts, options)
-    assert counts.words[word] in fit.words
-    holding = [k for k, document in enumerate(planted.documents) if word in document[0].words]
-    for document in holding[:3]:
-        part = planted.counts(options, [document]).cooccurrence
-        counts = Counts(counts.words, counts.cooccurrence - part)
-        outcome = update(fit, counts, Counts(counts.words, Cooccurrence.zero(len(counts.words)) - part))
-        assert isinstance(outcome, Updated), outcome
-        assert counts.words[word] not in outcome.fit.words
-        same_model(outcome.fit, learn(counts, options))
-        fit = outcome.fit

@@ -3,81 +3,14 @@
 import numpy as np
 import pytest
 
-from streamtopic.counts import Counts, DocumentBatch, Passage, SignedPassages, SymmetricCounts, count
-from streamtopic.counts.batch import Weighting
+from streamtopic.counts import Counts, DocumentBatch, SignedPassages, count
 from streamtopic.topics import update as update_module
 from streamtopic.topics import update_rows
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.learner import learn
 from streamtopic.topics.products import product_roundings, times
 from streamtopic.topics.update import Updated, update
-from streamtopic.topics.update_rows import SparseRows, add_times_sparse, outer_change
-
-N = 90
-WEIGHTING = Weighting(256)
-
-
-def batch(rng, documents, words=N, length=12):
-    """Return documents of one passage over random words."""
-
-    def passage():
-        held = np.sort(rng.choice(words, length, replace=False)).astype(np.int32)
-        counts = rng.integers(1, 4, length).astype(np.int32)
-        return [Passage(int(counts.sum()), held, counts)]
-
-    return DocumentBatch.build([passage() for _ in range(documents)])
-
-
-class Corpus:
-    """Counts before and after some documents went, and some came."""
-
-    def __init__(self, seed, gone=3, came=0):
-        self.rng = np.random.default_rng(seed)
-        kept, out, into = batch(self.rng, 200), batch(self.rng, gone), batch(self.rng, came)
-        signs = np.repeat([-1, 1], [gone, came])
-        changed = DocumentBatch.joined(out, into)
-        before = count(DocumentBatch.joined(kept, out), N, WEIGHTING)
-        self.change = count(changed, N, WEIGHTING, signs)
-        self.q = SymmetricCounts.of(before + self.change)
-        self.before = SymmetricCounts.of(before)
-        self.delta = SymmetricCounts.of(self.change)
-        self.squares = np.exp2(self.rng.integers(-4, 5, N) / 4)
-        passages = SignedPassages.of(changed, WEIGHTING, signs)
-        self.outer = outer_change(self.q, self.squares, passages, 40, np.zeros(0, np.intp))
-        assert self.outer is not None
-
-
-def dense(q):
-    """Return a symmetric matrix as it is."""
-    upper = q.upper().upper.toarray()
-    return upper + np.triu(upper, 1).T
-
-
-@pytest.fixture(params=[(3, 0), (1, 0), (2, 2)], ids=["gone", "one", "both"])
-def corpus(request):
-    """Documents that went, or that came and went."""
-    return Corpus(5, *request.param)
-
-
-def test_the_change_is_its_outer_products(corpus):
-    """X^T S X - diag(E) is dQ."""
-    X, S = corpus.outer.X.toarray(), np.diag(corpus.outer.passages.weights)
-    change = X.T @ S @ X - np.diag(corpus.outer.E)
-    assert np.array_equal(change, np.triu(change) + np.triu(change, 1).T)
-    assert np.array_equal(np.triu(change), corpus.change.upper.toarray())
-
-
-def test_sparse_products_are_products():
-    """Q S is what dense arithmetic gives, for rows of few and of many entries, and sizes cover its terms."""
-    corpus = Corpus(8)
-    S = corpus.rng.normal(size=(N, 21)) * (corpus.rng.random((N, 21)) < 0.1)
-    S[17], S[40] = corpus.rng.normal(size=(2, 21))
-    rows = np.flatnonzero(S.any(axis=1))
-    out = np.ones((N, 21))
-    sizes = add_times_sparse(corpus.q, SparseRows.of(rows, S[rows]), out)
-    whole = dense(corpus.q)
-    assert np.allclose(out - 1, whole @ S, rtol=0, atol=1e-12 * (whole @ np.abs(S)).max())
-    assert (sizes * (1 + 1e-12) >= (whole @ np.abs(S)).max(axis=1)).all()
+from streamtopic.topics.update_rows import outer_change
 
 
 class World:
@@ -112,33 +45,6 @@ def used(monkeypatch):
     monkeypatch.setattr(update_rows, "_WIDE", 1)
     monkeypatch.setattr(update_module, "outer_change", spied)
     return found
-
-
-@pytest.mark.parametrize("learner", ["default", "paper"])
-def test_twin_by_passages(make_planted, used, learner):
-    """Told of which passages a change is made, an update still gives the twin's model, though words enter and leave."""
-    planted = make_planted(documents=700, n=200, r=5)
-    options = planted.options(learner, max_df=0.35)
-    world = World(planted, options, 600)
-    fit, entered = learn(world.counts, options), 0
-    rng = np.random.default_rng(2)
-    for step in range(12):
-        out = rng.choice(world.inside, 1 + step % 3, replace=False).tolist()
-        outside = sorted({*range(700)} - {*world.inside})
-        into = rng.choice(outside, step % 2, replace=False).tolist()
-        before = {*fit.words}
-        outcome = update(fit, *world.change(out, into))
-        twin = learn(world.counts, options)
-        assert isinstance(outcome, Updated), outcome
-        entered += {*twin.words} != before
-        assert outcome.fit.words == twin.words
-        assert outcome.fit.anchors == twin.anchors
-        assert np.abs(outcome.fit.A - twin.A).max() <= 1e-12
-        assert outcome.fit.certificate.bound <= 1e-7
-        fit = outcome.fit
-    assert entered
-    assert used.count(0) >= 2
-    assert any(used)
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["passages", "pairs"])

@@ -24,43 +24,12 @@ from streamtopic.streams import Record
 
 scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary()
 values = st.recursive(scalars, lambda v: st.lists(v) | st.dictionaries(st.text() | st.binary(), v), max_leaves=5)
-fields = st.fixed_dictionaries(
-    {"op": st.sampled_from(["add", "delete", "heartbeat", "drop"]) | values},
-    optional=dict.fromkeys(("text", "counts", "labels", "ts", "request", "meta"), values),
-)
 encoders = [msgpack.packb, lambda value: json.dumps(value).encode()]
-
-
-def outcome(key, value, headers=()):
-    """The event of a record, or the reason why there is none."""
-    try:
-        return decode(key, value, headers)
-    except InvalidEvent as error:
-        return error.reason
 
 
 def add(encode=msgpack.packb, **content):
     """Decode an add with the given fields."""
     return decode(b"d", encode({"op": "add", **content}))
-
-
-@given(
-    key=st.none() | st.binary(max_size=600),
-    value=st.none() | st.binary(max_size=300) | st.binary(max_size=300).map(lambda raw: b"{" + raw),
-    headers=st.lists(st.tuples(st.text(), st.binary())).map(tuple),
-)
-@settings(max_examples=300)
-def test_bytes_from_anyone_are_an_event_or_invalid(key, value, headers):
-    """No bytes make the decoder fail in any other way than InvalidEvent with a reason."""
-    assert isinstance(outcome(key, value, headers), Add | Delete | Heartbeat | str)
-
-
-@given(fields)
-@settings(max_examples=300)
-def test_maps_from_anyone_are_an_event_or_invalid(content):
-    """Well-formed maps with any content give an event or a reason, and `op: delete` always a delete."""
-    found = outcome(b"d", msgpack.packb(content))
-    assert isinstance(found, Delete if content["op"] == "delete" else Add | Delete | str)
 
 
 @pytest.mark.parametrize(

@@ -90,25 +90,6 @@ def test_lists_of_others_are_refused():
         keys.take(note(KeyList("example.com/news", 9, 0, elsewhere)))
 
 
-def test_a_revoked_key_signs_nothing_that_stands_alone():
-    """Not even for a reader who was given it besides; what it had signed in its place in the topic stays."""
-    keys = ring(ROOT, KEYS[0])
-    signed = sign_note("text\n", KEYS[0])
-    assert keys.open(signed)
-    keys.take(note(THIRD))
-    assert KEYS[0].public not in keys.trusted
-    with pytest.raises(UnknownKey, match="revoked"):
-        keys.open(signed)
-    # Up to the size at which it was revoked.
-    assert keys.open(signed, 9)[1] == KEYS[0].public
-    with pytest.raises(UnknownKey, match="revoked"):
-        keys.open(signed, 10)
-    # A key that nobody knows is not said to be revoked.
-    with pytest.raises(UnknownKey) as error:
-        keys.open(sign_note("text\n", KEYS[3]))
-    assert "revoked" not in str(error.value)
-
-
 def test_a_ring_is_given_as_a_key_in_any_form(tmp_path):
     """As an object, text, file, or as a ring, which stays the same object."""
     path = tmp_path / "root.pub"

@@ -461,26 +461,6 @@ def test_anything_else_is_passed_over_and_counted(values):
     assert (ledger.root, ledger.strays) == (maker.ledger.root, len(values))
 
 
-@pytest.mark.parametrize(
-    "note",
-    [
-        f"test/news\n{'9' * 5000}\n{text_of(bytes(32))}\n",
-        f"test/news\ud800\n1\n{text_of(bytes(32))}\n",
-        f"test/news\n1\n{text_of(bytes(32))}\ud800\n",
-        "test/news\n",
-    ],
-)
-def test_notes_that_cannot_be_read_are_passed_over(three, note):
-    """Numbers of thousands of digits, and halves of characters under the very name and hash of the key."""
-    name = f"— {KEYS[0].name} {sign_note('x', KEYS[0]).rpartition(' ')[2]}"
-    for value in (
-        record(checkpoint=f"{note}\n{name}"),
-        record(draft=f"streamtopic draft\n{note}\n{note}\n{name}", entries=["x"], frontier=[], keys=""),
-    ):
-        ledger = read(three.keys(), *sent(three), value)
-        assert (ledger.size, ledger.strays) == (3, 1)
-
-
 def test_an_entry_of_a_newer_program_stays_in_the_tree(three):
     """Its line is one leaf as all others, and no entry of this reader."""
     parts = Parts(three)
@@ -545,13 +525,6 @@ def test_a_reader_goes_on_from_its_dump(tail):
         assert (again.root, again.gaps) == (whole.root, whole.gaps)
         assert again.strays <= whole.strays + counted_twice
     assert len(whole.dump()) < 4000
-
-
-@pytest.mark.parametrize("data", ["", "{}", "[]", "x", '{"tree":{"size":3,"hashes":[]}}'])
-def test_other_bytes_are_no_dump(maker, data):
-    """A file that was cut is refused, and not half of it believed."""
-    with pytest.raises(InvalidRelease):
-        Ledger.restore(data, maker.keys())
 
 
 # All rules together.

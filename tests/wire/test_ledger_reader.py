@@ -5,7 +5,6 @@ import pytest
 from ledger_maker import LedgerMaker, key_of
 from streamtopic.signed import (
     KeyList,
-    KeyRing,
     LedgerReader,
     Receipt,
     Revoked,
@@ -56,18 +55,6 @@ def reader_of(maker, **options):
 def offsets(logged):
     """The offsets of the receipts among entries."""
     return [one.entry.offset for one in logged if isinstance(one.entry, Receipt)]
-
-
-def test_each_entry_is_read_once(maker):
-    """As it comes; a topic that is not there yet has none."""
-    nobody = LedgerReader(maker.log, "elsewhere", KeyRing.load(maker.pinned, "elsewhere"))
-    assert (nobody.catch_up(), nobody.offset) == ([], None)
-    reader = reader_of(maker)
-    for offset in range(5):
-        maker.append(maker.receipt(2 * offset), maker.receipt(2 * offset + 1))
-        assert offsets(reader.catch_up()) == [2 * offset, 2 * offset + 1]
-        assert reader.catch_up() == []
-    assert reader.ledger.root == maker.ledger.root
 
 
 def test_every_page_is_told_with_the_place_of_its_draft(listed):

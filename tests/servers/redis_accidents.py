@@ -1,0 +1,117 @@
+"""Does to a Redis Cluster what operators and accidents do, step by step, so that other events can come in between."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import redis
+from redis.crc import key_slot
+
+from streamtopic.errors import ComponentUnreachable
+from waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from servers.redis_cluster import LocalRedisCluster, RedisNode
+
+__all__ = ["SlotMove", "cut_off", "fail_over", "lose", "replace", "wait_until"]
+
+_ALL_KEYS = 10_000
+_MOVE_MS = 5_000
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Wait for a condition; servers that do not answer for a moment do not meet it. Raises AssertionError."""
+
+    def met() -> object:
+        with contextlib.suppress(redis.exceptions.RedisError, ComponentUnreachable, StopIteration):
+            return condition()
+        return False
+
+    until(met)
+
+
+class SlotMove:
+    """The slot of a key on its way from one master to another, as `redis-cli --cluster reshard` moves it."""
+
+    def __init__(self, cluster: LocalRedisCluster, key: str) -> None:
+        self.cluster, self.slot = cluster, key_slot(key.encode())
+        self.source = cluster.master_of(key)
+        self.target = next(node for node in cluster.masters() if node is not self.source)
+
+    def begin(self) -> Self:
+        """From now on the source sends on whoever asks for a key that it does not have."""
+        source, target = self.cluster.name_of(self.source), self.cluster.name_of(self.target)
+        _command(self.target, "CLUSTER SETSLOT", self.slot, "IMPORTING", source)
+        _command(self.source, "CLUSTER SETSLOT", self.slot, "MIGRATING", target)
+        return self
+
+    def left(self, number: int = _ALL_KEYS) -> list[bytes]:
+        """Return keys of the slot that the source still has, `number` at most."""
+        return list(_command(self.source, "CLUSTER GETKEYSINSLOT", self.slot, number))
+
+    def carry(self, *keys: bytes) -> Self:
+        """Move these keys; all that are in the slot without any."""
+        for key in keys or self.left():
+            _command(self.source, "MIGRATE", "127.0.0.1", self.target.port, key, 0, _MOVE_MS)
+        return self
+
+    def end(self) -> Self:
+        """Make the target the owner, and let every node know."""
+        name = self.cluster.name_of(self.target)
+        for node in [self.target, self.source, *self.cluster.masters()]:
+            _command(node, "CLUSTER SETSLOT", self.slot, "NODE", name)
+        return self
+
+
+def fail_over(cluster: LocalRedisCluster, master: RedisNode) -> RedisNode:
+    """Let a replica take its master's place in order, without loss; return it."""
+    replica = cluster.replicas_of(master)[0]
+
+    def promoted() -> bool:
+        if _is_master(replica):
+            return True
+        # Masters do not vote for a replica that has not heard yet which slots have moved: it is asked again.
+        _command(replica, "CLUSTER FAILOVER")
+        time.sleep(0.3)
+        return False
+
+    wait_until(promoted)
+    wait_until(lambda: master.client.info("replication").get("master_link_status") == "up")
+    return replica
+
+
+def cut_off(cluster: LocalRedisCluster, master: RedisNode) -> RedisNode:
+    """Take a replica out of reach, so that it misses whatever its master confirms from now on; return it."""
+    replica = cluster.replicas_of(master)[0]
+    wait_until(lambda: master.client.wait(1, 1000) == 1)
+    replica.send(signal.SIGSTOP)
+    # Stopped alone it would still read, later, what its system has received meanwhile.
+    _command(master, "CLIENT", "KILL", "TYPE", "replica")
+    wait_until(lambda: int(master.client.info("replication")["connected_slaves"]) == 0)
+    return replica
+
+
+def lose(cluster: LocalRedisCluster, master: RedisNode, replica: RedisNode) -> None:
+    """Kill a master for good, and have the replica that was cut off promoted with what it knows."""
+    master.kill()
+    replica.send(signal.SIGCONT)
+    replace(cluster, replica)
+
+
+def replace(cluster: LocalRedisCluster, replica: RedisNode) -> None:
+    """Wait until a replica has taken the place of its master, which does not answer any more."""
+    wait_until(lambda: _is_master(replica))
+    cluster.await_serving()
+
+
+def _is_master(node: RedisNode) -> bool:
+    return str(node.client.info("replication")["role"]) == "master"
+
+
+def _command(node: RedisNode, *command: str | bytes | int) -> Any:
+    return node.client.execute_command(*command)  # type: ignore[no-untyped-call]

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from streamtopic.service.requests.request_mover import Brake, RequestMover
+from streamtopic.service.requests.request_mover import RequestMover
 from streamtopic.state import Reader
 from streamtopic.state.removal import lead
 
@@ -15,6 +15,5 @@ def mover(connection, names, partitions, log, send, clock, partitioner="murmur2"
     # No request has a receipt of its own here.
     ledger = SimpleNamespace(catch_up=lambda: None, find=lambda _: {}, ledger=SimpleNamespace(size=0))
     reader = Reader(connection, names.model, partitions)
-    brake = Brake(0.0, 0)
-    moving = RequestMover(connection, names, partitions, brake, reader, log, send, ledger, clock, partitioner)
+    moving = RequestMover(connection, names, partitions, 0.0, 0, reader, log, send, ledger, clock, partitioner)
     return lambda: bool(moving.step(lead(connection, names.model, "test", 60_000)))

@@ -106,7 +106,6 @@ MAPPED = [
     "service",
     "service/ingest",
     "service/inspection",
-    "service/paper_mode",
     "service/publish",
     "service/requests",
     "service/schedule",
@@ -174,7 +173,6 @@ def test_there_are_no_import_cycles():
 # Rooms and files of the service, each before those that may import it. So the service is made in one place, `app`, and
 # what it is made of gets its parts by name: nothing that is made knows its maker.
 SERVICE = [
-    {"partition_counts"},
     {"log_history"},
     {"instance"},
     # Watching is told of what ingest counts, in ingest's own words.
@@ -182,7 +180,7 @@ SERVICE = [
     {"publish"},
     {"schedule"},
     {"verify"},
-    {"paper_mode", "private_mode"},
+    {"theorem_mode", "private_mode"},
     {"assembly"},
     {"requests"},
     {"inspection"},

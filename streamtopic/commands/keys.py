@@ -125,7 +125,7 @@ def _folder(args: argparse.Namespace, service: Service) -> Path:
         return Path(args.to)
     signing = service.settings.signing_key
     if signing is None:
-        return Path("keys") if service.layout is None else service.layout.signing_key.parent
+        return Path("keys") if service.layout is None else service.layout.key("signing_key").parent
     return signing.parent
 
 
@@ -140,13 +140,13 @@ def _take_into_use(args: argparse.Namespace, service: Service, root: PublicKey, 
     layout = service.layout
     if layout is None or args.to is not None:
         return made
-    if not layout.root_public_key.exists():
-        layout.root_public_key.write_text(f"{root}\n", encoding="ascii")
+    if not layout.key("root_public_key").exists():
+        layout.key("root_public_key").write_text(f"{root}\n", encoding="ascii")
     # A setting names the file: to move the new key elsewhere would leave the setting at the old one.
     if made is None or service.settings.signing_key is not None:
         return made
-    replace_signing_key(layout.signing_key, layout.public_key, made)
-    return layout.signing_key
+    replace_signing_key(layout.key("signing_key"), layout.key("public_key"), made)
+    return layout.key("signing_key")
 
 
 def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | None) -> int:
@@ -180,7 +180,7 @@ def _new(args: argparse.Namespace) -> int:
     if kind == "suppression" and args.to is None and args.dir is not None:
         # Checked, so that a mistyped folder does not become one of an instance.
         instance_settings(args)
-        folder = Layout(args.dir).suppression_key.parent
+        folder = Layout(args.dir).key("suppression_key").parent
     files = {name: folder / file for name, (file, _) in _NEW[kind].items()}
     # All are looked at before any is written: a noise key that is lost cannot draw a version again, and half a set of
     # new keys would go with half a set of old ones.

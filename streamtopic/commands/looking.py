@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
+from streamtopic.commands.checking import print_findings
 from streamtopic.commands.common_arguments import answer, command, instance_settings, whole_number
-from streamtopic.console import aligned, duration, instant, number, printable, say, say_json, table
+from streamtopic.console import aligned, duration, instant, number, printable, say_json, table
 from streamtopic.errors import StreamtopicError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.ingest.rejections import Rejection
-    from streamtopic.service.inspection.examination import Diagnosis
+    from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
 
 __all__ = ["register", "versions_table"]
@@ -193,29 +193,27 @@ def _rejection_fields(rejection: Rejection) -> dict[str, Any]:
 
 def _run_doctor(args: argparse.Namespace) -> int:
     """Print the findings, each with its remedy; status 1 if one of them fails."""
-    from streamtopic.service.inspection.examination import Level
+    from streamtopic.service.verify import as_json, passed
 
     findings = []
     for finding in _examined(instance_settings(args)):
         findings.append(finding)
         # Printed as they come: a server that does not answer holds the rest up.
         if not args.json:
-            say(f"{finding.level:4}  {finding.name}: {finding.detail}")
-            if finding.remedy:
-                say(f"      {finding.remedy}")
-    failed = sum(finding.level is Level.FAIL for finding in findings)
+            print_findings([finding])
+    fine = passed(findings)
     if args.json:
-        say_json({"passed": not failed, "findings": [dataclasses.asdict(finding) for finding in findings]})
-    return 1 if failed else 0
+        say_json({"passed": fine, "findings": as_json(findings)})
+    return 0 if fine else 1
 
 
-def _examined(settings: Settings) -> Iterator[Diagnosis]:
+def _examined(settings: Settings) -> Iterator[Finding]:
     from streamtopic.service.app import Service
-    from streamtopic.service.inspection.examination import Diagnosis, Level
+    from streamtopic.service.verify import Finding
 
     try:
         with Service(settings) as service:
             yield from service.examine()
     # An instance that cannot even be opened is a finding like others, not the end of the command.
     except StreamtopicError as error:
-        yield Diagnosis("instance", Level.FAIL, str(error), "")
+        yield Finding("instance", passed=False, detail=str(error))

@@ -12,7 +12,7 @@ from streamtopic.formats import REPORT, refusal
 from streamtopic.pages.rendering import shown
 from streamtopic.pages.version_page import DATA, version_page
 from streamtopic.service.verify.evidence import FORMAT, PROGRAM, proof_facts
-from streamtopic.service.verify.finding import Finding, fails, holds, not_checked
+from streamtopic.service.verify.finding import Finding, doubt, fails, holds
 from streamtopic.service.verify.release_checks import entry_facts
 from streamtopic.signed import Envelope, LedgerProof
 
@@ -94,7 +94,7 @@ class ReportFile:
         detail, program = f"{what} not as its own data gives it", self.evidence.get("program")
         # Another version of the program may write it differently, so the finding stays open.
         if program != PROGRAM:
-            return not_checked(name, f"{detail}; {shown(program)} wrote it, this is {PROGRAM}", _OTHER)
+            return doubt(name, f"{detail}; {shown(program)} wrote it, this is {PROGRAM}", _OTHER)
         return fails(name, detail, _FORGED)
 
 

@@ -10,9 +10,10 @@ import secrets
 import socket
 import threading
 import time
+from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,24 +23,24 @@ from streamtopic.documents.subjects import MAX_SUBJECT, is_subject
 from streamtopic.documents.suppression import Suppression, SuppressionKey
 from streamtopic.errors import InvalidEvent, SettingsError, StateMismatch, StateMissing, UsageError
 from streamtopic.local import LocalRedis
+from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service import assembly, instance
 from streamtopic.service.ingest.missed_deletes import delete_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
-from streamtopic.service.inspection.examination import Diagnosis, examine
+from streamtopic.service.inspection.examination import examine
 from streamtopic.service.inspection.slices import SliceView, read_slices
 from streamtopic.service.inspection.status_facts import status_of
 from streamtopic.service.log_history import departures
-from streamtopic.service.paper_mode.theorem_modeller import TheoremCheck
-from streamtopic.service.partition_counts import check_counts, wanted_partitions
-from streamtopic.service.private_mode import PrivateCheck, Series
+from streamtopic.service.private_mode import Series
 from streamtopic.service.publish.erasure import ResidueKeeper, ResidueOptions
-from streamtopic.service.publish.ledger_writer import LedgerWriter
-from streamtopic.service.publish.published import read_all_releases, read_release, versions_of
+from streamtopic.service.publish.ledger_writer import LedgerWriter, recorded
+from streamtopic.service.publish.published import read_release, versions_of
 from streamtopic.service.publish.publisher import ALIVE_EVERY, Publisher, PublisherOptions
 from streamtopic.service.requests.request_door import RequestDoor
-from streamtopic.service.requests.request_mover import Brake, Moved, RequestMover
+from streamtopic.service.requests.request_mover import Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
+from streamtopic.service.schedule.payload import task_options
 from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
 from streamtopic.service.schedule.situation import SituationReader
 from streamtopic.service.upkeep import rebuild_state
@@ -60,8 +61,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from streamtopic.documents.corpus import Document
-    from streamtopic.privacy.keystream import NoiseKey
-    from streamtopic.service.schedule.modeller import ModelBeforeNoise
+    from streamtopic.service.schedule.modeller import ModelBeforeNoise, Modeller
     from streamtopic.service.schedule.situation import Base
     from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
@@ -189,15 +189,10 @@ class Service:
 
     def _create(self, layout: instance.Layout) -> None:
         """Make the topics and keys of an instance in a folder, if they are missing."""
-        partitions = self.settings.partitions
-        if self.settings.kafka is None:
-            # Settings that changed reach the topics here: nobody runs `init` for an instance in a folder.
-            instance.provision(self.log, self.names, partitions, self.topic_settings)
-        else:
-            # Topics in Kafka belong to the operator: missing ones are made here, and only `init` changes the others.
-            check_counts(self.log, self.names, partitions, self.topic_settings)
-            for topic, settings in self.topic_settings.items():
-                self.log.create(topic, wanted_partitions(self.names, topic, partitions), settings)
+        # Settings that changed reach the topics here: nobody runs `init` for an instance in a folder. Topics in Kafka
+        # belong to the operator: missing ones are made here, and only `init` changes the others.
+        own = self.settings.kafka is None
+        instance.provision(self.log, self.names, self.settings.partitions, self.topic_settings, change=own)
         # All keys are made before the mark `initialised`: after a crash in between, the next process makes the others.
         _ = self.signing_key, self.noise_key, self.receipt_secret
         layout.initialised.touch(mode=0o600)
@@ -214,35 +209,28 @@ class Service:
     @cached_property
     def log(self) -> EventLog:
         """Kafka, or the instance's log in files."""
-        if self.settings.kafka is not None:
-            log, _ = open_log(assembly.kafka_options(self.settings))
+        if self.settings.kafka is None and self.layout is not None:
+            log: EventLog = FileLog(self.layout.log, clock=self.clock)
         else:
-            log = FileLog(self.own_layout.log, clock=self.clock)
+            log, _ = open_log(assembly.kafka_options(self.settings))
         self._stack.callback(log.close)
         return log
-
-    @property
-    def own_layout(self) -> instance.Layout:
-        """Paths of the instance's folder. Raises UsageError if there is none."""
-        if self.layout is None:
-            raise UsageError("an instance needs a folder: give --dir DIR")
-        return self.layout
 
     @cached_property
     def signing_key(self) -> SigningKey:
         """The private key that signs the ledger."""
-        return instance.signing_key(self.settings, self.layout)
+        return instance.signing_key(self.settings)
 
     @property
     def _signs(self) -> bool:
         """Whether this process has the signing key."""
-        own = self.layout is not None and self.layout.signing_key.exists()
-        return own or self.settings.signing_key is not None
+        path = instance.key_file(self.settings, "signing_key")
+        return path is not None and (path == self.settings.signing_key or path.exists())
 
     @cached_property
     def public_key(self) -> PublicKey:
         """The public half of the signing key, or the root key that signs lists of such keys."""
-        return instance.public_key(self.settings, self.layout) or self.signing_key.public
+        return instance.public_key(self.settings) or self.signing_key.public
 
     @cached_property
     def keys(self) -> KeyRing:
@@ -271,14 +259,14 @@ class Service:
         return LinkKeys(self.connection, self.settings.model)
 
     @cached_property
-    def noise_key(self) -> instance.NoiseKey:
+    def noise_key(self) -> NoiseKey:
         """The secret that noise is drawn from."""
-        return instance.noise_key(self.settings, self.layout)
+        return NoiseKey(instance.secret(self.settings, "noise_key"))
 
     @cached_property
     def receipt_secret(self) -> bytes:
         """The secret that receipts digest document ids with."""
-        return instance.receipt_secret(self.settings, self.layout)
+        return instance.secret(self.settings, "receipt_key")
 
     @cached_property
     def redis_url(self) -> str:
@@ -287,7 +275,7 @@ class Service:
             return self.settings.redis_url.get_secret_value()
         if self.layout is None:
             raise SettingsError("setting `redis_url` is not set: give the address of the service's Redis")
-        return self._stack.enter_context(LocalRedis(self.own_layout.redis, persistent=self._kept)).url
+        return self._stack.enter_context(LocalRedis(self.layout.redis, persistent=self._kept)).url
 
     def connect(self) -> Connection:
         """Return one more connection to Redis, for another thread. It is closed with this object."""
@@ -309,7 +297,7 @@ class Service:
 
     def need_suppression_key(self) -> None:
         """Raise SettingsError if settings name a key of suppressions that is not here."""
-        file = instance.suppression_file(self.settings, self.layout)
+        file = instance.suppression_file(self.settings)
         if file is not None and not file.exists():
             raise SettingsError(
                 f"{self.settings.suppression_key} is not here: `streamtopic keys suppression` makes the key; restore a "
@@ -319,7 +307,7 @@ class Service:
     @cached_property
     def suppression(self) -> SuppressionKey | None:
         """The key of suppressions; None if nothing is suppressed, and if this process lacks the key."""
-        file = instance.suppression_file(self.settings, self.layout)
+        file = instance.suppression_file(self.settings)
         if file is None or not file.exists():
             return None
         return SuppressionKey(load_secret(file), self.settings.model)
@@ -356,16 +344,11 @@ class Service:
             raise StateMismatch(f"nothing was written: {found[0].text}")
 
     @cached_property
-    def keeper_state(self) -> ModelState:
-        """The model's global keys over a connection of its own, for the thread that renews the lease."""
-        return ModelState(self.connect(), self.settings.model, self.state.settings)
-
-    @cached_property
     def holder(self) -> str:
         """The name of this process in leases."""
         # One process at a time works on a folder, so the next one is the same leader and need not wait for a lease.
-        if self.leads:
-            return f"{socket.gethostname()}:{self.own_layout.root.resolve()}"
+        if self.leads and self.layout is not None:
+            return f"{socket.gethostname()}:{self.layout.root.resolve()}"
         return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
     @cached_property
@@ -432,16 +415,16 @@ class Service:
     @cached_property
     def situation(self) -> SituationReader:
         """Reads the situation of the model, without the keys that a scheduler needs."""
-        options = assembly.scheduler_options(self.settings)
-        mode = assembly.modeller(self.settings, self.state.base, self.sums.read, self._series)
-        return SituationReader(self.reader, self.state, mode, self._left, options.policy, options.delta, self.clock)
+        mode = self._modeller()
+        return SituationReader(self.reader, self.state, mode, self._left, self.settings, self.clock)
+
+    def _modeller(self) -> Modeller:
+        """Return the mode in which models are made, with nothing in memory yet."""
+        return assembly.modeller(self.settings, self.state.base, self.sums.read, self._series)
 
     def _series(self, base: int, version: int) -> Series:
         """Return the versions of a period in private mode before a version. base: the first one of the period."""
-        newest = max((number for number, _ in self.state.releases(1)), default=0)
-        # Only a new period needs to know of those before it.
-        records = self.state.releases(newest - base + 1 if base <= newest else None)
-        return Series.of([record for _, record in records], base, version)
+        return Series.of((recorded(record) for _, record in self.state.releases()), base, version)
 
     def _left(self, base: Base, _positions: Mapping[int, Meta]) -> RemainingBase:
         """Return what is left of the base model, as the leader noted it last."""
@@ -453,13 +436,14 @@ class Service:
         scheduler = Scheduler(
             self.connection,
             self.state,
-            assembly.scheduler_options(self.settings),
-            assembly.modeller(self.settings, self.state.base, self.sums.read, self._series),
-            assembly.capacity_measure(self.settings),
+            self.settings,
+            self._modeller(),
+            partial(assembly.capacity_limit, self.settings),
             self.noise_key,
             ledger=self.ledger,
             log=self.log,
-            lease=self.lease_keeper(self.keeper_state),
+            # Over a connection of its own, for the thread that renews the lease.
+            lease=self.lease_keeper(ModelState(self.connect(), self.settings.model, self.state.settings)),
             clock=self.clock,
             watch=self.watch,
             staged=self.due.set,
@@ -504,7 +488,8 @@ class Service:
             self.connection,
             self.names,
             settings.partitions,
-            Brake(settings.brake_share, int(1000 * settings.hold_seconds)),
+            settings.brake_share,
+            int(1000 * settings.hold_seconds),
             self.reader,
             self.log,
             self.send,
@@ -598,16 +583,6 @@ class Service:
                     f"cannot forget {subject[:80]!r}: a subject is a text of 1 to {MAX_SUBJECT} characters"
                 )
 
-    def delete_subjects(self, subjects: Iterable[str]) -> list[Deletion]:
-        """Write requests to forget subjects, one for each; return request ids and salts, to find their receipts by.
-
-        Raises UsageError for a text that no subject can be. Nothing is written then.
-        """
-        people = list(subjects)
-        self.check_deletable((), people)
-        received = [self.door.receive((), subjects=[subject]) for subject in people]
-        return [Deletion(one.request.id, one.salt) for one in received]
-
     def suppress(self, documents: Iterable[str], subjects: Iterable[str], *, suppressed: bool = True) -> int:
         """Suppress ids and subjects, or lift that; return how many were named.
 
@@ -654,8 +629,7 @@ class Service:
             ingested = self._ingest(update, stopped)
             # What requests delete is counted before a version is made.
             while not stopped() and self.move_requests():
-                for name, number in self._ingest(update, stopped).items():
-                    ingested[name] = ingested.get(name, 0) + number
+                ingested.update(self._ingest(update, stopped))
         with _timed(seconds, "publish"):
             # A version that was staged before must be in the ledger before the next one is.
             receipts = self.publish()
@@ -694,15 +668,15 @@ class Service:
         if not made and not receipts:
             del seconds["publish"]
         versions = versions_of(self.state, len(made)) if made else []
-        return Settled(ingested, versions, decision, receipts, seconds)
+        return Settled(dict(ingested), versions, decision, receipts, seconds)
 
-    def _ingest(self, update: Callable[[int, int | None], None], stopped: Callable[[], bool]) -> dict[str, int]:
+    def _ingest(self, update: Callable[[int, int | None], None], stopped: Callable[[], bool]) -> Counter[str]:
         """Count the records of all partitions; return the number of events by outcome."""
         for ingest in self.ingests:
             ingest.went_back()
         total = sum(ingest.lag for ingest in self.ingests)
         done = 0
-        outcomes = dict[str, int]()
+        outcomes = Counter[str]()
         before = (-1, 0)
         # Several rounds: one partition may send deletions to another. A round without progress ends it: the records
         # that are left wait for an open transaction.
@@ -714,8 +688,7 @@ class Service:
                     self.watch.moved("run")
                     done += progress.records
                     update(done, max(total, done))
-                    for name, number in progress.outcomes.items():
-                        outcomes[name] = outcomes.get(name, 0) + number
+                    outcomes.update(progress.outcomes)
                     if stopped():
                         return outcomes
         return outcomes
@@ -729,10 +702,6 @@ class Service:
         topics = (self.names.documents, self.names.requests, self.names.releases)
         tombstones_ms = int(settings.delete_retention * 1000)
         return self.log.compact_when_due(topics, longest_ms=longest_ms, tombstones_ms=tombstones_ms)
-
-    def releases(self) -> Iterator[Release]:
-        """Yield every published version, verified, withdrawn versions as well."""
-        return read_all_releases(self.log, self.settings.model, self.keys)
 
     def subscriber(self, *, include_withdrawn: bool = False) -> ModelSubscriber:
         """Return a subscriber of this model, which has the public keys only."""
@@ -785,11 +754,10 @@ class Service:
             now=self.clock(),
         )
 
-    def examine(self) -> Iterator[Diagnosis]:
+    def examine(self) -> Iterator[Finding]:
         """Yield what the doctor finds. Nothing is changed."""
         yield from examine(
             self.settings,
-            self.layout,
             self.fixed,
             self.topic_settings,
             self.clock,
@@ -829,18 +797,14 @@ class Service:
             key = self.noise_key
         except SettingsError as error:
             key = error
-        options = assembly.scheduler_options(settings)
-        learner = assembly.learner_options(settings)
         return Sources(
             log=self.log,
             state=self.state,
             reader=self.reader,
             keys=self.keys,
-            options=options,
-            learner=learner,
-            guarded=assembly.guarded(settings),
-            paper=TheoremCheck(assembly.theorem_rule(settings), learner, settings.model),
-            private=PrivateCheck(assembly.private_rule(settings), learner),
+            model=settings.model,
+            modeller=self._modeller(),
+            tasks=task_options(settings),
             noise_key=key,
             partitioner=settings.partitioner,
             refuted=frozenset(self.situation.refuted()),

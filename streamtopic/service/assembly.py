@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import SettingsError
-from streamtopic.service.paper_mode.deletion_capacity import CapacityRule
-from streamtopic.service.paper_mode.theorem_modeller import TheoremModeller, TheoremRule
+from streamtopic.paper.capacity_formulas import base_capacity, head_capacity_terms
 from streamtopic.service.private_mode import PrivateModeller, PrivateRule
-from streamtopic.service.schedule.decide import Policy
 from streamtopic.service.schedule.modeller import CertifiedModeller
-from streamtopic.service.schedule.payload import Guarded, TaskOptions
-from streamtopic.service.schedule.scheduler import SchedulerOptions
-from streamtopic.topics.heads import HeadTask
+from streamtopic.service.schedule.payload import Guarded, task_options
+from streamtopic.service.theorem_mode import TheoremModeller, TheoremRule
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.words.text import tokenize
 
@@ -22,26 +19,20 @@ if TYPE_CHECKING:
 
     from streamtopic.service.private_mode import Series
     from streamtopic.service.publish.witnesses import Witnesses
-    from streamtopic.service.schedule.modeller import MeasureCapacity, Modeller
+    from streamtopic.service.schedule.modeller import Modeller
     from streamtopic.settings import Settings
     from streamtopic.state import StoredBase
     from streamtopic.state.stored_counts import StoredCounts
     from streamtopic.streams.kafka_options import KafkaOptions
+    from streamtopic.topics.fit import TopicFit
 
 __all__ = [
     "LEAST_COMPACTION_LAG_MS",
-    "capacity_measure",
-    "capacity_rule",
+    "capacity_limit",
     "cosigner",
-    "guarded",
     "kafka_options",
     "learner_options",
     "modeller",
-    "private_rule",
-    "scheduler_options",
-    "self_check_interval",
-    "task_options",
-    "theorem_rule",
 ]
 
 LEAST_COMPACTION_LAG_MS = 3_600_000
@@ -64,30 +55,6 @@ def learner_options(settings: Settings) -> LearnerOptions:
     )
 
 
-def scheduler_options(settings: Settings) -> SchedulerOptions:
-    """Return the scheduler's part of the settings."""
-    return SchedulerOptions(
-        model=settings.model,
-        policy=Policy(
-            max_forget_lag_ms=int(settings.max_forget_lag * 1000),
-            update_after=settings.update_after,
-            epsilon_budget=settings.epsilon_budget,
-        ),
-        capacity_rule=settings.capacity.rule,
-        tasks=task_options(settings),
-        delta=settings.delta,
-        keep_versions=settings.keep_versions,
-        self_check_ms=self_check_interval(settings),
-        tokeniser=settings.tokeniser,
-        excluded=learner_options(settings).excluded_digest,
-    )
-
-
-def self_check_interval(settings: Settings) -> int | None:
-    """Return the milliseconds from one check of an update to the next; None if updates are not checked."""
-    return None if settings.self_check == "off" else int(settings.self_check * 1000)
-
-
 def modeller(
     settings: Settings,
     stored: Callable[[], StoredBase | None],
@@ -100,40 +67,46 @@ def modeller(
     sums: reads the co-occurrence counts in Redis.
     series: returns the versions of a period before a version, given both numbers.
     """
-    rule = theorem_rule(settings)
-    if rule is not None:
-        return TheoremModeller(learner_options(settings), rule, stored)
-    private = private_rule(settings)
-    if private is not None:
-        return PrivateModeller(learner_options(settings), private, stored, series)
-    return CertifiedModeller(learner_options(settings), guarded(settings), stored=sums)
+    learner = learner_options(settings)
+    if settings.guarantee == "theorem":
+        return TheoremModeller(learner, _theorem_rule(settings), stored)
+    if settings.guarantee == "private":
+        return PrivateModeller(learner, _private_rule(settings), stored, series)
+    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance), stored=sums)
 
 
-def guarded(settings: Settings) -> Guarded:
-    """Return the guarantee that the noise of certified mode is calibrated to."""
-    return Guarded(settings.epsilon, settings.delta, settings.tolerance)
-
-
-def capacity_rule(settings: Settings) -> CapacityRule:
-    """Return the rule that sets the deletion capacity."""
+def capacity_limit(settings: Settings, fit: TopicFit) -> int:
+    """Return how many deletions a base model bears: at least 1 by a share, 0 or more by the other rules."""
     found = settings.capacity
-    return CapacityRule(rule=found.rule, share=found.share, number=found.documents, constant=found.constant)
+    if found.rule == "fixed":
+        return found.documents
+    if found.rule == "theorem":
+        return int(min(found.constant * _capacity_formula(settings, fit), fit.documents))
+    # With a capacity of 0, each deletion from a small corpus would be a retrain.
+    return max(1, int(found.share * fit.documents))
 
 
-def capacity_measure(settings: Settings) -> MeasureCapacity:
-    """Return the function that measures the capacity of a new base model."""
-    rule = capacity_rule(settings)
+def _capacity_formula(settings: Settings, fit: TopicFit) -> float:
+    """Return the capacity of theorem 1 (Wei et al. 2025) at c = 1, or the smallest of theorem 3 over tasks."""
+    n, r = fit.A.shape
+    shares = fit.topic_masses
+    epsilon, delta = settings.epsilon, settings.delta
     tasks = task_options(settings)
     # Heads have a formula of their own if they are published in place of topics; next to topics they cost nothing.
-    alone = tuple(tasks.tasks.values()) if tasks.withheld else ()
+    # Theorem 3 is defined only if each topic has a share.
+    if not tasks.withheld or not tasks.tasks or not (shares > 0).all():
+        return base_capacity(1.0, fit.documents, n, r, epsilon, delta)
+    place = {name: k for k, name in enumerate(fit.topic_names)}
+    formulas = []
+    for task in tasks.tasks.values():
+        # A task may name topics that are gone.
+        topics = [place[topic] for topic in task.topics if topic in place]
+        formulas.append(head_capacity_terms(1.0, fit.documents, n, epsilon, delta, shares, topics).formula)
+    return min(formulas)
 
-    return lambda fit: rule.limit(fit, settings.epsilon, settings.delta, alone)
 
-
-def theorem_rule(settings: Settings) -> TheoremRule | None:
-    """Return the settings of theorem mode, None in certified mode."""
-    if settings.guarantee != "theorem":
-        return None
+def _theorem_rule(settings: Settings) -> TheoremRule:
+    """Return the settings of theorem mode."""
     found = settings.theorem
     set_by_hand = {
         "a": found.topic_imbalance,
@@ -146,10 +119,8 @@ def theorem_rule(settings: Settings) -> TheoremRule | None:
     return TheoremRule(settings.epsilon, settings.delta, found.constant, known)
 
 
-def private_rule(settings: Settings) -> PrivateRule | None:
-    """Return the settings of private mode, None in another mode. Raises SettingsError for a file without words."""
-    if settings.guarantee != "private":
-        return None
+def _private_rule(settings: Settings) -> PrivateRule:
+    """Return the settings of private mode. Raises SettingsError for a file without words."""
     found = settings.private
     words = None if found.words is None else _vocabulary(found.words, found.size)
     return PrivateRule(found.epsilon, found.delta, found.versions, words, found.size, settings.max_df)
@@ -183,12 +154,6 @@ def cosigner(settings: Settings) -> Witnesses | None:
     from streamtopic.service.publish.witnesses import Witnesses
 
     return Witnesses.load(settings.witnesses, required=settings.require_witnesses)
-
-
-def task_options(settings: Settings) -> TaskOptions:
-    """Return the downstream tasks of the settings."""
-    tasks = {name: HeadTask(**task.model_dump()) for name, task in settings.tasks.items()}
-    return TaskOptions(tasks, withheld=settings.publish == "tasks")
 
 
 def kafka_options(settings: Settings) -> KafkaOptions:

@@ -17,8 +17,7 @@ from typing import IO, TYPE_CHECKING, Literal
 
 from streamtopic.errors import ComponentUnreachable, SettingsError
 from streamtopic.local import private_folder, tighten
-from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.partition_counts import check_counts, wanted_partitions
+from streamtopic.service.log_history import check_counts, wanted_partitions
 from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret, new_secret, new_signing_key
 
 if TYPE_CHECKING:
@@ -31,19 +30,29 @@ if TYPE_CHECKING:
 __all__ = [
     "InstanceLock",
     "Layout",
-    "NoiseKey",
     "Provisioned",
     "differing",
+    "key_file",
     "missing_key",
-    "noise_key",
     "provision",
     "public_key",
-    "receipt_secret",
+    "secret",
     "signing_key",
     "suppression_file",
 ]
 
 logger = logging.getLogger(__name__)
+KeyName = Literal["signing_key", "public_key", "root_public_key", "noise_key", "receipt_key", "suppression_key"]
+_KEY_FILES: Mapping[KeyName, str] = {
+    "signing_key": "signing.key",
+    "public_key": "signing.pub",
+    # The public half of the root key, where the instance's keys are in a key list.
+    "root_public_key": "root.pub",
+    "noise_key": "noise.key",
+    "receipt_key": "receipt.key",
+    # Without it nothing is suppressed.
+    "suppression_key": "suppression.key",
+}
 # Seconds. Another command is done by then, unless it learns a very large model.
 WAIT = 60.0
 
@@ -65,39 +74,13 @@ class Layout:
         return self.root / "redis"
 
     @property
-    def signing_key(self) -> Path:
-        """File of the private key, unless settings name another."""
-        return self.root / "keys" / "signing.key"
-
-    @property
-    def public_key(self) -> Path:
-        """File of the public key, for subscribers."""
-        return self.root / "keys" / "signing.pub"
-
-    @property
-    def root_public_key(self) -> Path:
-        """File of the root key's public half, where the instance's keys are in a key list."""
-        return self.root / "keys" / "root.pub"
-
-    @property
-    def noise_key(self) -> Path:
-        """File of the secret that noise is drawn from, unless settings name another."""
-        return self.root / "keys" / "noise.key"
-
-    @property
-    def receipt_key(self) -> Path:
-        """File of the secret by which receipts digest document ids."""
-        return self.root / "keys" / "receipt.key"
-
-    @property
-    def suppression_key(self) -> Path:
-        """File of the secret under which ids and subjects are suppressed. Without it nothing is suppressed."""
-        return self.root / "keys" / "suppression.key"
-
-    @property
     def initialised(self) -> Path:
         """Empty file that exists once the instance has all its keys."""
         return self.root / "keys" / "complete"
+
+    def key(self, name: KeyName) -> Path:
+        """File of a key, unless settings name another."""
+        return self.root / "keys" / _KEY_FILES[name]
 
 
 class InstanceLock:
@@ -164,63 +147,59 @@ class InstanceLock:
             self._file = None
 
 
-def signing_key(settings: Settings, layout: Layout | None) -> SigningKey:
+def key_file(settings: Settings, name: KeyName) -> Path | None:
+    """Return the file of a key: the one that settings name, else the instance's own; None for a service without it."""
+    named: Path | None = getattr(settings, name, None)
+    if named is not None or settings.dir is None:
+        return named
+    return Layout(settings.dir).key(name)
+
+
+def signing_key(settings: Settings) -> SigningKey:
     """Load the signing key. An instance's own is made on first use.
 
     Raises SettingsError if no key is set, and for a key of another model's ledger.
     """
-    path = settings.signing_key
-    if path is None:
-        if layout is None:
-            raise missing_key("signing_key")
-        path = layout.signing_key
-        if not path.exists():
-            # A second key in the place of a lost one would look like a forger to every subscriber.
-            _refuse_second(layout, path)
-            new_signing_key(path, layout.public_key, f"streamtopic/{settings.model}")
+    origin = f"streamtopic/{settings.model}"
+    path = _kept("signing_key", settings, lambda own: new_signing_key(own, own.with_name("signing.pub"), origin))
     key = SigningKey.load(path)
     check_origin(key, settings.model)
     return key
 
 
-def public_key(settings: Settings, layout: Layout | None = None) -> PublicKey | None:
+def public_key(settings: Settings) -> PublicKey | None:
     """Load the public key that settings name, else the instance's root key; return None if there is neither."""
     if settings.public_key is not None:
         return PublicKey.load(settings.public_key)
-    if layout is not None and layout.root_public_key.exists():
-        return PublicKey.load(layout.root_public_key)
-    return None
+    root = key_file(settings, "root_public_key")
+    return PublicKey.load(root) if root is not None and root.exists() else None
 
 
-def noise_key(settings: Settings, layout: Layout | None) -> NoiseKey:
-    """Load the secret that noise is drawn from. An instance's own is made on first use."""
-    return NoiseKey(_secret("noise_key", settings.noise_key, layout))
+def secret(settings: Settings, name: Literal["noise_key", "receipt_key"]) -> bytes:
+    """Load a secret. An instance's own is made on first use. Raises SettingsError if no file is set."""
+    return load_secret(_kept(name, settings, new_secret))
 
 
-def receipt_secret(settings: Settings, layout: Layout | None) -> bytes:
-    """Load the secret by which receipts digest document ids. An instance's own is made on first use."""
-    return _secret("receipt_key", settings.receipt_key, layout)
-
-
-def suppression_file(settings: Settings, layout: Layout | None) -> Path | None:
+def suppression_file(settings: Settings) -> Path | None:
     """Return the file of the key of suppressions, whether it exists or not; None if there are no suppressions."""
-    if settings.suppression_key is not None:
-        return settings.suppression_key
+    path = key_file(settings, "suppression_key")
     # Off by default, so this key is not made by itself.
-    return layout.suppression_key if layout is not None and layout.suppression_key.exists() else None
+    return path if path is not None and (settings.suppression_key is not None or path.exists()) else None
 
 
-def _secret(name: str, named: Path | None, layout: Layout | None) -> bytes:
-    """Load a secret from the named file, else the instance's own. Raises SettingsError if there is neither."""
-    if named is not None:
-        return load_secret(named)
-    if layout is None:
+def _kept(name: KeyName, settings: Settings, make: Callable[[Path], object]) -> Path:
+    """Return the file of a secret key. An instance's own is made if it never had one."""
+    path = key_file(settings, name)
+    if path is None:
         raise missing_key(name)
-    own: Path = getattr(layout, name)
-    if own.exists():
-        return load_secret(own)
-    _refuse_second(layout, own)
-    return new_secret(own)
+    if settings.dir is None or getattr(settings, name) is not None or path.exists():
+        return path
+    # Before this mark the instance was never complete, so a lost key cannot have signed anything. After it, a second
+    # key in its place would look like a forger to every subscriber.
+    if Layout(settings.dir).initialised.exists():
+        raise SettingsError(f"{path} is missing from an instance that had it: restore it from your backup")
+    make(path)
+    return path
 
 
 def missing_key(name: str) -> SettingsError:
@@ -228,11 +207,7 @@ def missing_key(name: str) -> SettingsError:
     return SettingsError(f"setting `{name}` is not set: `streamtopic keys new` makes the keys; name the file")
 
 
-def _refuse_second(layout: Layout, path: Path) -> None:
-    """Raise SettingsError where a key of the instance vanished: subscribers would refuse signatures of a new one."""
-    # Before this mark the instance was never complete, so the lost key cannot have signed anything.
-    if layout.initialised.exists():
-        raise SettingsError(f"{path} is missing from an instance that had it: restore it from your backup")
+Action = Literal["made", "changed", "found"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +221,7 @@ class Provisioned:
 
     topic: str
     partitions: int
-    action: Literal["made", "changed", "found"]
+    action: Action
     changed: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
 
 
@@ -255,11 +230,14 @@ def provision(
     names: TopicNames,
     partitions: int,
     settings: Mapping[str, Mapping[str, str]],
+    *,
+    change: bool = True,
 ) -> list[Provisioned]:
     """Make each topic in `settings`, or set it right. It is safe to repeat, also while services run.
 
     partitions: number of partitions of the documents topic.
     settings: topic to its settings, in Kafka's names.
+    change: whether topics that exist are set right.
 
     Raises StateMismatch if a topic has another number of partitions.
     """
@@ -268,7 +246,13 @@ def provision(
     done = []
     for topic, count in have.items():
         wanted = wanted_partitions(names, topic, partitions)
-        done.append(_provision_one(log, topic, wanted, count, settings[topic]))
+        changed = differing(log, topic, settings[topic]) if count and change else {}
+        if not count:
+            log.create(topic, wanted, settings[topic])
+        elif changed:
+            log.configure(topic, {name: value for name, (_, value) in changed.items()})
+        action: Action = ("changed" if changed else "found") if count else "made"
+        done.append(Provisioned(topic, wanted, action, changed))
     return done
 
 
@@ -277,16 +261,3 @@ def differing(log: EventLog, topic: str, wanted: Mapping[str, str]) -> dict[str,
     have = log.settings(topic)
     other = {name: value for name, value in wanted.items() if have.get(name) != value}
     return {name: (have.get(name), value) for name, value in other.items()}
-
-
-def _provision_one(log: EventLog, topic: str, partitions: int, have: int, wanted: Mapping[str, str]) -> Provisioned:
-    """Make a topic, or set it right. have: its present number of partitions, 0 if it does not exist."""
-    if not have:
-        log.create(topic, partitions, wanted)
-        return Provisioned(topic, partitions, "made")
-    changed = differing(log, topic, wanted)
-    if not changed:
-        return Provisioned(topic, partitions, "found")
-    values = {name: value for name, (_, value) in changed.items()}
-    log.configure(topic, values)
-    return Provisioned(topic, partitions, "changed", changed)

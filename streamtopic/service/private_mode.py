@@ -1,10 +1,8 @@
 """Private mode in the service: versions that cannot be subtracted, since noise hides each document in all of them.
 
     PrivateRule       the settings of the mode: a budget for all versions of a period
-    Period            what is fixed with the first version of a period: its words, and the budgets spent before it
     PrivateModeller   the Modeller of this mode; an update is made from the counts that remain, as a first version is
     private_payload   noises the counts once, and derives everything from the noised numbers
-    PrivateCheck      makes a version again from the log alone, with the same noise
 
 A period begins with a base model and ends with the next one, which only an operator asks for, since it spends the
 budget once more. Nothing that is published is a function of exact counts: not the number of documents, nor a word.
@@ -17,19 +15,18 @@ import hashlib
 import hmac
 import json
 import math
-import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from streamtopic.counts import narrowed
-from streamtopic.errors import CannotLearn, StateCorrupt, UsageError
+from streamtopic.errors import CannotLearn, StateCorrupt
 from streamtopic.privacy.accounting import Composition, gaussian_scale
 from streamtopic.privacy.document_matrices import UNIT, document_matrices, noised_matrix, word_weights
 from streamtopic.privacy.private_topics import chosen_words, topics_of_noised, word_threshold
 from streamtopic.privacy.series_noise import SeriesNoise
-from streamtopic.service.schedule.modeller import Made, NewBase, NotVerified
+from streamtopic.service.schedule.modeller import Made, NotVerified
 from streamtopic.service.schedule.payload import TOP_WORDS, PayloadPlan, ReleaseNoise, displayed, no_sample
 from streamtopic.service.schedule.version import kept_of
 from streamtopic.signed import Envelope, Payload
@@ -37,20 +34,20 @@ from streamtopic.state.documents import read_documents
 from streamtopic.topics.display import WordEvidence, correlations_and_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from streamtopic.counts import DocumentBatch
     from streamtopic.counts.arrays import Int64
     from streamtopic.privacy.keystream import NoiseKey
-    from streamtopic.service.schedule.modeller import MeasureCapacity
+    from streamtopic.service.schedule.modeller import FromLog, MeasureCapacity
     from streamtopic.service.schedule.payload import Sample, TaskData
-    from streamtopic.service.schedule.situation import Base
+    from streamtopic.service.schedule.situation import Base, Guarantee
     from streamtopic.state import DocumentCounts, StoredBase
     from streamtopic.topics.learner_options import LearnerOptions
 
     Documents = Callable[[Sequence[str] | None], tuple[Sequence[str], DocumentBatch]]
 
-__all__ = ["Period", "PrivateCheck", "PrivateModeller", "PrivateRule", "Series", "private_payload"]
+__all__ = ["PrivateModeller", "PrivateRule", "Series", "private_payload"]
 
 # If words are chosen from the documents: the part of mu^2 that this takes, and the part of delta.
 _CHOICE = 0.1
@@ -102,30 +99,6 @@ class PrivateRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
-    """What is fixed with the first version of a period.
-
-    words: the vocabulary, ascending.
-    before: scale and slack of each earlier period of the model.
-    """
-
-    words: tuple[str, ...]
-    before: tuple[tuple[float, float], ...]
-
-    @classmethod
-    def parse(cls, stored: StoredBase) -> Self:
-        """Read the kept base model. Raises StateCorrupt if it was kept in another mode."""
-        if not (kept := kept_of(stored)):
-            raise StateCorrupt("the base model was not kept for private mode: run `streamtopic unlearn --retrain`")
-        fields = json.loads(kept.decode("utf-8", "surrogatepass"))
-        return cls(tuple(fields["words"]), tuple((scale, slack) for scale, slack in fields["before"]))
-
-    def pack(self) -> bytes:
-        """Return the bytes that `parse` reads."""
-        return json.dumps({"words": self.words, "before": self.before}).encode("utf-8", "surrogatepass")
-
-
-@dataclass(frozen=True, slots=True)
 class Series:
     """The versions of a model in private mode, as records and ledger have them.
 
@@ -137,21 +110,30 @@ class Series:
     before: tuple[tuple[float, float], ...]
 
     @classmethod
-    def of(cls, versions: Sequence[Envelope | Mapping[str, Any]], base: int, version: int) -> Self:
+    def of(cls, versions: Iterable[Envelope], base: int, version: int) -> Self:
         """Find a version's place among others.
 
         versions: in any order, with those of other modes.
         base: the first version of its period.
         version: its number.
         """
-        found = [asdict(one) if isinstance(one, Envelope) else one for one in versions]
-        private = sorted(
-            (one for one in found if one["guarantee"] == "private" and one["version"] < version),
-            key=lambda one: one["version"],
-        )
-        own = tuple((one["version"], one["commitment"]) for one in private if one["base"] == base)
-        periods = {one["base"]: (one["scale"], one["slack"]) for one in private if one["base"] != base}
+        before = (one for one in versions if one.guarantee == "private" and one.version < version)
+        private = sorted(before, key=lambda one: one.version)
+        own = tuple((one.version, one.commitment) for one in private if one.base == base)
+        periods = {one.base: (one.scale, one.slack) for one in private if one.base != base}
         return cls(own, tuple(periods.values()))
+
+
+def kept_words(stored: StoredBase | None) -> tuple[str, ...]:
+    """Return the words of a period, ascending, which its base model keeps.
+
+    Raises CannotLearn if that is gone, StateCorrupt if it was kept in another mode.
+    """
+    if stored is None:
+        raise CannotLearn("base", "the words of its period are not kept any more")
+    if not (kept := kept_of(stored)):
+        raise StateCorrupt("the base model was not kept for private mode: run `streamtopic unlearn --retrain`")
+    return tuple(json.loads(kept.decode("utf-8", "surrogatepass")))
 
 
 class PrivateModeller:
@@ -161,12 +143,10 @@ class PrivateModeller:
     rule: the settings of this mode.
     stored: reads the kept base model; it returns None before the first.
     series: returns the versions of a period before a version, given both numbers.
-    clock: seconds, for durations.
     """
 
-    guarantee: Literal["certified", "theorem", "private"] = "private"
+    guarantee: Guarantee = "private"
     base_only = False
-    periods = True
     last = None
 
     def __init__(
@@ -175,13 +155,11 @@ class PrivateModeller:
         rule: PrivateRule,
         stored: Callable[[], StoredBase | None],
         series: Callable[[int, int], Series],
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.options = options
         self.rule = rule
         self._stored = stored
         self._series = series
-        self._clock = clock
 
     @property
     def scale(self) -> float:
@@ -193,21 +171,17 @@ class PrivateModeller:
         """The choices that must not change within a period."""
         return {**self.options.rules, **self.rule.rules}
 
-    def refuses(self, base: Base) -> str | None:
-        """Return why no update can start from a kept base model, None if one can."""
-        if base.guarantee != self.guarantee:
-            return "the base model was not learned in private mode"
-        made = len(self._series(base.version, 1 << 62).earlier)
-        if made >= self.rule.versions:
-            return f"the budget is spent: all {made} versions of the period are published"
-        return base.changed_rules(self.rules)
+    @property
+    def most_versions(self) -> int:
+        """The versions of a period."""
+        return self.rule.versions
 
     def forget(self) -> None:
         """Drop the last model: this mode keeps none."""
 
-    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, NewBase]:  # noqa: ARG002 -- see Modeller
+    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, int]:  # noqa: ARG002 -- see Modeller
         """Begin a period."""
-        return self._made(counts, None, None), NewBase(None, 0)
+        return self._made(counts, None, None), 0
 
     def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:
         """Make the next version of a period from the documents that remain.
@@ -217,19 +191,31 @@ class PrivateModeller:
         stored = self._stored()
         if stored is None or stored.version != base.version:
             raise CannotLearn("base", "the base model was replaced meanwhile")
-        return self._made(counts, Period.parse(stored), base.version)
+        return self._made(counts, kept_words(stored), base.version)
 
-    def _made(self, counts: DocumentCounts, period: Period | None, base: int | None) -> Made:
+    def again(self, found: FromLog, stored: StoredBase | None, key: NoiseKey) -> PayloadPlan:
+        """Noise the counts of the log again. Raises CannotLearn, StateCorrupt."""
+        envelope = found.envelope
+        words, batch = found.documents()
+
+        def over(wanted: Sequence[str] | None) -> tuple[Sequence[str], DocumentBatch]:
+            return (words, batch) if wanted is None else (wanted, _over(batch, words, wanted))
+
+        series = Series.of(found.versions, envelope.base, envelope.version)
+        # A first version chooses its words again; the others have those of the period.
+        words_kept = None if envelope.version == envelope.base else kept_words(stored)
+        return private_payload(over, self.options, self.rule, words_kept, series, key, envelope.model, envelope.version)
+
+    def _made(self, counts: DocumentCounts, words: tuple[str, ...] | None, base: int | None) -> Made:
         """Return a model that is still to be made: its noise comes first."""
-        start = self._clock()
 
-        def documents(words: Sequence[str] | None) -> tuple[Sequence[str], DocumentBatch]:
-            wanted = counts.words if words is None else words
-            return wanted, read_documents(counts, wanted).batch
+        def documents(wanted: Sequence[str] | None) -> tuple[Sequence[str], DocumentBatch]:
+            over = counts.words if wanted is None else wanted
+            return over, read_documents(counts, over).batch
 
         def draw(_sample: Sample, key: NoiseKey, model: str, version: int, _data: TaskData) -> PayloadPlan:
             series = self._series(version if base is None else base, version)
-            return private_payload(documents, self.options, self.rule, period, series, key, model, version)
+            return private_payload(documents, self.options, self.rule, words, series, key, model, version)
 
         return Made(
             counts,
@@ -239,7 +225,6 @@ class PrivateModeller:
             anchors=(),
             tolerance=0.0,
             certificate=math.inf,
-            seconds=self._clock() - start,
             draw=draw,
         )
 
@@ -248,7 +233,7 @@ def private_payload(
     documents: Documents,
     options: LearnerOptions,
     rule: PrivateRule,
-    period: Period | None,
+    words: tuple[str, ...] | None,
     series: Series,
     key: NoiseKey,
     model: str,
@@ -258,15 +243,14 @@ def private_payload(
 
     documents: returns the documents over some words, or over all of theirs.
     options: of the learner.
-    period: None for the first version of one, which fixes its words.
+    words: of the period, ascending; None for its first version, which fixes them.
     series: the versions before this one.
     key: the secret that noise is drawn from.
     model, version: name and number.
 
     Raises CannotLearn, also if noise hides the topics.
     """
-    period = period or Period(_vocabulary(documents, rule, key, model, version), series.before)
-    words = period.words
+    words = words or _vocabulary(documents, rule, key, model, version)
     _, batch = documents(words)
     exact = document_matrices(batch, len(words))
     # Noise is keyed by what it is added to, so a crash or a restored state draws the same bytes again.
@@ -293,7 +277,7 @@ def private_payload(
         anchors=fit.topic_names,
         guided={},
     )
-    spent = Composition.of([*period.before, (rule.scale, rule.slack)]).epsilon(rule.delta)
+    spent = Composition.of([*series.before, (rule.scale, rule.slack)]).epsilon(rule.delta)
     shown = {"m": counts.documents, "n": len(fit.words), "r": len(fit.topic_names), "cumulative_epsilon": spent}
     return PayloadPlan(
         payload,
@@ -301,7 +285,7 @@ def private_payload(
         digest,
         # No exact number, the number of documents and of deletions included.
         shown=shown | {"counted": 0, "forgotten": 0, "capacity": 0},
-        kept=period.pack(),
+        kept=json.dumps(words).encode("utf-8", "surrogatepass"),
         facts={"period": {"versions": len(seeds), "of": rule.versions}},
     )
 
@@ -329,48 +313,6 @@ def _digest(numbers: Int64, texts: Sequence[str], key: NoiseKey) -> str:
         state.update(len(data).to_bytes(8, "big") + data)
     state.update(np.ascontiguousarray(numbers, "<i8").tobytes())
     return state.hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class PrivateCheck:
-    """Makes versions of private mode again from the log. It is handed to `verify`, which does not know this mode.
-
-    rule: the settings of private mode, None in another mode.
-    learner: the learner's settings.
-    """
-
-    rule: PrivateRule | None
-    learner: LearnerOptions
-
-    def again(
-        self,
-        envelope: Envelope,
-        documents: Callable[[], tuple[Sequence[str], DocumentBatch]],
-        stored: StoredBase,
-        versions: Sequence[Envelope],
-        key: NoiseKey,
-    ) -> PayloadPlan:
-        """Return a version made again.
-
-        envelope: its facts.
-        documents: reads those of the log at its cut, over all of their words.
-        stored: the kept base model.
-        versions: all versions of the ledger.
-        key: the secret that noise is drawn from.
-
-        Raises CannotLearn, StateCorrupt, and UsageError if settings are of another mode.
-        """
-        if self.rule is None:
-            raise UsageError("it was made in private mode, settings say another: verify with --set guarantee=private")
-        words, batch = documents()
-
-        def over(wanted: Sequence[str] | None) -> tuple[Sequence[str], DocumentBatch]:
-            return (words, batch) if wanted is None else (wanted, _over(batch, words, wanted))
-
-        series = Series.of(versions, envelope.base, envelope.version)
-        # A first version chooses its words again; the others have those of the period.
-        period = None if envelope.version == envelope.base else Period.parse(stored)
-        return private_payload(over, self.learner, self.rule, period, series, key, envelope.model, envelope.version)
 
 
 def _over(batch: DocumentBatch, words: Sequence[str], wanted: Sequence[str]) -> DocumentBatch:

@@ -388,7 +388,7 @@ def _one_step(service: Service, said: str, say: Say) -> str:
     if moved:
         service.due.set()
         service.undecided.set()
-        say({"event": "requests", "paused": moved.paused, "sent": moved.sent, "completed": moved.completed})
+        say({"event": "requests", **{name: moved[name] for name in ("paused", "sent", "completed")}})
     text = decision_text(step.decision)
     if step.version is not None:
         say({"event": "staged", "version": step.version, "decision": _public(text), "seconds": dict(step.seconds)})

@@ -36,7 +36,7 @@ def test_a_healthy_instance_passes_the_doctor(on, program, instance):
     """Every line is ok, and it is also readable."""
     found = on("doctor")
     assert found["passed"] is True
-    assert {finding["level"] for finding in found["findings"]} == {"ok"}
+    assert {finding["passed"] for finding in found["findings"]} == {True}
     looked_at = {finding["name"] for finding in found["findings"]}
     assert {"signing_key", "noise_key", "receipt_key", "public_key", "redis", "eviction", "persistence", "clock",
             "default.documents", "ledger", "alive", "state", "partition 0", "outbox"} <= looked_at  # fmt: skip
@@ -98,7 +98,7 @@ def test_the_doctor_finds_what_is_wrong(on, instance, spoil, name, remedy):
     """Status 1, and the finding says what to change."""
     spoil(instance)
     found = on("doctor", status=1)
-    (failed,) = [finding for finding in found["findings"] if finding["level"] == "fail"]
+    (failed,) = [finding for finding in found["findings"] if finding["passed"] is False]
     assert failed["name"] == name
     assert remedy in failed["detail"] + failed["remedy"]
 

@@ -17,7 +17,6 @@ from streamtopic.monitoring.health import Health
 from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.service.inspection.examination import Level
 from streamtopic.service.instance import provision
 from streamtopic.service.processes import Looks
 from streamtopic.service.watching import Watching
@@ -76,7 +75,7 @@ def refused(settings, words):
             with pytest.raises(StateMismatch, match=rf"partition 0 of {topic}.*{words}.*streamtopic rebuild"):
                 act()
         assert service.log.end(topic, 0) == end
-        faults = [one.detail + one.remedy for one in service.examine() if one.level is Level.FAIL]
+        faults = [one.detail + one.remedy for one in service.examine() if one.passed is False]
         assert any(words in fault and "streamtopic rebuild" in fault for fault in faults)
 
 
@@ -176,14 +175,14 @@ def test_a_ledger_that_was_cut_is_signed_no_more(settings):
     with Service(settings) as service:
         with pytest.raises(StateMismatch, match="restore it"):
             service.settle()
-        assert "ledger" in {one.name for one in service.examine() if one.level is Level.FAIL}
+        assert "ledger" in {one.name for one in service.examine() if one.passed is False}
     with closing(sqlite3.connect(settings.dir / "log" / "events.sqlite")) as database, database:
         database.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?)", gone)
     with Service(settings) as service:
         service.settle()
         assert service.receipts()[:2] == receipts
         assert [receipt.found for receipt in service.receipts()] == [True] * 3
-        assert "ledger" not in {one.name for one in service.examine() if one.level is Level.FAIL}
+        assert "ledger" not in {one.name for one in service.examine() if one.passed is False}
 
 
 def _followed(service):

@@ -210,8 +210,8 @@ def published(made, base, kind, version):
 def retrained(source, options):
     """Return a modeller, and what it made of counts, with the base model."""
     modeller = CertifiedModeller(options, Guarded(1.0, 1e-6, options.tolerance))
-    made, new = modeller.retrain(source, lambda _: 50)
-    return modeller, made, Base(1, RemainingBase({}, {}, made.documents), made.anchors, new.capacity)
+    made, capacity = modeller.retrain(source, lambda _: 50)
+    return modeller, made, Base(1, RemainingBase({}, {}, made.documents), made.anchors, capacity)
 
 
 def after_forgetting(modeller, base, retained, options):

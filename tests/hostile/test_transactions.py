@@ -10,7 +10,7 @@ import waiting
 from streamtopic.documents.events import encode_add
 from streamtopic.service.app import Service
 from streamtopic.service.inspection import examination, status_facts
-from streamtopic.service.inspection.hidden_records import hidden
+from streamtopic.service.log_history import hidden
 from streamtopic.settings import load
 from waiting import until
 

@@ -11,8 +11,8 @@ from three_topics import leaning
 from streamtopic.cli import main
 from streamtopic.documents.corpus import Document
 from streamtopic.paper.capacity_formulas import base_capacity, head_capacity_terms
-from streamtopic.service.paper_mode.deletion_capacity import CapacityRule
-from streamtopic.topics.heads import HeadTask
+from streamtopic.service.assembly import capacity_limit
+from streamtopic.settings import Settings
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 
@@ -22,6 +22,13 @@ OPTIONS = LearnerOptions(n_topics=3, max_df=1.0)
 def corpus(number=160, seed=0):
     """Texts that lean to one of three topics each."""
     return leaning(number, seed, prefix=f"doc-{seed}")
+
+
+def limit(fit, tasks=(), epsilon=1.0, **capacity):
+    """Return the capacity of a model under these settings, with tasks in the place of topics if there are any."""
+    named = {f"task{k}": task for k, task in enumerate(tasks)}
+    alone = {"publish": "tasks", "tasks": named} if named else {}
+    return capacity_limit(Settings(epsilon=epsilon, capacity=capacity, **alone), fit)
 
 
 @pytest.fixture(scope="module")
@@ -70,19 +77,18 @@ def test_each_rule_gives_its_number(copied):
     """Share, number, formula with c, and formula of the task that bears least, each as documented."""
     with Fitted(copied) as made:
         fit, (n, r) = made.fit, made.fit.A.shape
-        assert CapacityRule("share", share=0.1).limit(fit, 1, 1e-6) == 16
-        assert CapacityRule("share", share=1e-6).limit(fit, 1, 1e-6) == 1
-        assert CapacityRule("fixed", number=0).limit(fit, 1, 1e-6) == 0
+        assert limit(fit, rule="share", share=0.1) == 16
+        assert limit(fit, rule="share", share=1e-6) == 1
+        assert limit(fit, rule="fixed", documents=0) == 0
         formula = base_capacity(1.0, 160, n, r, 1, 1e-6)
-        rule = CapacityRule("theorem", constant=1000.0)
-        assert CapacityRule("theorem").limit(fit, 1, 1e-6) == int(formula) == 0
-        assert rule.limit(fit, 1, 1e-6) == int(1000 * formula) > 0
-        assert CapacityRule("theorem", constant=1e308).limit(fit, 1, 1e-6) == 160
+        assert limit(fit, rule="theorem") == int(formula) == 0
+        assert limit(fit, rule="theorem", constant=1000.0) == int(1000 * formula) > 0
+        assert limit(fit, rule="theorem", constant=1e308) == 160
         order = np.argsort(fit.topic_masses)
-        rare, common = (HeadTask((fit.anchors[order[k]],)) for k in (0, -1))
+        rare, common = ({"topics": (fit.anchors[order[k]],)} for k in (0, -1))
         # At this epsilon the first term is the least, which knows the task.
-        asked = ([common], [common, rare], [rare], [HeadTask()], [HeadTask(("gone",))])
-        limits = [CapacityRule("theorem", constant=1e6).limit(fit, 1e-4, 1e-6, tasks) for tasks in asked]
+        asked = ([common], [common, rare], [rare], [{}], [{"topics": ("gone",)}])
+        limits = [limit(fit, tasks, epsilon=1e-4, rule="theorem", constant=1e6) for tasks in asked]
         assert limits[0] > limits[1] == limits[2] == limits[3] == limits[4] > 0
 
 

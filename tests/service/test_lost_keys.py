@@ -11,7 +11,7 @@ from streamtopic.documents.subjects import subject_digest
 from streamtopic.errors import StateCorrupt, StateError
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service, silent
-from streamtopic.service.inspection.examination import Level, examine_state
+from streamtopic.service.inspection.examination import examine_state
 from streamtopic.service.upkeep import rebuild_state
 from streamtopic.settings import load
 from streamtopic.signed import Alive, new_secret
@@ -124,7 +124,7 @@ def go_on(service):
     """Let all happen that a lost key may spoil: a delete, a person's request, a suppressed document, a version."""
     service.add(documents(0, 1))
     service.delete([DELETED.decode()])
-    service.delete_subjects(["alice"])
+    service.door.receive((), subjects=["alice"])
     service.settle()
     # Tombstones of the person come back as records.
     service.settle(requested="retrain")
@@ -195,7 +195,7 @@ def test_a_lost_key_of_a_partition_is_noticed_with_the_remedy(world, twin, kind,
 def _failing(service):
     """Findings of the doctor about the state that fail."""
     every = examine_state(service.connection, service.log, service.settings, service.fixed, service.clock)
-    return [found for found in every if found.level is Level.FAIL]
+    return [found for found in every if found.passed is False]
 
 
 def test_doctor_names_what_is_lost(world):

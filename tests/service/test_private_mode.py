@@ -1,5 +1,6 @@
 """Private mode from end to end: periods, their budget, what is published, and what is checked."""
 
+import math
 from dataclasses import asdict
 
 import numpy as np
@@ -194,11 +195,12 @@ def test_a_file_of_words_is_checked(opened, tmp_path, text, size, problem):
 
 def test_decisions_of_a_mode_with_periods():
     """No capacity, and no base model after the first unless an operator asks."""
-    model = {"documents": 1000, "base_documents": 1000, "model_documents": 1000, "capacity": 0, "periods": True}
+    model = {"documents": 1000, "base_documents": 1000, "model_documents": 1000, "capacity": math.inf, "periods": True}
     waiting = {**model, "unserved": 900, "forget_set": 900, "oldest_unserved_ms": 0}
     now = 10_000_000
     assert isinstance(decide(Situation(**waiting), Policy(), now), Unlearn)
-    assert isinstance(decide(Situation(**{**waiting, "oldest_unserved_ms": now}), Policy(), now), Wait)
+    quiet = decide(Situation(**{**waiting, "oldest_unserved_ms": now}), Policy(), now)
+    assert quiet == Wait("900 deletions wait, none longer than 3600 s")
     assert isinstance(decide(Situation(**waiting, lost="settings have changed"), Policy(), now), Wait)
     assert isinstance(decide(Situation(**waiting, lost="changed", requested="retrain"), Policy(), now), Retrain)
     assert isinstance(decide(Situation(documents=5, periods=True), Policy(), now), Retrain)

@@ -4,6 +4,7 @@ import pytest
 
 from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
+from streamtopic.service.publish.published import read_all_releases
 from streamtopic.settings import Settings
 
 TOPICS = (
@@ -55,7 +56,8 @@ def set_back(service, held):
 
 def versions(service):
     """Each version in the log, withdrawn ones as well: number and envelope."""
-    return [(release.version, release.envelope) for release in service.releases()]
+    every = read_all_releases(service.log, service.settings.model, service.keys)
+    return [(release.version, release.envelope) for release in every]
 
 
 def test_forgotten_versions_are_read_back_and_their_numbers_not_used_again(service):

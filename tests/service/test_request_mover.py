@@ -75,7 +75,7 @@ def test_a_cancelled_request_deletes_nothing(started, clock):
     kept = service.door.receive(IDS[2:3]).request.id
     service.door.cancel(cancelled)
     clock.ahead += 601
-    assert service.move_requests().sent == 1
+    assert service.move_requests()["sent"] == 1
     with pytest.raises(UsageError, match="cannot be cancelled"):
         service.door.cancel(kept)
     service.settle()
@@ -88,10 +88,10 @@ def test_a_wave_is_paused_until_somebody_looks(started, clock):
     """All requests of the wave stay, the first ones too; others before and after it pass; approval lets it through."""
     service = started(brake_share=0.1)
     alone = service.door.receive(IDS[:4]).request.id
-    assert service.move_requests().sent == 1
+    assert service.move_requests()["sent"] == 1
     clock.ahead += 7200
     wave = [service.door.receive([document]).request.id for document in IDS[4:12]]
-    assert service.move_requests().paused == 8
+    assert service.move_requests()["paused"] == 8
     service.look()
     assert service.watch.metrics.samples()["streamtopic_forget_pending", ("paused",)] == 8
     clock.ahead += 7200

@@ -17,7 +17,7 @@ from state_reference import LiveDocuments, as_words, difference, plain
 
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import ComponentUnreachable, StateError
-from streamtopic.service.schedule.keep_counts import CountsKeeper
+from streamtopic.service.schedule.scheduler import CountsKeeper
 from streamtopic.state import (
     BaseDocuments,
     CutGone,

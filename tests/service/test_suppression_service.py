@@ -44,7 +44,7 @@ def test_a_service_that_refused_what_was_forgotten_publishes_what_its_twin_does(
         saw.settle()
         saw.suppress(["d0"], ["alice"])
         saw.delete(["d0"])
-        saw.delete_subjects(["alice"])
+        saw.door.receive((), subjects=["alice"])
         saw.add([*documents(0, 1), *documents(60, 3, "alice"), *documents(41, 1, "alice")])
         (*_, version) = saw.settle(requested="retrain").versions
         never.add(documents(1, 39))
@@ -79,9 +79,7 @@ def test_without_the_key_nothing_is_counted_and_nothing_is_rebuilt(world):
     with world(key="nowhere.key") as service:
         with pytest.raises(SettingsError, match=r"nowhere\.key is not here"):
             service.open_ingest(0)
-        assert "suppression_key" in {
-            found.name for found in examine_keys(service.settings, service.layout, lambda: service.ledger)
-        }
+        assert "suppression_key" in {found.name for found in examine_keys(service.settings, lambda: service.ledger)}
     new_secret(world.path / "second.key")
     with world(key="second.key") as service:
         with pytest.raises(SettingsError, match="has suppressions of key"):

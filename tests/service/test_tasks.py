@@ -7,8 +7,7 @@ from three_topics import leaning
 
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease
-from streamtopic.service.assembly import task_options
-from streamtopic.service.schedule.payload import read_labelled
+from streamtopic.service.schedule.payload import read_labelled, task_options
 from streamtopic.service.verify import passed
 
 

@@ -7,9 +7,9 @@ import shutil
 import pytest
 from three_topics import leaning
 
+from streamtopic.service import theorem_mode as theorem
 from streamtopic.service.app import Service
-from streamtopic.service.paper_mode import theorem_modeller as theorem
-from streamtopic.service.paper_mode.theorem_modeller import TheoremRule
+from streamtopic.service.theorem_mode import TheoremRule
 from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
 
@@ -197,7 +197,7 @@ def test_verification_runs_algorithm_1_again(tmp_path):
     with service(tmp_path, guarantee="certified") as instance:
         assert outcome(instance, "version") == (
             False,
-            "it was made under the theorem, settings say certified: verify with --set guarantee=theorem",
+            "it was made in theorem mode, settings say certified: verify with --set guarantee=theorem",
         )
 
 

@@ -9,10 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from three_topics import leaning
 
+from streamtopic.service.schedule.payload import Guarded, make_payload, no_sample
 from streamtopic.service.verify.recount import compare
-from streamtopic.service.verify.relearn import draw_again
 
 DOCUMENTS = leaning()
+
+
+def draw_again(instance, fit, counts, version):
+    """Return the payload of a version of this number, made of a model with the instance's key and settings."""
+    chosen = instance.settings
+    guarded = Guarded(chosen.epsilon, chosen.delta, chosen.tolerance)
+    return make_payload(fit, counts, guarded, no_sample, instance.noise_key, chosen.model, version)
 
 
 def newest(instance):
@@ -52,7 +59,7 @@ def test_service_and_twin_publish_the_same_model(tmp_path_factory, seed, forgott
         assert release.words == untouched.words
         assert release.anchors == untouched.anchors
         assert release.envelope.m == untouched.envelope.m == len(DOCUMENTS) - forgotten
-        again = draw_again(never.sources, never.noise_key, twin, never.reader.counts(), release.version).payload
+        again = draw_again(never, twin, never.reader.counts(), release.version).payload
         assert np.array_equal(again.A, release.payload.A)
         assert np.array_equal(again.R, release.payload.R)
         # The twin's own version has another number, so other noise.
@@ -68,8 +75,8 @@ def test_crash_before_staging_draws_the_same_noise_again(tmp_path):
         one.add(DOCUMENTS)
         fit, release = newest(one)
         counts = one.reader.counts()
-        again = draw_again(one.sources, one.noise_key, fit, counts, release.version)
-        other = draw_again(one.sources, one.noise_key, fit, counts, release.version + 1)
+        again = draw_again(one, fit, counts, release.version)
+        other = draw_again(one, fit, counts, release.version + 1)
         assert np.array_equal(again.payload.A, release.payload.A)
         assert np.array_equal(again.payload.R, release.payload.R)
         assert not np.array_equal(other.payload.A, release.payload.A)

@@ -16,8 +16,7 @@ from streamtopic.monitoring.tracing import span
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.resolve import OUTCOMES, resolve
 from streamtopic.service.ingest.suppressions import NOBODY, Suppressions
-from streamtopic.service.log_history import departures
-from streamtopic.service.partition_counts import count_remedy
+from streamtopic.service.log_history import count_remedy, departures
 from streamtopic.state import (
     MAX_FLUSH_DOCUMENTS,
     MAX_WORD_IDS,

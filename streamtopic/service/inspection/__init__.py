@@ -4,5 +4,4 @@ status_facts       its state, as `status` shows it
 capacity_facts     how many deletions its model bears
 slices             topics over time and by class
 examination        faults that can be seen before they do harm, each with its remedy
-hidden_records     records after the begin of an open transaction, which cannot be read
 """

@@ -18,6 +18,7 @@ from streamtopic.paper.capacity_formulas import (
 )
 from streamtopic.service import assembly
 from streamtopic.service.publish.published import finite
+from streamtopic.service.schedule.payload import task_options
 from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _formulas(fit: TopicFit, counts: DocumentCounts, settings: Settings) -> dict
         "utility": utility,
         "binds": "noise" if noise < utility else "utility",
     }
-    tasks = assembly.task_options(settings).tasks
+    tasks = task_options(settings).tasks
     place = {word: k for k, word in enumerate(counts.words)}
     holders = counts.frequency[[place[word] for word in fit.anchors]]
     return {

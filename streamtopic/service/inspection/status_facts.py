@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import SettingsError, StateMismatch
 from streamtopic.monitoring.health import STALLED_AFTER
-from streamtopic.service.inspection.hidden_records import REMEDY, hidden
-from streamtopic.service.log_history import departures
+from streamtopic.service.log_history import END_TRANSACTION, departures, hidden
 from streamtopic.service.publish.erasure import residue_fields
 from streamtopic.service.publish.published import versions_of
 from streamtopic.service.schedule.decide import decision_text
@@ -19,9 +20,9 @@ from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from streamtopic.service.inspection.hidden_records import Hidden
+    from streamtopic.service.log_history import Hidden
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.service.schedule.situation import Base, SituationReader
     from streamtopic.settings import Settings
@@ -177,6 +178,7 @@ def status_of(
     patience_ms = STALLED_AFTER * 1000
     overdue = [one for one in hiding if now_ms - one.since_ms > patience_ms]
     lag = receipts = 0
+    outcomes = Counter[str]()
     stalled = []
     for partition, meta in positions.items():
         # Below 0 in a log that was cut, which is among `departed`.
@@ -186,6 +188,7 @@ def status_of(
         if behind > 0 and now_ms - _waits_since(log, topic, partition, meta, now_ms - patience_ms) > patience_ms:
             stalled.append(partition)
         receipts += len(reader.forgets(partition))
+        outcomes.update(meta.totals)
     residue = ResidueState(state.connection, settings.model).read()
     facts = _model(settings, state, situation, overdue, now)
     facts["remarks"] += [one.text for one in departed]
@@ -199,7 +202,7 @@ def status_of(
     facts["stalled_partitions"] = stalled
     facts["receipts_waiting"] = receipts
     facts["outbox"] = len(state.outbox())
-    facts["outcomes"] = _outcomes(positions)
+    facts["outcomes"] = dict(outcomes)
     facts["ledger"] = _ledger(ledger, now)
     facts["residue"] = residue_fields(residue)
     facts["running"] = running
@@ -243,10 +246,12 @@ def _model(
     """Return the facts about the model and its last version. overdue: transactions that hide records for too long."""
     present = situation.read()
     base = situation.base()
+    # In private mode an update rests on the counts alone.
+    capacity = None if math.isinf(present.capacity) else present.capacity
     rule = left = None
-    if base is not None:
+    if base is not None and capacity is not None:
         rule = base.capacity_rule
-        left = max(present.capacity - present.forget_set, 0)
+        left = max(capacity - present.forget_set, 0)
     decided: int | None = None
     noted = state.decision()
     if noted is not None:
@@ -256,14 +261,14 @@ def _model(
         decision = decision_text(situation.decide(present))
     versions = versions_of(state, 1)
     last = versions[-1] if versions else {}
-    late = [f"{one.text} since {_moment(one.since_ms)}: {REMEDY}" for one in overdue]
+    late = [f"{one.text} since {_moment(one.since_ms)}: {END_TRANSACTION}" for one in overdue]
     return {
         "model": settings.model,
         "documents": present.documents,
         "version": last.get("version"),
         "base_documents": present.base_documents,
         "forget_set": present.forget_set,
-        "capacity": present.capacity,
+        "capacity": capacity,
         "capacity_rule": rule,
         "capacity_left": left,
         "unserved_deletions": present.unserved,
@@ -284,12 +289,3 @@ def _model(
 def _hidden_fields(one: Hidden) -> dict[str, Any]:
     """Return the records that an open transaction hides as JSON shows them."""
     return {"partition": one.partition, "records": one.records, "since": _moment(one.since_ms)}
-
-
-def _outcomes(positions: Mapping[int, Meta]) -> dict[str, int]:
-    """Return how many records had each outcome, over all partitions."""
-    totals: dict[str, int] = {}
-    for meta in positions.values():
-        for name, number in meta.totals.items():
-            totals[name] = totals.get(name, 0) + number
-    return totals

@@ -1,21 +1,29 @@
-"""One deletion by its request id or receipt id: its receipts, the traces that are left, or why there is no receipt."""
+"""Finds the documents of a label, and a deletion by its request id or receipt id, with its receipts and traces."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from streamtopic.documents.events import DAY
+from streamtopic.errors import UsageError
 from streamtopic.signed import Erased, Receipt, link_digest, receipt_id, request_digest
+from streamtopic.state.documents import read_documents
 from streamtopic.state.residue_ledger import Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.signed import Logged
     from streamtopic.state import Forget, Reader
     from streamtopic.state.deletions import LinkKeys
+    from streamtopic.state.documents import StoredDocuments
     from streamtopic.state.residue_ledger import ResidueState
 
-__all__ = ["receipts_of_request", "traces_of_receipt", "waiting_deletion"]
+__all__ = ["documents_with_label", "receipts_of_request", "traces_of_receipt", "waiting_deletion"]
+
+_SHOWN = 20
 
 
 def receipts_of_request(ledger: LedgerWriter, links: LinkKeys, name: str, salt: str | None) -> list[Logged]:
@@ -86,3 +94,37 @@ def waiting_deletion(reader: Reader, model: str, name: str) -> tuple[int, Forget
             if name in {forget.request, receipt_id(model, partition, forget.offset)}:
                 return partition, forget
     return None
+
+
+def documents_with_label(reader: Reader, task: str, name: str) -> list[str]:
+    """Return the ids of the live documents of a class, in the order of their ids, from all partitions.
+
+    task: name of the label.
+    name: class of the label.
+
+    Raises UsageError for a task or a class that no live document has, StateError, ComponentUnreachable.
+    """
+    found = _read(reader, {task})
+    pairs = zip(found.ids, found.labels, strict=True)
+    documents = [document.decode() for document, labels in pairs if labels.get(task) == name]
+    if documents:
+        return documents
+    classes = {labels[task] for labels in found.labels if task in labels and task != DAY}
+    if classes:
+        raise UsageError(f"no live document has class {name!r} of task {task!r}: its classes are {_listed(classes)}")
+    tasks = {one for labels in _read(reader, ()).labels for one in labels}
+    if tasks - {DAY}:
+        raise UsageError(f"no live document has a label of task {task!r}: there are labels of {_listed(tasks - {DAY})}")
+    raise UsageError("no live document has a label: delete by ids, or add documents with labels")
+
+
+def _read(reader: Reader, tasks: Collection[str]) -> StoredDocuments:
+    """Return the documents with a label of these tasks; all documents where it names none."""
+    return reader.read(lambda counts: read_documents(counts, (), labelled=tasks))
+
+
+def _listed(names: Collection[str]) -> str:
+    """Return names in words, the first of many."""
+    first = sorted(names)[:_SHOWN]
+    more = len(names) - len(first)
+    return ", ".join(map(repr, first)) + (f" and {more} more" if more else "")

@@ -20,8 +20,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from streamtopic.documents.deletion_record import decode_request
 from streamtopic.documents.events import encode_delete
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from streamtopic.state import Connection, Lease, Meta, Reader
     from streamtopic.streams import EventLog, TopicNames
 
-__all__ = ["Brake", "Moved", "RequestMover", "new_request"]
+__all__ = ["Moved", "RequestMover", "new_request"]
 
 MOST_SENT = 20_000
 """Documents whose tombstones one step writes: then the scheduler decides again."""
@@ -66,31 +66,9 @@ _MOST_LATELY = 100_000
 logger = logging.getLogger("streamtopic.service")
 
 
-@dataclass(frozen=True, slots=True)
-class Brake:
-    """When requests wait.
-
-    share: of the live documents from which on requests are paused; 0 for never.
-    hold_ms: milliseconds that each request waits.
-    """
-
-    share: float
-    hold_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """What one step did: the number of requests that it took in, paused, sent, counted, completed, and gave up."""
-
-    taken: int = 0
-    paused: int = 0
-    sent: int = 0
-    counted: int = 0
-    completed: int = 0
-    lost: int = 0
-
-    def __bool__(self) -> bool:
-        return any((self.taken, self.paused, self.sent, self.counted, self.completed, self.lost))
+Movement = Literal["taken", "paused", "sent", "counted", "completed", "lost"]
+Moved = Counter[Movement]
+"""What one step did: how many requests it took in, paused, sent, counted, completed, and gave up."""
 
 
 def new_request(wanted: Wanted, received_ms: int, hold_ms: int) -> DeletionRequest:
@@ -122,7 +100,8 @@ class RequestMover:
     connection: to Redis.
     names: topics of the model.
     partitions: number of partitions of the documents topic.
-    brake: when requests wait.
+    brake_share: share of the live documents from which on requests are paused; 0 for never.
+    hold_ms: milliseconds that each request waits.
     reader: tells positions and the number of live documents.
     log: holds both topics.
     send: writes tombstones to the documents topic, each to the partition of its key, and returns once they are there.
@@ -136,7 +115,8 @@ class RequestMover:
         connection: Connection,
         names: TopicNames,
         partitions: int,
-        brake: Brake,
+        brake_share: float,
+        hold_ms: int,
         reader: Reader,
         log: EventLog,
         send: Callable[[Sequence[Message]], object],
@@ -148,7 +128,8 @@ class RequestMover:
         self._index = SubjectIndex(connection, names.model, partitions)
         self._names = names
         self._partitions = partitions
-        self._brake = brake
+        self._brake_share = brake_share
+        self._hold_ms = hold_ms
         self._reader = reader
         self._log = log
         self._append = send
@@ -174,37 +155,32 @@ class RequestMover:
         self._trim()
         self._read()
         found = self._requests.open()
-        taken = self._take({request.id for request in found})
-        if taken:
+        moved = Moved()
+        moved["taken"] = self._take({request.id for request in found})
+        if moved["taken"]:
             found = self._requests.open()
         if not found:
-            return Moved(taken)
-        done = Counter[RequestState | None]()
+            return +moved
         # First: a Redis that was set back holds requests that are done, whose people may have come again since.
         completed = self._complete(lease, found)
+        moved["completed"] = len(completed)
         found = [request for request in found if request.id not in completed]
         documents = 0
         paused = self._pause(lease, [one for one in found if one.state is RequestState.WAITING])
+        moved["paused"] = len(paused)
         # What is sent already is told all the same.
         with suppress(_Superseded):
             for request in found:
                 if documents >= MOST_SENT:
                     break
                 if request.state is RequestState.SENT:
-                    done[self._go_on(lease, request)] += 1
+                    moved.update(self._go_on(lease, request))
                 elif request.id not in paused and self._is_due(request):
                     documents += request.known
-                    done[self._send(lease, request)] += 1
-        moved = Moved(
-            taken,
-            len(paused),
-            done[RequestState.SENDING],
-            done[RequestState.COUNTED],
-            len(completed),
-            done[RequestState.CANCELLED],
-        )
+                    moved.update(self._send(lease, request))
         _tell(moved)
-        return moved
+        # Without zeros: it is false if nothing has moved.
+        return +moved
 
     def _read(self) -> None:
         """Read the records of requests that came since the last step, from the beginning of the topic in the first.
@@ -251,7 +227,7 @@ class RequestMover:
         for wanted, received_ms in new:
             if wanted.id in ended:
                 continue
-            request = new_request(wanted, received_ms, self._brake.hold_ms)
+            request = new_request(wanted, received_ms, self._hold_ms)
             answer = self._requests.receive(request)
             if isinstance(answer, Stale) and answer.reason == "full":
                 # They stay in the topic, and are taken in when others have ended.
@@ -287,10 +263,10 @@ class RequestMover:
     def _pause(self, lease: Lease, waiting: Sequence[DeletionRequest]) -> set[str]:
         """Pause the requests of a wave, those whose hold has not ended too; return their ids."""
         todo = [request for request in waiting if not request.approved]
-        if not todo or not self._brake.share:
+        if not todo or not self._brake_share:
             return set()
         documents = sum(meta.documents for meta in self._counted().values())
-        limit = self._brake.share * documents
+        limit = self._brake_share * documents
         tally = self._asked()
         paused = set()
         for request in todo:
@@ -323,25 +299,25 @@ class RequestMover:
         """Return the number of live documents of the subjects of a request."""
         return sum(self._index.count(self._subjects(request)).values()) if request.subjects else 0
 
-    def _send(self, lease: Lease, request: DeletionRequest) -> RequestState | None:
-        """Write the tombstones of a request; return SENDING if that was done, CANCELLED if its record is lost."""
+    def _send(self, lease: Lease, request: DeletionRequest) -> tuple[Movement, ...]:
+        """Write the tombstones of a request; return `sent` if that was done, `lost` if its record is lost."""
         wanted = self._wanted.get(request.id)
         if wanted is None:
             # Not completed, which would be untrue: its requester learns that it was cancelled, and can send it again.
             cancelled = request.moved(RequestState.CANCELLED, self._now_ms())
             answer = self._requests.move(request, cancelled, lease)
-            return None if isinstance(answer, Stale) else RequestState.CANCELLED
+            return () if isinstance(answer, Stale) else ("lost",)
         tombstones = self._tombstones(wanted[0])
         if tombstones is None:
-            return None
+            return ()
         sending = request
         if request.state is RequestState.WAITING:
             # Later requests of the same wave are summed with it, when its documents are gone from the index.
-            found = self._count(request) if self._brake.share else 0
+            found = self._count(request) if self._brake_share else 0
             sending = replace(request.moved(RequestState.SENDING, self._now_ms()), found=found)
             if isinstance(self._requests.move(request, sending, lease), Stale):
                 # Cancelled meanwhile, or sent by another leader: the next step sees what became of it.
-                return None
+                return ()
         for start in range(0, len(tombstones), _AT_ONCE):
             self._must_lead(lease)
             self._append(tombstones[start : start + _AT_ONCE])
@@ -354,31 +330,31 @@ class RequestMover:
         sent = replace(sending.moved(RequestState.SENT, now_ms), sent_ms=now_ms, ends=self._ends(), rounds=1)
         # If this is Stale another leader sends it again, which does no harm.
         self._requests.move(sending, sent, lease)
-        return RequestState.SENDING
+        return ("sent",)
 
-    def _go_on(self, lease: Lease, request: DeletionRequest) -> RequestState | None:
-        """Write tombstones for documents that came meanwhile; return COUNTED if there are none, SENDING if there are.
+    def _go_on(self, lease: Lease, request: DeletionRequest) -> tuple[Movement, ...]:
+        """Write tombstones for documents that came meanwhile; return `counted` if there are none, `sent` if there are.
 
-        None as long as not every partition has counted the tombstones before them.
+        Nothing as long as not every partition has counted the tombstones before them.
         """
         positions = self._counted()
         if any(positions[partition].next_offset < end for partition, end in request.ends.items()):
-            return None
+            return ()
         wanted = self._wanted.get(request.id)
         if wanted is not None and request.subjects and request.rounds < MOST_ROUNDS:
             if self._is_behind():
-                return None
+                return ()
             if self._write(lease, wanted[0]):
                 again = replace(request, ends=self._ends(), rounds=request.rounds + 1)
                 self._requests.move(request, again, lease)
-                return RequestState.SENDING
+                return ("sent",)
         own_receipt = wanted is None or not wanted[0].misplaced
         counted = request.moved(RequestState.COUNTED if own_receipt else RequestState.COMPLETED, self._now_ms())
         if isinstance(self._requests.move(request, counted, lease), Stale):
-            return None
+            return ()
         if not own_receipt:
             self._forget([request.id])
-        return RequestState.COUNTED
+        return ("counted",)
 
     def _tombstones(self, wanted: Wanted) -> list[Message] | None:
         """Return the tombstones of the documents that a request names; None as long as it has to wait."""
@@ -518,9 +494,9 @@ def _is_done(one: Misplaced, home: int, receipts: Sequence[Logged]) -> bool:
 
 
 def _tell(moved: Moved) -> None:
-    if moved.paused:
-        extra = {"event": "requests_paused", "requests": moved.paused}
-        logger.warning("the brake paused %d requests for deletions", moved.paused, extra=extra)
-    if moved.lost:
-        extra = {"event": "requests_lost", "requests": moved.lost}
-        logger.error("%d requests for deletions had lost their records and were cancelled", moved.lost, extra=extra)
+    if paused := moved["paused"]:
+        extra = {"event": "requests_paused", "requests": paused}
+        logger.warning("the brake paused %d requests for deletions", paused, extra=extra)
+    if lost := moved["lost"]:
+        extra = {"event": "requests_lost", "requests": lost}
+        logger.error("%d requests for deletions had lost their records and were cancelled", lost, extra=extra)

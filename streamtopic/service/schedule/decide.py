@@ -57,7 +57,7 @@ class Situation:
     unserved: deletions that no version reflects yet.
     oldest_unserved_ms: when the oldest of these was received, milliseconds since 1970.
     new_documents: documents added since the last version.
-    capacity: deletions that the base model bears.
+    capacity: deletions that the base model bears, infinite if an update rests on the counts alone.
     next_epsilon: the cumulative epsilon if one more version of this base model is released.
     failed: why the last attempt on the same documents made no model; None if there was no such attempt.
     requested: the operator's request, `unlearn` or `retrain`.
@@ -65,8 +65,7 @@ class Situation:
     lost: why an update must not start from the kept base model; None if it may.
     unsent: the newest version, if its bytes were lost before they were sent.
     base_only: whether an update covers the base model's documents only.
-    periods: whether each base model spends a budget again. An update then rests on the counts alone, so it has no
-        capacity, and only an operator begins a base model after the first.
+    periods: whether each base model spends a budget again, so that only an operator begins one after the first.
     forgetting_ms: for how long a request whose deletions are not all counted has held versions back, milliseconds; None
         if there is no such request.
     holding_ms: for how long there always was one, milliseconds.
@@ -80,7 +79,7 @@ class Situation:
     unserved: int = 0
     oldest_unserved_ms: int | None = None
     new_documents: int = 0
-    capacity: int = 0
+    capacity: float = 0
     next_epsilon: float = 0.0
     failed: str | None = None
     requested: str | None = None
@@ -168,8 +167,6 @@ def _later(situation: Situation, policy: Policy, now_ms: int) -> Decision:
     cause = _cause(situation, policy, now_ms)
     if cause is None:
         return Wait(_quiet(situation, policy))
-    if situation.periods:
-        return Unlearn(cause)
     if situation.forget_set > situation.capacity:
         forgotten = situation.forget_set
         capacity = situation.capacity
@@ -191,7 +188,7 @@ def _cause(situation: Situation, policy: Policy, now_ms: int) -> str | None:
         return BY_HAND
     if situation.unsent:
         return f"the bytes of version {situation.unsent[0]} were lost before they were sent: it needs a successor"
-    if situation.forget_set > situation.capacity and situation.unserved and not situation.periods:
+    if situation.forget_set > situation.capacity and situation.unserved:
         return "capacity exceeded"
     if situation.unserved:
         cause = _deletions(situation, policy, now_ms)
@@ -209,7 +206,7 @@ def _grown(situation: Situation, policy: Policy) -> bool:
 
 def _deletions(situation: Situation, policy: Policy, now_ms: int) -> str | None:
     """Return why the deletions that wait cause an update now, or None."""
-    near = math.inf if situation.periods else UNLEARN_AT * situation.capacity
+    near = UNLEARN_AT * situation.capacity
     # Once for a base model: the next version has published a forget set of at least `near`.
     if situation.forget_set >= near and situation.published_forget_set < near:
         return f"the forget set of {situation.forget_set} reached {UNLEARN_AT:.0%} of {situation.capacity}"
@@ -234,10 +231,9 @@ def _seconds(milliseconds: float) -> str:
 def _quiet(situation: Situation, policy: Policy) -> str:
     """Return why there is nothing to do yet."""
     if situation.unserved:
-        return (
-            f"{situation.unserved} deletions wait, none longer than {_seconds(policy.max_forget_lag_ms)} s; "
-            f"forget set {situation.forget_set} of {situation.capacity}"
-        )
+        waiting = f"{situation.unserved} deletions wait, none longer than {_seconds(policy.max_forget_lag_ms)} s"
+        bears = "" if math.isinf(situation.capacity) else f"; forget set {situation.forget_set} of {situation.capacity}"
+        return waiting + bears
     if not situation.new_documents:
         return "the published version holds exactly the live documents"
     new = situation.new_documents

@@ -2,6 +2,7 @@
 
     Modeller           the protocol of a mode; the service chooses a mode and hands it to the scheduler
     Made               a model of counted documents, before noise, with the facts that its version states
+    FromLog            what a version is made again from, by a check
     NotVerified        an update that must not be published, with the reason
     CertifiedModeller  carries the model over if that is verified, and learns it cold if it is not
     check_update       the service's own check before an update is staged: learn it again from the counts, and compare
@@ -11,7 +12,7 @@ In certified mode the retained counts decide the anchors of an update. They may 
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,12 +21,14 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.counts import Counts, DocumentBatch
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import gaussian_scale
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.schedule.payload import Guarded, PayloadPlan, Sample, TaskData, make_payload
-from streamtopic.service.schedule.situation import Base, Mode
-from streamtopic.state import CutGone, DocumentCounts
+from streamtopic.service.schedule.payload import Guarded, PayloadPlan, Sample, TaskData, make_payload, no_sample
+from streamtopic.service.schedule.situation import Base, Guarantee, Mode
+from streamtopic.signed import Envelope
+from streamtopic.state import CutGone, DocumentCounts, StoredBase
 from streamtopic.state.stored_counts import StoredCounts, SummedCounts
 from streamtopic.topics.fit import TopicFit, fingerprint
 from streamtopic.topics.learner import learn
@@ -35,11 +38,11 @@ from streamtopic.topics.update import NeedsRetrain, update
 __all__ = [
     "CertifiedModeller",
     "Checked",
+    "FromLog",
     "Made",
     "MeasureCapacity",
     "ModelBeforeNoise",
     "Modeller",
-    "NewBase",
     "NotVerified",
     "check_is_due",
     "check_update",
@@ -57,20 +60,6 @@ MeasureCapacity = Callable[[TopicFit], int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NewBase:
-    """A base model that was just learned, before noise: secret.
-
-    fit: its numbers; None if it is learned from noised counts.
-    capacity: number of deletions that it bears.
-    kept: bytes that its mode keeps to start updates from; b"" for a mode that starts from counts.
-    """
-
-    fit: TopicFit | None
-    capacity: int
-    kept: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Made:
     """A model of counted documents, before noise. All of it is secret, except for the facts that its version states.
 
@@ -81,7 +70,6 @@ class Made:
     notes: a sentence for each guided topic that has ended or lacks a seed.
     tolerance: the promised distance to the model of a retraining (Frobenius norm of the difference of A).
     certificate: the proven bound on that distance, infinite if the promise rests on another proof.
-    seconds: how long it took to make.
     draw: adds noise and fills the payload of a version. It takes a sample (as in `make_payload`), the noise
         key, the model's name, the version and the data of downstream tasks.
     fit: the learned model; None if a kept base model was moved without learning.
@@ -94,11 +82,30 @@ class Made:
     anchors: tuple[str, ...]
     tolerance: float
     certificate: float
-    seconds: float
     draw: Draw
     notes: tuple[str, ...] = ()
     fit: TopicFit | None = None
     warm: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FromLog:
+    """What a version is made again from, by whoever has read it from the log.
+
+    envelope: the facts of the version.
+    record: of the version in Redis; empty if Redis was set back to before it.
+    versions: all versions of the ledger.
+    counts: of the documents that the version covers.
+    documents: returns their words and the documents over them.
+    labelled: returns the data of downstream tasks over the words of a model.
+    """
+
+    envelope: Envelope
+    record: Mapping[str, Any]
+    versions: Sequence[Envelope]
+    counts: Counts
+    documents: Callable[[], tuple[Sequence[str], DocumentBatch]]
+    labelled: Callable[[Sequence[str]], TaskData]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +131,15 @@ class Modeller(Mode, Protocol):
     """A mode of making models: learns base models, and unlearns documents from them."""
 
     @property
-    def guarantee(self) -> Literal["certified", "theorem", "private"]:
-        """The setting that chooses this mode, and the promise that its versions name."""
-
-    @property
-    def rules(self) -> Mapping[str, Any]:
-        """The choices that an update has in common with its base model, by the names of settings."""
+    def options(self) -> LearnerOptions:
+        """The choices of the learner."""
 
     @property
     def last(self) -> ModelBeforeNoise | None:
         """The last model before noise, for checks inside the service only."""
 
-    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
-        """Learn a new base model cold; return its first version and the base model itself.
+    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, int]:
+        """Learn a new base model cold; return its first version and the number of deletions that it bears.
 
         counts: of all documents.
         capacity: measures how many deletions the base model bears.
@@ -156,6 +159,14 @@ class Modeller(Mode, Protocol):
     def forget(self) -> None:
         """Drop the model in memory, so that nothing of a model that was found false lives on."""
 
+    def again(self, found: FromLog, stored: StoredBase | None, key: NoiseKey) -> PayloadPlan:
+        """Return a version made again from the log, for a check of it.
+
+        stored: its base model in Redis, if that is still kept.
+
+        Raises CannotLearn, StateCorrupt, and UsageError if settings have changed since it was made.
+        """
+
 
 class CertifiedModeller:
     """Certified mode: it keeps the last fit in memory with the counts that it fits, and carries it over.
@@ -164,24 +175,21 @@ class CertifiedModeller:
 
     options: of the learner.
     guarded: the guarantee that noise is calibrated to.
-    clock: seconds, for durations.
     stored: reads the sums in Redis, None if there are none.
     """
 
-    guarantee: Literal["certified", "theorem", "private"] = "certified"
+    guarantee: Guarantee = "certified"
     base_only = False
-    periods = False
+    most_versions = None
 
     def __init__(
         self,
         options: LearnerOptions,
         guarded: Guarded,
-        clock: Callable[[], float] = time.perf_counter,
         stored: Callable[[], StoredCounts | None] = lambda: None,
     ) -> None:
         self.options = options
         self._guarded = guarded
-        self._clock = clock
         self._stored = stored
         self._last: tuple[TopicFit, DocumentCounts] | None = None
 
@@ -200,36 +208,25 @@ class CertifiedModeller:
         """The last model before noise: secret."""
         return self._last[0] if self._last else None
 
-    def refuses(self, base: Base) -> str | None:
-        """Return which settings have changed since the base model was learned, None if none has.
-
-        An update starts from memory or from counts, so any base model will do that the same rules have made.
-        """
-        return base.changed_rules(self.rules)
-
     def forget(self) -> None:
         """Drop the last model, so that the next one is learned cold."""
         self._last = None
 
-    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
+    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, int]:
         """Learn cold, so that nothing of earlier models is left, and the privacy account begins again.
 
         Raises CannotLearn, also if the certificate does not reach the tolerance.
         """
-        start = self._clock()
         # Dropped before learning, so that two models are not in memory at once.
         self._last = None
         fit = self._keep(learn_cold(counts, self.options), counts)
-        seconds = self._clock() - start
-        made = self._made(fit, counts, seconds, warm=False)
-        return made, NewBase(fit, capacity(fit))
+        return self._made(fit, counts, warm=False), capacity(fit)
 
     def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:  # noqa: ARG002 - see Modeller
         """Carry the model over to the documents that remain.
 
         Raises CannotLearn if no model can be made of them at all.
         """
-        start = self._clock()
         warm = self._warm(counts)
         if isinstance(warm, NotVerified):
             return warm
@@ -241,7 +238,14 @@ class CertifiedModeller:
             self._keep(require_tolerance(fit), counts)
         except CannotLearn as error:
             return NotVerified(str(error))
-        return self._made(fit, counts, self._clock() - start, warm=carried)
+        return self._made(fit, counts, warm=carried)
+
+    def again(self, found: FromLog, stored: StoredBase | None, key: NoiseKey) -> PayloadPlan:  # noqa: ARG002 - see Modeller
+        """Learn cold from the counts of the log, and draw the same noise. Raises CannotLearn."""
+        fit = learn(found.counts, self.options)
+        data = found.labelled(fit.words)
+        envelope = found.envelope
+        return make_payload(fit, found.counts, self._guarded, no_sample, key, envelope.model, envelope.version, data)
 
     def _from_sums(self, counts: DocumentCounts) -> TopicFit | None:
         """Return a model that is learned from the sums in Redis, as after a restart; None if they cannot be used."""
@@ -276,7 +280,7 @@ class CertifiedModeller:
         self._last = (fit, counts)
         return fit
 
-    def _made(self, fit: TopicFit, counts: DocumentCounts, seconds: float, *, warm: bool) -> Made:
+    def _made(self, fit: TopicFit, counts: DocumentCounts, *, warm: bool) -> Made:
         """Return a fit as the model of the counts that it was learned from."""
         return Made(
             counts,
@@ -286,7 +290,6 @@ class CertifiedModeller:
             notes=tuple(fit.notes.values()),
             tolerance=fit.options.tolerance,
             certificate=fit.certificate.bound,
-            seconds=seconds,
             draw=partial(make_payload, fit, counts, self._guarded),
             fit=fit,
             warm=warm,
@@ -314,19 +317,19 @@ def require_tolerance(fit: TopicFit) -> TopicFit:
 _SAME = "words, anchors and counts are those of a model learned from the counts alone, and so are topics, as certified"
 
 
-def check_is_due(last: Mapping[str, Any] | None, interval_ms: int | None, now_ms: int) -> bool:
+def check_is_due(last: Mapping[str, Any] | None, interval: float | Literal["off"], now_ms: int) -> bool:
     """Return whether the next update is checked.
 
     last: fields of the last check, None before the first.
-    interval_ms: milliseconds from one check to the next; None if updates are not checked.
+    interval: seconds from one check to the next; `off` if updates are not checked.
     now_ms: milliseconds since 1970.
     """
-    if interval_ms is None:
+    if interval == "off":
         return False
     # After a failure every update is checked until one passes.
     if last is None or not last["passed"]:
         return True
-    return bool(now_ms - last["at"] >= interval_ms)
+    return bool(now_ms - last["at"] >= interval * 1000)
 
 
 @dataclass(frozen=True, slots=True)

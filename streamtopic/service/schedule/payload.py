@@ -3,7 +3,6 @@
     make_payload     topics, noised, with heads of downstream tasks on them; or heads alone
     read_labelled    the labelled documents that heads are fitted on
     published_heads  a head for each task from the published topics
-    withheld_heads   heads in place of topics, noised jointly
 
 Where topics are published, a head is fitted from zero on the noised A and the labelled documents that are left: the
 paper's naive setting. Fitting it is post-processing, so it costs no epsilon and needs no bound. Labels are part of
@@ -30,8 +29,9 @@ from streamtopic.counts.arrays import Positions
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.head_noise import HeadConstants, head_constants, release_task_weights
-from streamtopic.privacy.keystream import NoiseKey, NoiseSeed
+from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.privacy.noise import NoisedMatrix, release_matrix
+from streamtopic.settings import Settings
 from streamtopic.signed import Head, Payload
 from streamtopic.state import DocumentCounts
 from streamtopic.state.documents import read_documents
@@ -47,7 +47,6 @@ __all__ = [
     "Sample",
     "TaskData",
     "TaskOptions",
-    "WithheldHeads",
     "displayed",
     "frequencies",
     "head_facts",
@@ -61,7 +60,7 @@ __all__ = [
     "published_heads",
     "read_labelled",
     "remarks",
-    "withheld_heads",
+    "task_options",
 ]
 
 
@@ -95,6 +94,12 @@ class TaskData:
     labelled: Mapping[str, LabelledDocuments] = field(default_factory=dict)
     before: Mapping[str, TopicHead] = field(default_factory=dict)
     cold: bool = True
+
+
+def task_options(settings: Settings) -> TaskOptions:
+    """Return the downstream tasks of the settings."""
+    tasks = {name: HeadTask(**task.model_dump()) for name, task in settings.tasks.items()}
+    return TaskOptions(tasks, withheld=settings.publish == "tasks")
 
 
 def read_labelled(counts: DocumentCounts, words: Sequence[str], options: TaskOptions) -> dict[str, LabelledDocuments]:
@@ -178,84 +183,6 @@ def head_of(fitted: TopicHead, data: LabelledDocuments, B: npt.NDArray[np.float6
     if B is None:
         return Head(fitted.topics, fitted.classes, documents, fitted.w)
     return Head(fitted.topics, fitted.classes, documents, None, B.astype(np.float32))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WithheldHeads:
-    """Heads of a version, by task.
-
-    heads: as released.
-    fitted: before noise, secret; the next version starts from them.
-    noised: with their noise.
-    unfitted: for each task without a head, the reason.
-    """
-
-    heads: Mapping[str, Head]
-    fitted: Mapping[str, TopicHead]
-    noised: Mapping[str, NoisedMatrix]
-    unfitted: Mapping[str, str]
-
-
-def withheld_heads(
-    fit: TopicFit,
-    source: CountSource,
-    data: TaskData,
-    *,
-    base_error: float,
-    epsilon: float,
-    delta: float,
-    seed_for: Callable[[str], NoiseSeed],
-) -> WithheldHeads:
-    """Fit all heads, starting from those of the last version, and add noise.
-
-    source: the counts that `fit` was made from.
-    base_error: the bound on the distance of A to that of a retraining, which its certificate keeps.
-    epsilon, delta: the guarantee of all heads together.
-    seed_for: task to the seed of its noise.
-
-    Raises CannotLearn if no task has a head.
-    """
-    model = TopicMatrix(fit.A, fit.words, fit.topic_names)
-
-    # At most one model is learned from counts, whatever the number of tasks that ask for it.
-    @cache
-    def from_counts() -> TopicMatrix:
-        cold = learn(source, fit.options)
-        return TopicMatrix(cold.A, cold.words, cold.topic_names)
-
-    constants: dict[str, HeadConstants] = {}
-    fitted: dict[str, TopicHead] = {}
-    unfitted: dict[str, str] = {}
-    for name, task in data.options.tasks.items():
-        labelled = data.labelled[name]
-        try:
-            constants[name] = _measured(model, labelled, task, base_error, from_counts, cold=data.cold)
-            before = data.before.get(name)
-            fitted[name] = _fitted(before, model, labelled, task)
-        except CannotLearn as error:
-            unfitted[name] = str(error)
-    if not fitted:
-        causes = (f"{name}: {reason}" for name, reason in unfitted.items())
-        reasons = "; ".join(causes)
-        raise CannotLearn("tasks", f"topics are withheld and no task has a head ({reasons})")
-    heads: dict[str, Head] = {}
-    noised: dict[str, NoisedMatrix] = {}
-    # Only now: the noise of each head grows with the number of heads.
-    for name, head in fitted.items():
-        weights = head.task_weights(model)
-        task = data.options.tasks[name]
-        noised[name] = release_task_weights(
-            weights,
-            constants[name],
-            task,
-            epsilon=epsilon,
-            delta=delta,
-            seed=seed_for(name),
-            together=len(fitted),
-        )
-        labels = data.labelled[name]
-        heads[name] = head_of(head, labels, noised[name].matrix)
-    return WithheldHeads(heads, fitted, noised, unfitted)
 
 
 def _measured(
@@ -504,31 +431,66 @@ def _heads_alone(
     digest: str,
     data: TaskData,
 ) -> PayloadPlan:
-    """Return the payload of a version of heads in place of topics. digest: as in `labelled_digest`."""
+    """Return the payload of a version of heads in place of topics. digest: as in `labelled_digest`.
 
-    def seed_for(task: str) -> NoiseSeed:
-        return key.seed(model, version, digest, f"head {task}")
+    Raises CannotLearn if no task has a head.
+    """
+    topics = TopicMatrix(fit.A, fit.words, fit.topic_names)
+    constants, fitted, unfitted = _all_fitted(fit, topics, source, guarded, data)
+    noised: dict[str, NoisedMatrix] = {}
+    # Only now: the noise of each head grows with the number of heads.
+    for name, head in fitted.items():
+        noised[name] = release_task_weights(
+            head.task_weights(topics),
+            constants[name],
+            data.options.tasks[name],
+            epsilon=guarded.epsilon,
+            delta=guarded.delta,
+            seed=key.seed(model, version, digest, f"head {name}"),
+            together=len(fitted),
+        )
+    heads = {name: head_of(head, data.labelled[name], noised[name].matrix) for name, head in fitted.items()}
+    facts = head_facts(heads, data)
+    for name, one in noised.items():
+        plan = one.plan
+        more = {"sigma": plan.sigma, "sensitivity": plan.sensitivity, "grid": plan.grid, "ratio": head_ratio(one)}
+        facts["heads"][name].update(more)
+    noise = ReleaseNoise.of_heads(noised.values())
+    payload = Payload(fit.words, heads=heads, anchors=fit.topic_names, guided=seeds_left(fit))
+    return PayloadPlan(payload, noise, digest, unfitted, fitted, facts=facts)
 
-    found = withheld_heads(
-        fit,
-        source,
-        data,
-        base_error=guarded.tolerance,
-        epsilon=guarded.epsilon,
-        delta=guarded.delta,
-        seed_for=seed_for,
-    )
-    facts = head_facts(found.heads, data)
-    for task, noised in found.noised.items():
-        plan = noised.plan
-        about = facts["heads"][task]
-        about["sigma"] = plan.sigma
-        about["sensitivity"] = plan.sensitivity
-        about["grid"] = plan.grid
-        about["ratio"] = head_ratio(noised)
-    noise = ReleaseNoise.of_heads(found.noised.values())
-    payload = Payload(fit.words, heads=found.heads, anchors=fit.topic_names, guided=seeds_left(fit))
-    return PayloadPlan(payload, noise, digest, found.unfitted, found.fitted, facts=facts)
+
+def _all_fitted(
+    fit: TopicFit, model: TopicMatrix, source: CountSource, guarded: Guarded, data: TaskData
+) -> tuple[dict[str, HeadConstants], dict[str, TopicHead], dict[str, str]]:
+    """Fit all heads, starting from those of the last version.
+
+    source: the counts that `fit` was made from, of which `model` has the topics.
+
+    Return by task the constants of its noise and its head before noise, and for each task without a head the reason.
+    Raises CannotLearn if no task has a head.
+    """
+
+    # At most one model is learned from counts, whatever the number of tasks that ask for it.
+    @cache
+    def from_counts() -> TopicMatrix:
+        cold = learn(source, fit.options)
+        return TopicMatrix(cold.A, cold.words, cold.topic_names)
+
+    constants: dict[str, HeadConstants] = {}
+    fitted: dict[str, TopicHead] = {}
+    unfitted: dict[str, str] = {}
+    for name, task in data.options.tasks.items():
+        labelled = data.labelled[name]
+        try:
+            constants[name] = _measured(model, labelled, task, guarded.tolerance, from_counts, cold=data.cold)
+            fitted[name] = _fitted(data.before.get(name), model, labelled, task)
+        except CannotLearn as error:
+            unfitted[name] = str(error)
+    if not fitted:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in unfitted.items())
+        raise CannotLearn("tasks", f"topics are withheld and no task has a head ({reasons})")
+    return constants, fitted, unfitted
 
 
 def seeds_left(fit: TopicFit) -> dict[str, tuple[str, ...]]:

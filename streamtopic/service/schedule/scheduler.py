@@ -9,13 +9,15 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamtopic.counts import WordSets
+import numpy as np
+
+from streamtopic.counts import SymmetricCounts, WordSets
 from streamtopic.errors import CannotLearn, StateMissing, StreamtopicError
 from streamtopic.monitoring.tracing import enabled, span
 from streamtopic.privacy.keystream import NoiseKey
@@ -23,7 +25,6 @@ from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.schedule.decide import (
     BY_HAND,
     Decision,
-    Policy,
     Retrain,
     Situation,
     Unlearn,
@@ -31,19 +32,24 @@ from streamtopic.service.schedule.decide import (
     decision_text,
     held,
 )
-from streamtopic.service.schedule.keep_counts import CountsKeeper
 from streamtopic.service.schedule.modeller import (
     Checked,
     Made,
     MeasureCapacity,
     Modeller,
-    NewBase,
     NotVerified,
     check_is_due,
     check_update,
 )
-from streamtopic.service.schedule.payload import PayloadPlan, TaskData, TaskOptions, no_sample, read_labelled, remarks
-from streamtopic.service.schedule.situation import Base, SituationReader, accepted, traced_deletions, unserved
+from streamtopic.service.schedule.payload import PayloadPlan, TaskData, no_sample, read_labelled, remarks, task_options
+from streamtopic.service.schedule.situation import (
+    Base,
+    SituationReader,
+    accepted,
+    policy_of,
+    traced_deletions,
+    unserved,
+)
 from streamtopic.service.schedule.version import (
     counted_of,
     describe,
@@ -56,6 +62,7 @@ from streamtopic.service.schedule.version import (
     stored_base,
 )
 from streamtopic.service.watching import Watch
+from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Kind, Runs, pack_payload, to_messages
 from streamtopic.state import (
     BaseDocuments,
@@ -71,11 +78,11 @@ from streamtopic.state import (
     StoredBase,
 )
 from streamtopic.state.documents import sample_words
-from streamtopic.state.stored_counts import CountsStore
+from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import EventLog
-from streamtopic.words.text import TOKENISER
+from streamtopic.topics.fit import TopicFit
 
-__all__ = ["LeaseKeeper", "Scheduler", "SchedulerOptions", "Step"]
+__all__ = ["CountsKeeper", "LeaseKeeper", "Scheduler", "Step"]
 
 
 logger = logging.getLogger(__name__)
@@ -127,31 +134,53 @@ class LeaseKeeper:
         self._state.release(Lease(self._holder, 0))
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerOptions:
-    """The settings of a scheduler.
+class CountsKeeper:
+    """Keeps the co-occurrence counts in Redis near the documents, so that a leader that starts need not count them all.
 
-    model: name of the model.
-    policy: when to act.
-    capacity_rule: the rule by which the deletion capacity is set, as envelopes name it.
-    tasks: downstream tasks, and whether their heads are published in place of topics.
-    delta: the delta at which the cumulative epsilon of all versions is stated.
-    keep_versions: number of versions that stay in the log, besides those that are withdrawn.
-    self_check_ms: milliseconds since the last check of an update after which the next update is checked before it is
-        staged; 0: each is checked; None: none.
-    tokeniser: name of what made words of texts, as envelopes have it.
-    excluded: digest of the excluded words, as envelopes have it; "" if no word is excluded.
+    The changes since their cut must be there: a generation of changes ends, and the one before it goes. So the counts
+    are written again once a generation has begun since their cut, and hold no document for longer than the changes do.
     """
 
-    model: str
-    policy: Policy = field(default_factory=Policy)
-    capacity_rule: str = "share"
-    tasks: TaskOptions = field(default_factory=TaskOptions)
-    delta: float = 1e-6
-    keep_versions: int = 100
-    self_check_ms: int | None = 43_200_000
-    tokeniser: str = TOKENISER
-    excluded: str = ""
+    def __init__(self, store: CountsStore, reader: Reader) -> None:
+        self._store = store
+        self._reader = reader
+
+    def replace(self, lease: Lease, fit: TopicFit, counts: DocumentCounts) -> None:
+        """Write the counts of a model that was just made. counts: that it was made from."""
+        self._write(lease, fit.names, fit.q, counts)
+
+    def is_there(self) -> bool:
+        """Return whether there are counts in Redis."""
+        return self._store.about() is not None
+
+    def is_due(self) -> bool:
+        """Return whether a generation of changes has begun since the cut of the counts, so that they must be folded."""
+        about = self._store.about()
+        if about is None:
+            return False
+        positions = self._reader.positions()
+        return any(not meta.summed <= about.cut[p].version <= meta.version for p, meta in positions.items())
+
+    def fold(self, lease: Lease) -> None:
+        """Add the documents that came or went since to the counts. Raises StateError, ComponentUnreachable."""
+        counts = self._reader.counts()
+        words, q = self._sums(counts)
+        self._write(lease, words, q, counts)
+
+    def _sums(self, counts: DocumentCounts) -> tuple[Sequence[str], SymmetricCounts]:
+        """Return those of the words that documents hold still, and their pairs."""
+        position = {word: k for k, word in enumerate(counts.words)}
+        words = [word for word in self._store.words() if word in position]
+        keep = np.array([position[word] for word in words], np.intp)
+        stored = self._store.read()
+        if stored is not None:
+            with suppress(CutGone):
+                return words, SummedCounts.of(counts, stored).symmetric(keep)
+        return words, counts.symmetric(keep)
+
+    def _write(self, lease: Lease, words: Sequence[str], q: SymmetricCounts, counts: DocumentCounts) -> None:
+        self._store.write(words, q, counts, lease)
+        logger.debug("wrote the co-occurrence counts of %d words", len(words), extra={"event": "counts_written"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +226,7 @@ class _Drafted:
 class Scheduler:
     """Decides and stages. Its modeller keeps the current model in memory, so that the next update is warm.
 
+    settings: of the model.
     modeller: the mode in which models are made.
     capacity: measures the deletion capacity of a new base model.
     noise_key: the secret that noise is drawn from.
@@ -212,7 +242,7 @@ class Scheduler:
         self,
         connection: Connection,
         state: ModelState,
-        options: SchedulerOptions,
+        settings: Settings,
         modeller: Modeller,
         capacity: MeasureCapacity,
         noise_key: NoiseKey,
@@ -226,10 +256,13 @@ class Scheduler:
     ) -> None:
         self.connection = connection
         self.state = state
-        self.options = options
+        self.settings = settings
         self.modeller = modeller
-        self.reader = Reader(connection, options.model, state.settings.partitions)
-        self._sums = CountsKeeper(CountsStore(connection, options.model), self.reader)
+        self._model = settings.model
+        self._tasks = task_options(settings)
+        self._excluded = modeller.options.excluded_digest
+        self.reader = Reader(connection, settings.model, state.settings.partitions)
+        self._sums = CountsKeeper(CountsStore(connection, settings.model), self.reader)
         self._capacity = capacity
         self._noise_key = noise_key
         self._ledger = ledger
@@ -237,10 +270,8 @@ class Scheduler:
         self._lease = lease
         self._watch = watch or Watch()
         self._staged = staged
-        self._base_documents = BaseDocuments(self.reader, options.model)
-        self._situation = SituationReader(
-            self.reader, state, modeller, self._left, options.policy, options.delta, clock
-        )
+        self._base_documents = BaseDocuments(self.reader, settings.model)
+        self._situation = SituationReader(self.reader, state, modeller, self._left, settings, clock)
         self._noted = ""
         self._parent = 0
         # Versions that are withdrawn in the ledger, or in Redis by no later version.
@@ -305,7 +336,7 @@ class Scheduler:
         decision = self._situation.decide(situation)
         if isinstance(decision, Wait):
             # An obstacle stays one while the next attempt only waits for the rest of a subject's documents.
-            if situation.failed is None and held(situation, self.options.policy) is None:
+            if situation.failed is None and held(situation, policy_of(self.settings)) is None:
                 self._watch.unblocked()
             return self._withdraw(lease, decision, situation)
         # One at a time: what Redis holds and the ledger lacks is the newest version, if any.
@@ -338,11 +369,15 @@ class Scheduler:
         if base is None:
             return Step(Wait("the base model vanished after the decision"))
         before = base.start.offsets if self.modeller.base_only else None
+        start = time.perf_counter()
         made = self.reader.read(lambda counts: self.modeller.unlearn(counts, base), before=before)
+        seconds = {"unlearn": time.perf_counter() - start}
         # The counts are right in any case, so a model learned from them serves the deletion as well.
         if isinstance(made, NotVerified):
             return self._retrain(lease, Retrain(f"{decision.reason}; {made.reason}"))
         checked = self._own_check(made)
+        if checked is not None:
+            seconds["self check"] = checked.seconds
         if checked is not None and checked.passed is False:
             # A false version must not be published. A model learned cold rests on nothing that the check found false.
             self.modeller.forget()
@@ -351,7 +386,7 @@ class Scheduler:
             del made
             return self._retrain(lease, Retrain(reason))
         forgotten = base.documents - self._left(base, made.counts.positions).documents
-        step = self._make_version(lease, decision, made, base, forgotten=forgotten, checked=checked)
+        step = self._make_version(lease, decision, made, base, seconds, forgotten=forgotten, checked=checked)
         if step.version is not None and made.fit is not None and not self._sums.is_there():
             self._sums.replace(lease, made.fit, made.counts)
         return step
@@ -361,7 +396,7 @@ class Scheduler:
         now = self._situation.now()
         if made.fit is None or not made.warm:
             return None
-        if not check_is_due(self.state.checked(), self.options.self_check_ms, now):
+        if not check_is_due(self.state.checked(), self.settings.self_check, now):
             return None
         checked = check_update(made.fit, made.counts, self._noise_key.counts_key)
         version = self._next_version()
@@ -373,7 +408,7 @@ class Scheduler:
             logger.error(
                 "version %d of %s is not published: %s. One learned from the counts takes its place and withdraws %s",
                 version,
-                self.options.model,
+                self._model,
                 checked.detail,
                 withdrawn,
                 extra={"event": "self_check_failed", "version": version},
@@ -386,20 +421,22 @@ class Scheduler:
         The new base model is committed with its version, so a crash leaves the old one as it was.
         """
         counts = self.reader.counts()
-        made, new = self.modeller.retrain(counts, self._capacity)
+        start = time.perf_counter()
+        made, capacity = self.modeller.retrain(counts, self._capacity)
+        seconds = {"retrain": time.perf_counter() - start}
         base = Base(
             self._next_version(),
             RemainingBase.at(counts.positions, made.documents),
             made.anchors,
-            new.capacity,
+            capacity,
             accepted(counts.positions),
-            self.options.capacity_rule,
+            self.settings.capacity.rule,
             self.modeller.guarantee,
             self.modeller.rules,
         )
-        step = self._make_version(lease, decision, made, base, new=new)
-        if step.version is not None and new.fit is not None:
-            self._sums.replace(lease, new.fit, made.counts)
+        step = self._make_version(lease, decision, made, base, seconds)
+        if step.version is not None and made.fit is not None:
+            self._sums.replace(lease, made.fit, made.counts)
         return step
 
     def _make_version(
@@ -408,20 +445,20 @@ class Scheduler:
         decision: Retrain | Unlearn,
         made: Made,
         base: Base,
+        seconds: dict[str, float],
         *,
         forgotten: int = 0,
-        new: NewBase | None = None,
         checked: Checked | None = None,
     ) -> Step:
         """Draw the noise of a model, write its facts with its payload, and stage the version.
 
         base: the base model that it rests on.
+        seconds: that it took to make, by stage.
         forgotten: documents of it that are gone.
-        new: the same base model with its numbers, where this is its first version.
         checked: the result of the service's own check, if there was one.
         """
-        version = self._next_version() if new is None else base.version
-        kind: Kind = "unlearn" if new is None else "retrain"
+        version = base.version if isinstance(decision, Retrain) else self._next_version()
+        kind: Kind = "retrain" if isinstance(decision, Retrain) else "unlearn"
         start = time.perf_counter()
         plan = self._payload(made, version)
         envelope = self._envelope(made, plan, kind, base, version, forgotten)
@@ -434,11 +471,10 @@ class Scheduler:
             return Step(obstacle)
         data = pack_payload(plan.payload, envelope)
         envelope = replace(envelope, release=hashlib.sha256(data).hexdigest())
-        seconds = _stages(kind, made, checked)
         seconds["noise and release"] = time.perf_counter() - start
         # Before the version is there: with it, the publisher drops deletions.
         asked = self._asked(envelope)
-        stored = None if new is None else stored_base(base, new.kept or plan.kept, self._salt(version, plan))
+        stored = None if kind == "unlearn" else stored_base(base, plan.kept, self._salt(version, plan))
         drafted = _Drafted(decision, made, plan, envelope, data, checked, stored, seconds)
         step = self._stage(lease, drafted)
         if step.version is not None:
@@ -462,8 +498,8 @@ class Scheduler:
         version = envelope.version
         plan = drafted.plan
         chunks = to_messages(version, drafted.data)
-        records = [outgoing(self.options.model, message) for message in chunks]
-        records += replaced(self.state, self._withdrawn, envelope, self.options.keep_versions)
+        records = [outgoing(self._model, message) for message in chunks]
+        records += replaced(self.state, self._withdrawn, envelope, self.settings.keep_versions)
         record = release_record(
             envelope,
             plan.payload,
@@ -500,7 +536,7 @@ class Scheduler:
         span("streamtopic version", times, {"version": version}, links=asked)
         for remark in (*remarks(drafted.plan), *drafted.made.notes):
             extra = {"event": "version_remark", "version": version}
-            logger.warning("version %d of %s: %s", version, self.options.model, remark, extra=extra)
+            logger.warning("version %d of %s: %s", version, self._model, remark, extra=extra)
 
     def _asked(self, envelope: Envelope) -> list[bytes]:
         """Return the `traceparent` of deletions that a version reflects, if somebody traces them."""
@@ -518,26 +554,26 @@ class Scheduler:
 
     def _salt(self, version: int, plan: PayloadPlan) -> bytes:
         """Return a secret for the kept bytes of a base model, the same on a retry."""
-        return self._noise_key.seed(self.options.model, version, plan.digest, "base").secret
+        return self._noise_key.seed(self._model, version, plan.digest, "base").secret
 
     def _payload(self, made: Made, version: int) -> PayloadPlan:
         """Read the documents that a payload needs besides its model, and draw its noise."""
-        tasks = self.options.tasks
+        tasks = self._tasks
         labelled = read_labelled(made.counts, made.words, tasks)
         data = TaskData(tasks, labelled, before=self._heads, cold=not made.warm)
         # Words that are not known before the noise have no sample either.
         if tasks.withheld or not made.words:
-            return made.draw(no_sample, self._noise_key, self.options.model, version, data)
+            return made.draw(no_sample, self._noise_key, self._model, version, data)
         # NPMI alone needs the sample, so it is read by a second thread.
         with ThreadPoolExecutor(1, "sample") as beside:
             sample = beside.submit(_sample, made)
-            return made.draw(sample.result, self._noise_key, self.options.model, version, data)
+            return made.draw(sample.result, self._noise_key, self._model, version, data)
 
     def _envelope(
         self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int, forgotten: int
     ) -> Envelope:
         """Return the facts of a version, without the digest of its bytes."""
-        options = self.options
+        settings = self.settings
         noise = plan.noise
         created = self._situation.now()
         facts = describe(
@@ -546,7 +582,7 @@ class Scheduler:
             kind=kind,
             version=version,
             parent=self._parent,
-            model=options.model,
+            model=self._model,
             created=created,
             forgotten=forgotten,
         )
@@ -554,8 +590,8 @@ class Scheduler:
         spent = before.then(noise.scale, noise.slack)
         withdrawn = self._withdrawn_by(made.counts)
         # Under a key: without one, who can guess the documents could try the guesses (docs/guarantees.md).
-        commitment = self._noise_key.commitment(options.model, version, plan.digest)
-        facts = {**facts, "cumulative_epsilon": spent.epsilon(options.delta), **plan.shown}
+        commitment = self._noise_key.commitment(self._model, version, plan.digest)
+        facts = {**facts, "cumulative_epsilon": spent.epsilon(settings.delta), **plan.shown}
         return Envelope(
             **facts,
             guarantee=self.modeller.guarantee,
@@ -566,11 +602,11 @@ class Scheduler:
             slack=noise.slack,
             ratio=noise.ratio,
             covered=plan.covered,
-            capacity_rule=options.capacity_rule,
+            capacity_rule=settings.capacity.rule,
             withdrawn=withdrawn,
             commitment=commitment,
-            tokeniser=options.tokeniser,
-            excluded=options.excluded,
+            tokeniser=settings.tokeniser,
+            excluded=self._excluded,
         )
 
     def _withdrawn_by(self, counts: DocumentCounts) -> tuple[int, ...]:
@@ -620,7 +656,7 @@ class Scheduler:
         oldest = situation.oldest_unserved_ms
         if oldest is not None:
             waited_ms = self._situation.now() - oldest
-            if waited_ms >= self.options.policy.max_forget_lag_ms:
+            if waited_ms >= self.settings.max_forget_lag * 1000:
                 found.update(self._holding(None))
         versions = tuple(sorted(found))
         if not versions:
@@ -648,14 +684,6 @@ def _sample(made: Made) -> WordSets | None:
         return sample_words(made.counts, made.words)
     except CutGone:
         return None
-
-
-def _stages(kind: Kind, made: Made, checked: Checked | None) -> dict[str, float]:
-    """Return the seconds that it took to make a model, by stage."""
-    seconds: dict[str, float] = {kind: made.seconds}
-    if checked is not None:
-        seconds["self check"] = checked.seconds
-    return seconds
 
 
 def _check_fields(checked: Checked | None) -> dict[str, object]:

@@ -6,24 +6,28 @@ Mode               the part of a modeller that a decision depends on
 SituationReader    reads the situation, and the versions that must be withdrawn
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from streamtopic.monitoring.tracing import MAX_LINKS
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.publish.ledger_writer import cut_of, recorded
 from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Policy, Situation, Wait, decide, held
+from streamtopic.settings import Settings
 from streamtopic.signed import Envelope
 from streamtopic.state import Forget, Meta, ModelState, Reader, RemainingBase, StoredBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 
 __all__ = [
     "Base",
+    "Guarantee",
     "Mode",
     "SituationReader",
     "accepted",
+    "policy_of",
     "unserved",
 ]
 
@@ -109,8 +113,19 @@ def traced_deletions(reader: Reader, since: Mapping[int, int], cut: Mapping[int,
     return found
 
 
+Guarantee = Literal["certified", "theorem", "private"]
+
+
 class Mode(Protocol):
     """The part of a modeller that a decision depends on; see Modeller."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The setting that chooses this mode, and the promise that its versions name."""
+
+    @property
+    def rules(self) -> Mapping[str, Any]:
+        """The choices that an update has in common with its base model, by the names of settings."""
 
     @property
     def scale(self) -> float:
@@ -121,11 +136,17 @@ class Mode(Protocol):
         """Whether an update covers the documents of the base model only."""
 
     @property
-    def periods(self) -> bool:
-        """Whether each base model spends a budget again, so that only an operator begins one after the first."""
+    def most_versions(self) -> int | None:
+        """The versions that the budget of a base model is for; None if each version spends more.
 
-    def refuses(self, base: Base) -> str | None:
-        """Return why no update can start from a kept base model, None if one can."""
+        A base model then begins a period, which only an operator does after the first. An update rests on the counts
+        alone, so that there is no capacity.
+        """
+
+
+def policy_of(settings: Settings) -> Policy:
+    """Return the settings that say when to act."""
+    return Policy(int(settings.max_forget_lag * 1000), settings.update_after, settings.epsilon_budget)
 
 
 class SituationReader:
@@ -133,8 +154,7 @@ class SituationReader:
 
     mode: how versions of this model are made.
     left: returns the documents of the base model that are left at some positions, or a moment before.
-    policy: when to act.
-    delta: the delta at which the cumulative epsilon of all versions is stated.
+    settings: when to act, and the delta at which the cumulative epsilon of all versions is stated.
     clock: seconds since 1970.
     ticks: seconds that never jump, which say how long a request has held versions back.
     """
@@ -145,8 +165,7 @@ class SituationReader:
         state: ModelState,
         mode: Mode,
         left: Callable[[Base, Mapping[int, Meta]], RemainingBase],
-        policy: Policy,
-        delta: float,
+        settings: Settings,
         clock: Callable[[], float],
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -154,8 +173,8 @@ class SituationReader:
         self._state = state
         self._mode = mode
         self._left = left
-        self._policy = policy
-        self._delta = delta
+        self._policy = policy_of(settings)
+        self._delta = settings.delta
         self._clock = clock
         self._ticks = ticks
         self._requests = DeletionRequests(state.connection, state.model)
@@ -203,36 +222,32 @@ class SituationReader:
 
     def _of_positions(self, positions: Mapping[int, Meta], requested: str | None, failed: str | None) -> Situation:
         documents = sum(meta.documents for meta in positions.values())
-        # These two do not depend on the base model, so each situation has them.
-        unsent = self.unsent()
-        distrusted = self._distrusted()
         last = self.last()
         base = self.base()
+        lost = None if last is None else _lost(last, base)
+        if last is not None and base is not None:
+            lost = lost or self._refused(base)
+        periods = self._mode.most_versions is not None
+        known = Situation(
+            documents,
+            failed=failed,
+            requested=requested,
+            lost=lost or self._distrusted(),
+            unsent=self.unsent(),
+            periods=periods,
+        )
         if last is None:
-            return Situation(documents, failed=failed, requested=requested, lost=distrusted, unsent=unsent)
+            return known
         behind = _behind(positions, last)
-        lost = _lost(last, base)
-        # No update can start from a base model that was kept for another mode.
-        if lost is None and base is not None:
-            lost = self._mode.refuses(base)
-        lost = lost or distrusted
-        periods = self._mode.periods
         if base is None or behind is not None:
-            return Situation(
-                documents,
-                failed=failed,
-                requested=requested,
-                behind=behind,
-                lost=lost,
-                unsent=unsent,
-                periods=periods,
-            )
+            return replace(known, behind=behind)
         left = self._left(base, positions)
         waiting = unserved(self._reader, positions, last.cut)
         received = [forget.received_ms for _, forget in waiting]
-        next_spent = self.spent(base.version).then(self._mode.scale)
-        return Situation(
-            documents=documents,
+        # Within a period nothing is spent with a version, and an update starts from no base model.
+        spent = 0.0 if periods else self.spent(base.version).then(self._mode.scale).epsilon(self._delta)
+        return replace(
+            known,
             base_documents=base.documents,
             model_documents=last.m,
             forget_set=base.documents - left.documents,
@@ -240,13 +255,8 @@ class SituationReader:
             unserved=len(received),
             oldest_unserved_ms=min(received, default=None),
             new_documents=accepted(positions) - last.counted,
-            capacity=base.capacity,
-            next_epsilon=next_spent.epsilon(self._delta),
-            periods=periods,
-            failed=failed,
-            requested=requested,
-            lost=lost,
-            unsent=unsent,
+            capacity=math.inf if periods else base.capacity,
+            next_epsilon=spent,
             base_only=self._mode.base_only,
         )
 
@@ -281,10 +291,13 @@ class SituationReader:
 
     def spent(self, base: int) -> Composition:
         """Return the composition of all versions of a base model so far. base: the version that it was published as."""
+        return Composition.of((record["scale"], record["slack"]) for record in self._own(base))
+
+    def _own(self, base: int) -> list[dict[str, Any]]:
+        """Return the records of the versions of a base model."""
         last = self.last_version()
         records = [] if last < base else self._state.releases(last - base + 1)
-        own = [record for _, record in records if record["base"] == base]
-        return Composition.of((record["scale"], record["slack"]) for record in own)
+        return [record for _, record in records if record["base"] == base]
 
     def unsent(self) -> tuple[int, ...]:
         """Return the newest version if its bytes were lost before they were sent, unless it is withdrawn."""
@@ -315,6 +328,16 @@ class SituationReader:
     def now(self) -> int:
         """Return milliseconds since 1970."""
         return int(self._clock() * 1000)
+
+    def _refused(self, base: Base) -> str | None:
+        """Return why no update can start from a base model, None if one can."""
+        # Another mode does not keep what an update starts from.
+        if base.guarantee != self._mode.guarantee:
+            return f"the base model was not learned in {self._mode.guarantee} mode"
+        most = self._mode.most_versions
+        if most is not None and len(self._own(base.version)) >= most:
+            return f"the budget is spent: all {most} versions of the period are published"
+        return base.changed_rules(self._mode.rules)
 
     def _standing(self, versions: Iterable[int]) -> tuple[int, ...]:
         """Return those of the versions that are not withdrawn yet, oldest first."""

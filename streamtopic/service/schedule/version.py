@@ -249,14 +249,8 @@ def stored_base(base: Base, kept: bytes, salt: bytes) -> StoredBase:
     kept: that its mode keeps (`kept_of`).
     salt: 32 secret bytes, which come before them.
     """
-    fields = {
-        "counted": base.counted,
-        "anchors": list(base.anchors),
-        "capacity": base.capacity,
-        "capacity_rule": base.capacity_rule,
-        "guarantee": base.guarantee,
-        "rules": dict(base.rules),
-    }
+    fields = dataclasses.asdict(base)
+    del fields["version"], fields["start"]
     # `serve` reads the checksum of these bytes. Without a salt, who can guess the documents could learn the model and
     # compare.
     return StoredBase(base.version, base.start, fields, salt + kept if kept else b"")

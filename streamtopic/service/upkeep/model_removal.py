@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidRelease, StateError, UsageError
 from streamtopic.security.private_files import new_file
-from streamtopic.service.instance import Layout, suppression_file
+from streamtopic.service.instance import Layout, key_file, suppression_file
 from streamtopic.signed import End, KeyRing, LedgerProof, SigningKey
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import Forgets
@@ -202,13 +202,9 @@ def remove_files(settings: Settings, *, keep_keys: bool) -> list[Path]:
 
 def _secret_files(settings: Settings) -> list[Path]:
     """Return the files of the secret keys, the signing key last."""
-    layout = None if settings.dir is None else Layout(settings.dir)
-    named = [settings.receipt_key, settings.noise_key, settings.signing_key]
-    own = [None] * 3 if layout is None else [layout.receipt_key, layout.noise_key, layout.signing_key]
-    *secrets, signing = (path or other for path, other in zip(named, own, strict=True))
-    suppression = suppression_file(settings, layout)
-    if suppression is not None:
-        secrets.append(suppression)
+    signing = key_file(settings, "signing_key")
+    secrets = [key_file(settings, "receipt_key"), key_file(settings, "noise_key"), suppression_file(settings)]
     # Keys that `streamtopic keys rotate` has put aside.
-    replaced = [] if layout is None else sorted(layout.signing_key.parent.glob("signing-*.key"))
+    own = None if settings.dir is None else Layout(settings.dir).key("signing_key").parent
+    replaced = [] if own is None else sorted(own.glob("signing-*.key"))
     return [path for path in (*secrets, *replaced, signing) if path is not None]

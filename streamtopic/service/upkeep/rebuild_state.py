@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, TakenOver, UsageError
-from streamtopic.service.partition_counts import count_remedy
+from streamtopic.service.log_history import count_remedy
 from streamtopic.signed import receipt_id
 from streamtopic.state import ModelState, Suppressed
 from streamtopic.state.ledger_index import LedgerIndex

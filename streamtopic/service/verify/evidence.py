@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,8 @@ from streamtopic import __version__
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.formats import REPORT
 from streamtopic.service.schedule.version import rounded
-from streamtopic.service.verify.finding import as_json, fails, not_checked, passed
+from streamtopic.service.verify.finding import as_json, doubt, fails, passed
 from streamtopic.service.verify.ledger_checks import read_ledger
-from streamtopic.service.verify.recount import Recounts
 from streamtopic.service.verify.relearn import Relearning, read_kept
 from streamtopic.service.verify.release_checks import (
     entry_facts,
@@ -26,9 +24,11 @@ from streamtopic.service.verify.release_checks import (
 from streamtopic.signed import LedgerProof
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from streamtopic.service.verify.finding import Finding
     from streamtopic.service.verify.ledger_checks import WholeLedger
-    from streamtopic.service.verify.relearn import Kept
+    from streamtopic.service.verify.recount import Progress
     from streamtopic.service.verify.release_checks import InLog, Record
     from streamtopic.service.verify.sources import Sources
     from streamtopic.signed import KeyRing, Release
@@ -40,11 +40,9 @@ PROGRAM = f"streamtopic {__version__}"
 _ANCHOR_WORDS = re.compile(r"(anchor words changed):.*", re.DOTALL)
 
 Json = dict[str, Any]
-Update = Callable[[int, int | None], None]
-"""Called with the number of records read so far, and their total."""
 
 
-def verify_instance(sources: Sources, update: Update, version: int | None = None) -> tuple[Finding, ...]:
+def verify_instance(sources: Sources, update: Progress, version: int | None = None) -> tuple[Finding, ...]:
     """Return every check of an instance: its ledger, its counts and base model, and a version.
 
     update: called with the number of records read so far, and their total.
@@ -65,16 +63,9 @@ def verify_instance(sources: Sources, update: Update, version: int | None = None
     except CheckFailed as error:
         unknown.append(fails("release", str(error), "do not use it; find out who else writes to the releases topic"))
     except UsageError as error:
-        unknown.append(not_checked("release", str(error), "verify again once there is a version"))
-    relearned = _relearned(sources, whole, kept, known, update)
+        unknown.append(doubt("release", str(error), "verify again once there is a version"))
+    relearned = Relearning(sources, whole, update).findings(kept, known)
     return (*_findings(sources, whole, known), *unknown, *relearned)
-
-
-def _relearned(
-    sources: Sources, whole: WholeLedger, kept: Kept, known: InLog | None, update: Update
-) -> Iterator[Finding]:
-    """Yield what is found by counting and learning again."""
-    return Relearning(sources, Recounts(sources, whole, update)).findings(kept, known)
 
 
 def _findings(sources: Sources, whole: WholeLedger, known: InLog | None) -> Iterator[Finding]:
@@ -85,7 +76,7 @@ def _findings(sources: Sources, whole: WholeLedger, known: InLog | None) -> Iter
         yield read_waiting(sources, known.envelope).finding(known.release.version)
 
 
-def gather(sources: Sources, version: int, update: Update | None = None) -> Json:
+def gather(sources: Sources, version: int, update: Progress | None = None) -> Json:
     """Return the evidence about a published version: a map of JSON values. Its `passed` says that no check failed.
 
     version: number of the version.
@@ -98,7 +89,7 @@ def gather(sources: Sources, version: int, update: Update | None = None) -> Json
     known = version_in_log(sources, whole, version)
     findings = list(_findings(sources, whole, known))
     if update is not None and kept is not None:
-        findings += _relearned(sources, whole, kept, known, update)
+        findings += Relearning(sources, whole, update).findings(kept, known)
     release, record = known.release, known.record
     evidence = {
         "format": FORMAT,

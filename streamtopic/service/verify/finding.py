@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Finding", "as_json", "fails", "holds", "not_checked", "passed"]
+__all__ = ["Finding", "as_json", "doubt", "fails", "holds", "passed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One check and its outcome.
 
-    passed: None if the check could not be made, and `detail` says why.
+    passed: None if the check could not be made, or if something that works is worth a look; `detail` says why.
     remedy: the next thing to do, unless the check passed.
     """
 
@@ -35,8 +35,8 @@ def fails(name: str, detail: str, remedy: str) -> Finding:
     return Finding(name, False, detail, remedy)  # noqa: FBT003  as above
 
 
-def not_checked(name: str, detail: str, remedy: str) -> Finding:
-    """Return the finding of a check that could not be made."""
+def doubt(name: str, detail: str, remedy: str) -> Finding:
+    """Return the finding of a check that could not be made, or that found what is worth a look."""
     return Finding(name, None, detail, remedy)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamtopic.service.verify.finding import fails, holds, not_checked
+from streamtopic.service.verify.finding import doubt, fails, holds
 from streamtopic.signed import Envelope, LedgerReader, Receipt, RequestReceipt, receipt_id
 from streamtopic.signed.checkpoints import text_of
 
@@ -86,7 +86,7 @@ class WholeLedger:
     def _tree(self) -> Finding:
         name, ledger = "ledger", self.ledger
         if not ledger.size:
-            return not_checked(name, "it has no entry yet", "`streamtopic run` writes the first")
+            return doubt(name, "it has no entry yet", "`streamtopic run` writes the first")
         if ledger.missing:
             return fails(name, f"its topic lacks entries {_some(ledger.missing)}", _RESTORE)
         if self.contradictions:

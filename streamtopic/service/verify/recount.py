@@ -334,8 +334,8 @@ class Recounts:
         self._update = update
         self._made: dict[object, Recount] = {}
         self.whole = whole
-        self.options = sources.learner
-        self.tasks = sources.options.tasks
+        self.options = sources.modeller.options
+        self.tasks = sources.tasks
 
     def of(self, envelope: Envelope) -> Recount:
         """Return the counts that a version covers."""

@@ -9,30 +9,31 @@ import numpy as np
 
 from streamtopic.counts import SymmetricCounts
 from streamtopic.errors import CannotLearn, SettingsError, StateCorrupt, UsageError
-from streamtopic.service.schedule.payload import TaskData, make_payload, no_sample, published_heads
-from streamtopic.service.verify.finding import Finding, fails, holds, not_checked
+from streamtopic.service.schedule.modeller import FromLog
+from streamtopic.service.schedule.payload import TaskData, published_heads
+from streamtopic.service.verify.finding import Finding, doubt, fails, holds
+from streamtopic.service.verify.recount import Recounts
 from streamtopic.signed import receipt_id
 from streamtopic.state import CutGone
 from streamtopic.state.stored_counts import CountsStore, StoredCounts, SummedCounts
-from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from streamtopic.counts import Cooccurrence, Counts, CountSource
+    from streamtopic.counts import Cooccurrence, Counts
     from streamtopic.privacy.keystream import NoiseKey
     from streamtopic.service.schedule.payload import PayloadPlan, TaskOptions
-    from streamtopic.service.verify.recount import Recount, Recounts
+    from streamtopic.service.verify.ledger_checks import WholeLedger
+    from streamtopic.service.verify.recount import Progress, Recount
     from streamtopic.service.verify.release_checks import InLog
     from streamtopic.service.verify.sources import Sources
     from streamtopic.signed import Envelope, Head, Payload, Release
-    from streamtopic.state import DocumentCounts
-    from streamtopic.topics.fit import TopicFit
+    from streamtopic.state import DocumentCounts, StoredBase
     from streamtopic.topics.heads import LabelledDocuments
 
-__all__ = ["Kept", "Relearning", "draw_again", "read_kept", "topics_differ"]
+__all__ = ["Kept", "Relearning", "read_kept", "topics_differ"]
 
 # R and shares are computed in double precision by threads that may add in another order, and R is stored in single.
 _ROUNDING = 1e-5
@@ -47,7 +48,7 @@ _RETRAIN = (
     "deleted documents have left the log, so only models made from now on can be learned again: `streamtopic "
     "unlearn --retrain`, then `streamtopic verify`"
 )
-_NEXT_PERIOD = "versions of the present period can be made again: verify the newest one"
+_NEWER_BASE = "versions of the present base model can be made again: verify the newest one"
 _ITS_SETTINGS = "verify with the settings that the version was made with (`--config`, `--set`)"
 
 
@@ -115,14 +116,15 @@ class Relearning:
 
     A compacted log holds the live documents only, so a model that was learned from others cannot be learned again.
 
-    counted: counts documents, each cut once.
+    whole: the ledger.
+    update: called with the number of records read so far, and their total.
 
     No finding has a figure of a model before noise.
     """
 
-    def __init__(self, sources: Sources, counted: Recounts) -> None:
+    def __init__(self, sources: Sources, whole: WholeLedger, update: Progress) -> None:
         self._sources = sources
-        self._counted = counted
+        self._counted = Recounts(sources, whole, update)
 
     def findings(self, kept: Kept, known: InLog | None) -> Iterator[Finding]:
         """Yield the comparisons; those of a version only if there is one. Raises ComponentUnreachable."""
@@ -152,14 +154,14 @@ class Relearning:
         if not found.whole and ends != offsets:
             waiting = sum(ends.values()) - sum(offsets.values())
             detail = f"{waiting} records wait, and the log may have erased those they supersede"
-            return not_checked(name, detail, "verify again once `streamtopic status` shows no lag")
+            return doubt(name, detail, "verify again once `streamtopic status` shows no lag")
         return fails(name, problem, _REBUILD)
 
     def _deleted(self, kept: Kept) -> Finding:
         """Whether each deletion in the log that was counted has its receipt, or waits for it."""
         name = "missing receipts"
         if kept.waiting is None:
-            return not_checked(name, "the counts are being rebuilt", "verify again once `streamtopic rebuild` is done")
+            return doubt(name, "the counts are being rebuilt", "verify again once `streamtopic rebuild` is done")
         found = self._counted.at(kept.counts.offsets)
         missing = list[str]()
         for partition, offsets in found.deleted.items():
@@ -181,18 +183,14 @@ class Relearning:
         """
         name, envelope, key = "version", known.envelope, self._sources.noise_key
         if isinstance(key, SettingsError):
-            yield not_checked(name, f"its noise cannot be drawn again: {key}", "verify where the noise key is")
+            yield doubt(name, f"its noise cannot be drawn again: {key}", "verify where the noise key is")
             return
-        self._need_topics(name, envelope)
+        self._need_settings(name, envelope)
+        stored = self._need_base(name, envelope)
         found = self._need_documents(name, envelope)
         what = f"version {envelope.version}, as published, noise included"
         try:
-            if envelope.guarantee == "theorem":
-                plan = self._by_the_paper(name, found, key, known)
-            elif envelope.guarantee == "private":
-                plan = self._private(name, found, key, envelope)
-            else:
-                plan = self._drawn_again(found, key, envelope.version)
+            plan = self._sources.modeller.again(self._read_again(known, found), stored, key)
         except UsageError as error:
             yield fails(name, str(error), _ITS_SETTINGS)
             return
@@ -209,26 +207,15 @@ class Relearning:
                 yield fails(name, f"{what}: {problem}", _DO_NOT_USE)
         yield _committed(envelope, key, plan)
 
-    def _by_the_paper(self, name: str, found: Recount, key: NoiseKey, known: InLog) -> PayloadPlan:
-        """Run Algorithm 1 again, from the base model in Redis. Raises _NotLearnedError if it is gone by now."""
-        stored = self._sources.state.base()
-        if stored is None or stored.version != known.envelope.base:
-            raise _NotLearnedError(not_checked(name, "its base model is not kept any more", _RETRAIN))
-        return self._sources.paper.again(known.envelope.version, found.counts, stored, known.record, key)
+    def _read_again(self, known: InLog, found: Recount) -> FromLog:
+        """Return what a version is made again from. found: what the log has at its cut."""
+        tasks, versions = self._counted.tasks, list(self._counted.whole.versions.values())
 
-    def _private(self, name: str, found: Recount, key: NoiseKey, envelope: Envelope) -> PayloadPlan:
-        """Noise the counts of the log again. Raises _NotLearnedError if the words of the period are gone by now."""
-        stored = self._sources.state.base()
-        if stored is None or stored.version != envelope.base:
-            raise _NotLearnedError(not_checked(name, "the words of its period are not kept any more", _NEXT_PERIOD))
-        versions = list(self._counted.whole.versions.values())
-        return self._sources.private.again(envelope, found.documents, stored, versions, key)
+        def labelled(words: Sequence[str]) -> TaskData:
+            # Heads of published topics are compared apart, on the topics as they were published.
+            return TaskData(tasks, found.over(words)) if tasks.withheld else TaskData()
 
-    def _drawn_again(self, found: Recount, key: NoiseKey, version: int) -> PayloadPlan:
-        """Return a version made from a model that is learned cold. Raises CannotLearn."""
-        fit = learn(found.counts, self._counted.options)
-        labelled = found.over(fit.words) if self._counted.tasks.withheld else None
-        return draw_again(self._sources, key, fit, found.counts, version, labelled)
+        return FromLog(known.envelope, known.record, versions, found.counts, found.documents, labelled)
 
     def _heads(self, known: InLog) -> Iterator[Finding]:
         """Compare the heads of a version that has topics with heads fitted on the same topics from the log alone."""
@@ -241,9 +228,22 @@ class Relearning:
         what = f"version {release.version}: {len(release.heads)} heads"
         yield _judged(name, problem, what, f"do not use its heads: {_KEEP}")
 
-    def _need_topics(self, name: str, envelope: Envelope) -> None:
-        """Raise _NotLearnedError if the settings ask for another number of topics than a version has."""
-        options = self._counted.options
+    def _need_base(self, name: str, envelope: Envelope) -> StoredBase | None:
+        """Return the base model in Redis, None for a mode that needs none. Raises _NotLearnedError if it is gone."""
+        if envelope.guarantee == "certified":
+            return None
+        stored = self._sources.state.base()
+        if stored is None or stored.version != envelope.base:
+            raise _NotLearnedError(doubt(name, "its base model is not kept any more", _NEWER_BASE))
+        return stored
+
+    def _need_settings(self, name: str, envelope: Envelope) -> None:
+        """Raise _NotLearnedError if the settings say another mode or number of topics than a version has."""
+        options, mode = self._counted.options, self._sources.modeller.guarantee
+        if mode != envelope.guarantee:
+            made = f"it was made in {envelope.guarantee} mode, settings say {mode}"
+            detail = f"{made}: verify with --set guarantee={envelope.guarantee}"
+            raise _NotLearnedError(fails(name, detail, _ITS_SETTINGS))
         # Guided topics that have ended are missing.
         if not options.n_topics - len(options.guided) <= envelope.r <= options.n_topics:
             differ = f"the model has {envelope.r} topics, settings say {options.n_topics}"
@@ -254,7 +254,7 @@ class Relearning:
         """Return the counts at a version's cut. Raises _NotLearnedError if the log has lost documents of it."""
         if not self._sources.cut(envelope):
             detail = "it was made before documents were moved to other partitions"
-            raise _NotLearnedError(not_checked(name, detail, _RETRAIN))
+            raise _NotLearnedError(doubt(name, detail, _RETRAIN))
         found = self._counted.of(envelope)
         # In private mode m has noise; the commitment is to the documents.
         if found.counts.documents == envelope.m or (envelope.guarantee == "private" and found.whole):
@@ -264,7 +264,7 @@ class Relearning:
             "replaced since, so this cannot be learned again from it"
         )
         # A log that has lost nothing would hold every document of the version.
-        raise _NotLearnedError(fails(name, detail, _DO_NOT_USE) if found.whole else not_checked(name, detail, _RETRAIN))
+        raise _NotLearnedError(fails(name, detail, _DO_NOT_USE) if found.whole else doubt(name, detail, _RETRAIN))
 
 
 def _difference(kept: Kept, fresh: Counts) -> str | None:
@@ -292,31 +292,6 @@ def _judged(name: str, problem: str | None, what: str, remedy: str) -> Finding:
     if problem is None:
         return holds(name, f"{what} are those of the labelled documents in the log")
     return fails(name, problem, remedy)
-
-
-def draw_again(
-    sources: Sources,
-    key: NoiseKey,
-    fit: TopicFit,
-    source: CountSource,
-    version: int,
-    labelled: dict[str, LabelledDocuments] | None = None,
-) -> PayloadPlan:
-    """Return the payload that a version gets if it is made of this model, with noise from the same key.
-
-    key: the noise key.
-    fit: the model before noise.
-    source: counts that it was made from.
-    version: number of the version.
-    labelled: documents of the tasks; None for a payload without heads.
-
-    Raises CannotLearn if topics are withheld and there is no head.
-    """
-    tasks = sources.options.tasks
-    if labelled is None and tasks.withheld:
-        raise CannotLearn("tasks", "topics are withheld and no document has a label: add labelled documents")
-    data = None if labelled is None else TaskData(tasks, labelled)
-    return make_payload(fit, source, sources.guarded, no_sample, key, sources.model, version, data)
 
 
 def topics_differ(release: Release, plan: PayloadPlan) -> tuple[str | None, float]:

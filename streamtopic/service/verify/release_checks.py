@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.paper.capacity_formulas import theorem_sigma
 from streamtopic.privacy.accounting import Composition
-from streamtopic.service.verify.finding import Finding, fails, holds, not_checked
+from streamtopic.service.verify.finding import Finding, doubt, fails, holds
 from streamtopic.signed import LedgerProof, Opened, Refused, Release, ReleaseReader, Removed, line_of
 from streamtopic.signed.releases_topic import PROOF, SentRelease, sent_releases
 
@@ -177,7 +177,7 @@ def _conditions(envelope: Envelope, record: Record) -> Iterator[Finding]:
         many = f"{failing} of {len(checks)}" if checks else "some"
         detail = f"{many} conditions of the paper's proof do not hold, so its promise is not proved for this version"
         # Not a failure: without its conditions the claim is neither proved nor refuted.
-        yield not_checked(name, detail, "the certified mode (setting `guarantee`) rests on no such condition")
+        yield doubt(name, detail, "the certified mode (setting `guarantee`) rests on no such condition")
 
 
 def _composition(envelope: Envelope, whole: WholeLedger) -> Finding:
@@ -246,11 +246,11 @@ class Waiting:
         name = "deletions"
         if self.held is None:
             detail = "documents were moved to other partitions since: the version may hold each that is deleted"
-            return not_checked(name, detail, "take a version that was made later")
+            return doubt(name, detail, "take a version that was made later")
         if self.held:
             # Not a failure: until `max_forget_lag` is over the service may wait for more deletions.
             detail = f"version {version} holds {self.held} documents that are deleted by now; a version without is due"
-            return not_checked(name, detail, "`streamtopic unlearn` makes it now")
+            return doubt(name, detail, "`streamtopic unlearn` makes it now")
         detail = "no document that is deleted by now is in this version"
         if self.lag:
             detail += f"; {self.lag} records are not counted yet, which may delete more"

@@ -5,7 +5,6 @@
     Run               the algorithm up to its noise
     TheoremModeller   the Modeller of this mode: from counts and a base model to Abar and Rbar
     theorem_payload   draws their noise once, and derives the rest of the payload from the noised numbers
-    TheoremCheck      runs the algorithm again, on counts of the log alone, with the same noise
 
 An update covers the documents of the base model only, and m_U is the capacity of the base model, whatever the size of
 the forget set. Numbers measured before noise go into the release record, for the operator alone. Source: Wei et al.
@@ -16,10 +15,9 @@ from __future__ import annotations
 
 import json
 import math
-import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -28,7 +26,7 @@ from streamtopic.paper.algorithm1 import BaseModel, Remaining, Statistics, remai
 from streamtopic.paper.capacity_formulas import ModelConstants, theorem_sigma
 from streamtopic.paper.theorem import BaseFacts, Condition, Examined, TheoremOptions, TheoremRelease, draw, examine
 from streamtopic.privacy.accounting import Composition
-from streamtopic.service.schedule.modeller import Made, MeasureCapacity, NewBase, NotVerified, learn_cold
+from streamtopic.service.schedule.modeller import Made, MeasureCapacity, NotVerified, learn_cold
 from streamtopic.service.schedule.payload import (
     TOP_WORDS,
     PayloadPlan,
@@ -51,15 +49,16 @@ from streamtopic.topics.fit import fingerprint
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from streamtopic.counts import Counts, CountSource
+    from streamtopic.counts import CountSource
     from streamtopic.privacy.keystream import NoiseKey
+    from streamtopic.service.schedule.modeller import FromLog
     from streamtopic.service.schedule.payload import Sample
-    from streamtopic.service.schedule.situation import Base
+    from streamtopic.service.schedule.situation import Base, Guarantee
     from streamtopic.state import DocumentCounts, StoredBase
     from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.learner_options import LearnerOptions
 
-__all__ = ["Run", "TheoremBase", "TheoremCheck", "TheoremModeller", "TheoremRule", "theorem_payload"]
+__all__ = ["Run", "TheoremBase", "TheoremModeller", "TheoremRule", "theorem_payload"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +129,13 @@ class TheoremBase:
         statistics = Statistics(
             tuple(fields["words"]), np.array(arrays["C"]), tuple(stored.fields["anchors"]), documents
         )
-        facts = BaseFacts(documents, ModelConstants(**fields["constants"]), fields["q_norm"], fields["rarest"])
+        kept_facts = fields["facts"]
+        facts = BaseFacts(**{**kept_facts, "constants": ModelConstants(**kept_facts["constants"])})
         return cls(statistics, facts, fields["length"], stored.fields["capacity"])
 
     def pack(self) -> bytes:
         """Return the bytes that `parse` reads."""
-        facts = self.facts
-        fields = {
-            "words": self.statistics.words,
-            "constants": asdict(facts.constants),
-            "q_norm": facts.q_norm,
-            "rarest": facts.rarest,
-            "length": self.length,
-        }
+        fields = {"words": self.statistics.words, "length": self.length, "facts": asdict(self.facts)}
         return b"".join(parts({"C": self.statistics.C}, {"facts": json.dumps(fields)}))
 
     def options(self, rule: TheoremRule) -> TheoremOptions:
@@ -201,25 +194,22 @@ class TheoremModeller:
     options: of the learner.
     rule: the settings of this mode.
     stored: reads the kept base model with its numbers; it returns None before the first.
-    clock: seconds, for durations.
     """
 
-    guarantee: Literal["certified", "theorem", "private"] = "theorem"
+    guarantee: Guarantee = "theorem"
     base_only = True
-    periods = False
+    most_versions = None
 
     def __init__(
         self,
         options: LearnerOptions,
         rule: TheoremRule,
         stored: Callable[[], StoredBase | None],
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.options = options
         self.rule = rule
         self.last: BaseModel | None = None
         self._stored = stored
-        self._clock = clock
 
     @property
     def rules(self) -> Mapping[str, Any]:
@@ -231,30 +221,22 @@ class TheoremModeller:
         """The scale by which one more version composes with others."""
         return self.rule.scale
 
-    def refuses(self, base: Base) -> str | None:
-        """Return why no update can start from a kept base model, None if one can."""
-        # Another mode does not keep the C^S that an update starts from.
-        if base.guarantee != self.guarantee:
-            return "the base model was not learned in theorem mode"
-        return base.changed_rules(self.rules)
-
     def forget(self) -> None:
         """Drop the last model. This mode carries nothing over, so later models are the same without it."""
         self.last = None
 
-    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
+    def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, int]:
         """Learn a base model, and run Algorithm 1 on it with an empty forget set: the definition's reference run.
 
         Raises CannotLearn, also if the proof gives no noise for the model.
         """
-        start = self._clock()
         fit = learn_cold(counts, self.options)
         base = TheoremBase.of(fit, counts, capacity(fit))
         try:
             run = Run.of(remaining(fit), base, self.rule, self.options)
         except UsageError as error:
             raise CannotLearn("noise", str(error)) from error
-        return self._made(run, counts, start), NewBase(fit, base.capacity, base.pack())
+        return replace(self._made(run, counts), fit=fit), base.capacity
 
     def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:
         """Run Algorithm 1 from the kept C^S.
@@ -269,7 +251,6 @@ class TheoremModeller:
         if stored is None or stored.version != base.version:
             return NotVerified("the base model was replaced meanwhile")
         kept = TheoremBase.parse(stored)
-        start = self._clock()
         try:
             left = remaining_counts(kept.statistics, counts, self.options)
             run = Run.of(left, kept, self.rule, self.options)
@@ -277,10 +258,28 @@ class TheoremModeller:
             return NotVerified(str(error))
         if (reason := run.told_apart) is not None:
             return NotVerified(reason)
-        return self._made(run, counts, start)
+        return self._made(run, counts)
 
-    def _made(self, run: Run, counts: DocumentCounts, start: float) -> Made:
-        """Return the model of a run. start: when making it began, seconds of the clock."""
+    def again(self, found: FromLog, stored: StoredBase | None, key: NoiseKey) -> PayloadPlan:
+        """Run Algorithm 1 from the kept C^S on the counts of the log.
+
+        Raises CannotLearn, StateCorrupt, and UsageError if settings have changed since it was made.
+        """
+        if stored is None:
+            raise CannotLearn("base", "its base model is not kept any more")
+        # Abar is the same from any start, so a wrong C^S could not hide; a wrong constant would show as other noise.
+        base = TheoremBase.parse(stored)
+        left = remaining_counts(base.statistics, found.counts, self.options)
+        run = Run.of(left, base, self.rule, self.options)
+        envelope = found.envelope
+        plan = theorem_payload(run, found.counts, no_sample, key, envelope.model, envelope.version)
+        other = _other_constants(found.record.get("constants", {}), plan.facts["constants"])
+        if other is not None:
+            raise UsageError(other)
+        return plan
+
+    def _made(self, run: Run, counts: DocumentCounts) -> Made:
+        """Return the model of a run."""
         examined = run.examined
         self.last = examined.found
         return Made(
@@ -291,7 +290,6 @@ class TheoremModeller:
             tolerance=examined.plan.topics.sensitivity,
             # The promise rests on the proof and its Delta; nothing is certified.
             certificate=math.inf,
-            seconds=self._clock() - start,
             draw=partial(theorem_payload, run, counts),
         )
 
@@ -335,7 +333,8 @@ def theorem_payload(
     )
     facts = {**head_facts(heads, data), **_facts(run.base, release)}
     noise = _noise(release, run.rule)
-    return PayloadPlan(payload, noise, digest, unfitted, covered=release.covered, facts=facts)
+    kept = run.base.pack()
+    return PayloadPlan(payload, noise, digest, unfitted, covered=release.covered, facts=facts, kept=kept)
 
 
 def _noise(release: TheoremRelease, rule: TheoremRule) -> ReleaseNoise:
@@ -412,46 +411,6 @@ _SETTINGS = {
     "gamma": "theorem.topic_condition",
     "p": "theorem.separability",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class TheoremCheck:
-    """Compares versions of theorem mode with Algorithm 1. It is handed to `verify`, which does not know the paper.
-
-    rule: the settings of theorem mode, None in certified mode.
-    learner: the learner's settings.
-    model: name of the model.
-    """
-
-    rule: TheoremRule | None
-    learner: LearnerOptions
-    model: str
-
-    def again(
-        self, version: int, counts: Counts, stored: StoredBase, record: Mapping[str, Any], key: NoiseKey
-    ) -> PayloadPlan:
-        """Return a version made again, with Algorithm 1 on the counts of the log.
-
-        counts: of the base model's documents that are left.
-        stored: the kept base model.
-        record: the release record of the version.
-        key: the secret that noise is drawn from.
-
-        Raises CannotLearn, StateCorrupt, and UsageError if settings have changed since it was made.
-        """
-        if self.rule is None:
-            raise UsageError(
-                "it was made under the theorem, settings say certified: verify with --set guarantee=theorem"
-            )
-        # Abar is the same from any start, so a wrong C^S could not hide; a wrong constant would show as other noise.
-        base = TheoremBase.parse(stored)
-        left = remaining_counts(base.statistics, counts, self.learner)
-        run = Run.of(left, base, self.rule, self.learner)
-        plan = theorem_payload(run, counts, no_sample, key, self.model, version)
-        other = _other_constants(record.get("constants", {}), plan.facts["constants"])
-        if other is not None:
-            raise UsageError(other)
-        return plan
 
 
 def _other_constants(made: Mapping[str, float], again: Mapping[str, float]) -> str | None:

@@ -4,9 +4,8 @@ import math
 
 import pytest
 
-from streamtopic import bench
 from streamtopic.bench import forgetting
-from streamtopic.bench.cases import capacity, hostile, ingest_million, over_time, paper, people, quality, updates
+from streamtopic.bench.cases import hostile, ingest_million, paper, quality, updates
 
 SMALL = {
     updates: {
@@ -19,13 +18,10 @@ SMALL = {
 }  # fmt: skip
 GIVEN = {"documents": None, "topics": 3, "seed": 1}
 STARTED = [
-    (capacity.CASES["default"], GIVEN),
     (hostile.CASES["default"], GIVEN),
     (ingest_million.million, {"largest": 1_000}),
-    (over_time.CASES["few-topics-a-document"], {"slices": 40, "topics": 4, "words": 100, "size": 1, "seed": 1}),
-    (paper.CASES["recovery-logistic-normal"], {}),
+    (paper.CASES["recovery"], {}),
     (paper.CASES["deletions"], {}),
-    (people.forget, {"documents": 120}),
     (quality.CASES["default"], GIVEN | {"draws": 2, "halves": 1, "samples": 2}),
     (updates.CASES["redis"], {"draws": 2, "seed": 3, "largest": 1_200, "folder": None}),
 ]
@@ -41,11 +37,3 @@ def test_every_figure_is_a_number(case, given, documents, tmp_path, monkeypatch)
     figures = case(**{name: places[name] if value is None else value for name, value in given.items()})
     assert len({figure.name for figure in figures}) == len(figures) > 1
     assert all(math.isfinite(figure.value) for figure in figures)
-
-
-def test_a_case_runs_in_a_process_of_its_own():
-    """Stages sum to the whole, and the memory is that of the process."""
-    (done,) = bench.run("fit", ["matrix"], options={"posts": 400, "words": 150, "topics": 4}).cases
-    found = {figure.name: figure.value for figure in done.figures}
-    stages = list(found)[: list(found).index("documents to model")]
-    assert sum(found[name] for name in stages) == pytest.approx(found["documents to model"])

@@ -108,8 +108,7 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         # A copy, since words of these texts must not get columns.
         lexicon = self._table(words).copy()
         counted = _counted(text_chunks(texts), lexicon)
-        parts = [_placed(part, places, known) for part in counted]
-        return _matrix(words, parts)
+        return _matrix(words, (_placed(part, places, known) for part in counted))
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Return the word of each column."""
@@ -129,9 +128,8 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         places = np.empty(len(words), np.int32)
         places[order] = np.arange(len(words), dtype=np.int32)
         own = tuple(_text(words[k]) for k in order)
-        parts = [_placed(part, places, len(words)) for part in counted]
         self.words_ = own
-        return _matrix(own, parts)
+        return _matrix(own, _all_placed(counted, places))
 
     def _table(self, words: tuple[str, ...]) -> Lexicon:
         """Return the table in which each of these words has the entry of its column. Later words may follow them."""
@@ -345,8 +343,21 @@ def _placed(part: _Part, places: Int32, n: int) -> tuple[DocumentBatch, Int64]:
     return batch, tokens
 
 
-def _matrix(words: tuple[str, ...], parts: Sequence[tuple[DocumentBatch, Int64]]) -> TextMatrix:
+def _all_placed(parts: list[_Part], places: Int32) -> Iterator[tuple[DocumentBatch, Int64]]:
+    """Yield parts over as many columns as there are entries. The list is empty afterwards: each part is given back."""
+    parts.reverse()
+    while parts:
+        yield _placed(parts.pop(), places, len(places))
+
+
+def _matrix(words: tuple[str, ...], parts: Iterable[tuple[DocumentBatch, Int64]]) -> TextMatrix:
     """Return the parts as one matrix with a column for each word."""
-    batch = DocumentBatch.stacked([own for own, _ in parts])
-    unknown = np.concatenate([np.zeros(0, np.int64), *(tokens for _, tokens in parts)])
-    return TextMatrix.of(CountedTexts(words, batch, unknown))
+    # An integer array in front, since there may be no part.
+    unknown = [np.zeros(0, np.int64)]
+    batches = []
+    for batch, tokens in parts:
+        batches.append(batch)
+        unknown.append(tokens)
+    whole = DocumentBatch.stacked(batches)
+    batches.clear()
+    return TextMatrix.of(CountedTexts(words, whole, np.concatenate(unknown)))

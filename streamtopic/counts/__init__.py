@@ -15,9 +15,9 @@ The pair counts of n words are an n by n matrix. It takes four forms, each for o
     SymmetricCounts   the working matrix Q of a learner: both triangles, six bytes an entry, changed in place
     SignedPassages    a small change as outer products: as long as its passages, while pairs are their square
 
-Below SymmetricCounts lies `compact.Compact`, its rows in six bytes an entry, which compiled loops read;
-`compact.UpperRows` is the same for a part of one triangle, until both are written. One form for all purposes would be
-twice as large (docs/decisions/0003), or every change would copy it.
+Below SymmetricCounts lies `compact.Compact`, its rows in six bytes an entry, which compiled loops read. Before anybody
+reads them, documents in memory stand for them. One form for all purposes would be twice as large
+(docs/decisions/0003), or every change would copy it.
 """
 
 from streamtopic.counts.batch import (
@@ -32,7 +32,7 @@ from streamtopic.counts.batch import (
 )
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.count_pairs import PairBlock, count, count_rows, count_weighted, statistics
-from streamtopic.counts.count_sources import Counts, CountSource, CountsWithout, KeptCounts, count_symmetric
+from streamtopic.counts.count_sources import Counts, CountSource, CountsWithout, KeptCounts
 from streamtopic.counts.matrices import CountedTexts, TextMatrix
 from streamtopic.counts.symmetric import SymmetricCounts
 
@@ -55,7 +55,6 @@ __all__ = [
     "WordSets",
     "count",
     "count_rows",
-    "count_symmetric",
     "count_weighted",
     "narrowed",
     "statistics",

@@ -7,10 +7,8 @@ ten more. Nothing is rounded (docs/decisions/0003).
 
     Compact      the rows; pack and unpack; merged: a + b
     RowWriter    rows appended one after the other
-    mirrored     both triangles from an upper one, which is given as parts of whole rows (UpperRows)
 """
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -25,12 +23,10 @@ __all__ = [
     "SHORT",
     "Compact",
     "RowWriter",
-    "UpperRows",
     "add_entries",
     "allocate",
     "fits",
     "merged",
-    "mirrored",
     "pack",
     "put",
     "put_wide",
@@ -294,19 +290,6 @@ def _merge(a: Compact, b: Compact, end: int, out: Compact) -> bool:
     return sound
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UpperRows:
-    """Rows of an upper triangle that follow each other: first, first + 1, ..."""
-
-    first: int
-    rows: Compact
-
-    @property
-    def stop(self) -> int:
-        """The number of the row after the last."""
-        return self.first + len(self.rows.indptr) - 1
-
-
 class RowWriter:
     """Rows appended in order, to arrays that have room for more than was written so far."""
 
@@ -361,77 +344,3 @@ def _extend(array: npt.NDArray[Any], more: npt.NDArray[Any]) -> None:
     held = len(array)
     array.resize(held + len(more), refcheck=False)
     array[held:] = more
-
-
-def mirrored(n: int, parts: list[UpperRows]) -> Compact:
-    """Return both triangles of an upper one, without zeros.
-
-    n: words.
-    parts: whole rows each, in order. The list is empty afterwards: a part is taken off once it is used up.
-    """
-    sizes = np.zeros(n + 1, np.int64)
-    wide = np.zeros(n + 1, np.int64)
-    for part in parts:
-        _mirrored_sizes(part.rows, part.first, sizes, wide)
-    out = allocate(n, np.cumsum(sizes), np.cumsum(wide))
-    # The last rows come first: they need nothing of the parts after them, so each part is given back once its rows are
-    # written, and the whole takes hardly more memory than its result.
-    while parts:
-        start = parts[-1].first
-        stop = parts[-1].stop
-        fill = out.indptr[start:stop].copy()
-        wide_fill = out.wide_indptr[start:stop].copy()
-        for part in parts:
-            _mirror(part.rows, part.first, start, stop, fill, wide_fill, out)
-        # The loop's own name would keep the last part alive.
-        del part
-        parts.pop()
-    return out
-
-
-@kernel
-def _mirrored_sizes(m: Compact, first: int, sizes: Int64, wide: Int64) -> None:
-    """Add the entries, and the wide ones, that rows first ... of the upper triangle give each row of both, (n + 1,)."""
-    for i in range(len(m.indptr) - 1):
-        row = first + i
-        w = m.wide_indptr[i]
-        for k in range(m.indptr[i], m.indptr[i + 1]):
-            value, w = read(m, k, w)
-            if value != 0:
-                column = np.int64(m.columns[k])
-                other = column != row
-                sizes[row + 1] += 1
-                sizes[column + 1] += other
-                if not fits(value):
-                    wide[row + 1] += 1
-                    wide[column + 1] += other
-
-
-@kernel
-def _mirror(m: Compact, first: int, start: int, stop: int, fill: Int64, wide: Int64, out: Compact) -> None:
-    """Write the entries that rows first ... of the upper triangle give rows start ... stop - 1 of both triangles.
-
-    fill, wide: (stop - start,) the next place of each row, and of its wide values.
-    """
-    # Called for all parts in order: entries left of the diagonal arrive in column order, before the row's own.
-    for i in range(len(m.indptr) - 1):
-        row = first + i
-        k, w = seek(m, i, start)
-        last = m.indptr[i + 1]
-        while k < last and m.columns[k] < stop:
-            value, w = read(m, k, w)
-            column = np.int64(m.columns[k])
-            if value != 0 and column != row:
-                at = column - start
-                wide[at] = put(out, fill[at], wide[at], row, value)
-                fill[at] += 1
-            k += 1
-        if row >= start:
-            own = row - start
-            w = m.wide_indptr[i]
-            for k in range(m.indptr[i], m.indptr[i + 1]):
-                value, w = read(m, k, w)
-                if value != 0:
-                    column = np.int64(m.columns[k])
-                    wide[own] = put(out, fill[own], wide[own], column, value)
-                    fill[own] += 1

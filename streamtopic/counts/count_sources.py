@@ -15,8 +15,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,24 +22,19 @@ import numpy as np
 from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64, entry_rows, places
 from streamtopic.counts.batch import DocumentBatch, Weighting, narrowed
-from streamtopic.counts.compact import Compact, RowWriter, UpperRows, merged, mirrored
 from streamtopic.counts.cooccurrence import Cooccurrence
-from streamtopic.counts.count_pairs import count, count_rows, pieces, statistics
-from streamtopic.counts.symmetric import SymmetricCounts
+from streamtopic.counts.count_pairs import count, pieces, statistics
+from streamtopic.counts.symmetric import SymmetricCounts, Uncounted
 from streamtopic.errors import CountsOverflow, NegativeCounts
 
-__all__ = ["CountSource", "Counts", "CountsWithout", "KeptCounts", "count_symmetric"]
+__all__ = ["CountSource", "Counts", "CountsWithout", "KeptCounts"]
 
 
 # Passages times the largest mass of one must stay below this, so that no sum of pairs can leave 64 bits. Weights are
 # rounded, which adds less than 2^25 to each mass.
 _ROOM = 1 << 62
-# Pairs that are counted before they are packed.
-_PAIRS = 1 << 18
 # Words of one block. A deletion rewrites the blocks that hold its documents, so they are not large.
 _BLOCK = 1 << 18
-# Pairs of one part of the triangle, about. Each part is given back as soon as it is mirrored.
-_PANEL = 1 << 21
 # Fibonacci hashing: 2^64 over the golden ratio.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
@@ -294,7 +287,7 @@ class KeptCounts:
 
     def restrict(self, keep: Positions) -> Cooccurrence:
         """Return the pair counts of the words at these ascending positions. Cost: their pairs in all passages."""
-        return count(self._passages(keep), len(keep), self.weighting)
+        return count(self.passages(keep), len(keep), self.weighting)
 
     def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
         """Return those pair counts of `restrict` whose pairs have a chosen word.
@@ -302,7 +295,7 @@ class KeptCounts:
         chosen: (len(keep),) whether a word is chosen.
         Word statistics are those of `restrict`. Cost: the pairs of documents that hold a chosen word.
         """
-        batch = self._passages(keep)
+        batch = self.passages(keep)
         owners = batch.owners[entry_rows(batch.indptr)]
         wanted = chosen[batch.words]
         holders = np.unique(owners[wanted]).astype(np.intp)
@@ -319,8 +312,14 @@ class KeptCounts:
         )
 
     def symmetric(self, keep: Positions) -> SymmetricCounts:
-        """Return the counts of these words as a working matrix. A pair that no document holds has no entry in it."""
-        return count_symmetric(self._passages(keep), len(keep), self.weighting)
+        """Return the counts of these words as a working matrix, whose rows are counted only if somebody reads them.
+
+        If there are so many passages that they are counted in pieces, all rows are counted now.
+        """
+        batch = self.passages(keep)
+        if pieces(batch, len(keep)) == 1:
+            return SymmetricCounts(len(keep), Uncounted(self, keep))
+        return SymmetricCounts.counted(batch, len(keep), self.weighting)
 
     def _changed(
         self, batch: DocumentBatch, sign: int, blocks: Sequence[DocumentBatch], marks: Sequence[UInt64]
@@ -338,56 +337,10 @@ class KeptCounts:
             marks=tuple(marks),
         )
 
-    def _passages(self, keep: Positions) -> DocumentBatch:
+    def passages(self, keep: Positions) -> DocumentBatch:
         """Return all passages over the words at these ascending positions."""
         ids = places(len(self.words), keep, np.int32)
         return DocumentBatch.stacked([narrowed(block, ids) for block in self.blocks])
-
-
-def count_symmetric(batch: DocumentBatch, n: int, weighting: Weighting) -> SymmetricCounts:
-    """Return the pair counts of documents over n words as a working matrix, with little memory besides the result.
-
-    A pair that no document holds has no entry in it.
-    """
-    wanted = pieces(batch, n)
-    if wanted == 1:
-        # Rows are complete as they are counted, so each part can be packed and given back early.
-        panels = list(_panels(batch, n, weighting))
-        return SymmetricCounts(n, mirrored(n, panels))
-    edges = np.linspace(0, batch.documents, wanted + 1)
-    spans = pairwise(edges.astype(np.int64).tolist())
-    # Each piece is packed as it is found: unpacked pieces made the peak of a fit nearly three times as high.
-    parts = (batch.span(first, stop) for first, stop in spans)
-    counted = (_counted(part, n, weighting) for part in parts)
-    upper = reduce(partial(merged, n), counted)
-    return SymmetricCounts(n, mirrored(n, [UpperRows(0, upper)]))
-
-
-def _panels(batch: DocumentBatch, n: int, weighting: Weighting) -> Iterator[UpperRows]:
-    """Count documents and yield the rows of their upper triangle, some at a time, packed as they are found."""
-    signs = np.ones(batch.documents, np.int64)
-    writer = RowWriter(n)
-    first, row, held = 0, 0, 0
-    for block in count_rows(batch, n, weighting, signs, _PAIRS):
-        writer.append(block.sizes, block.columns, block.values)
-        row += len(block.sizes)
-        held += len(block.columns)
-        if held >= _PANEL:
-            yield UpperRows(first, writer.result())
-            writer = RowWriter(n)
-            first = row
-            held = 0
-    if row > first:
-        yield UpperRows(first, writer.result())
-
-
-def _counted(batch: DocumentBatch, n: int, weighting: Weighting) -> Compact:
-    """Count documents and return their upper triangle, packed as it is found."""
-    signs = np.ones(batch.documents, np.int64)
-    writer = RowWriter(n)
-    for block in count_rows(batch, n, weighting, signs, _PAIRS):
-        writer.append(block.sizes, block.columns, block.values)
-    return writer.result()
 
 
 def _cut(batch: DocumentBatch) -> Iterator[DocumentBatch]:

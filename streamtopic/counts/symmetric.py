@@ -1,16 +1,26 @@
-"""The working matrix Q in integers: symmetric, whole rows, six bytes for nearly every entry."""
+"""The working matrix Q in integers: symmetric, whole rows, six bytes for nearly every entry.
 
-from dataclasses import dataclass
-from typing import Any
+SymmetricCounts   the matrix, made of an upper triangle or counted from documents
+Uncounted         documents whose pairs are counted when somebody reads the rows: a cold start reads Q only as
+                  sums of rows, pairs of a few words, and one product, which all need no matrix
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from itertools import pairwise
+from typing import Any, Protocol
 
 import numpy as np
 
 from streamtopic.compiled import allocating, kernel
-from streamtopic.counts.arrays import Float, Int32, Int64, Positions, UInt16, places
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions, UInt16, places, row_ends
+from streamtopic.counts.batch import DocumentBatch, Weighting
 from streamtopic.counts.compact import (
     MARK,
     SHORT,
     Compact,
+    RowWriter,
     add_entries,
     allocate,
     fits,
@@ -20,9 +30,57 @@ from streamtopic.counts.compact import (
     unpack,
 )
 from streamtopic.counts.cooccurrence import Cooccurrence
+from streamtopic.counts.count_pairs import PairBlock, count_rows, pieces
 from streamtopic.errors import CountsOverflow
 
-__all__ = ["SymmetricCounts"]
+__all__ = ["PassageSource", "SymmetricCounts", "Uncounted"]
+
+
+# Pairs that are counted before they are packed or used.
+_PAIRS = 1 << 18
+
+
+_Part = tuple[int, Int64, Int32, Int64, Positions, Int32]
+"""Rows of an upper triangle.
+
+The number of the first, among the words that are wanted; row pointers, columns and values of all; which rows are
+wanted; and the number of each column among the wanted words, -1 for others."""
+
+
+class PassageSource(Protocol):
+    """Documents that stay in memory and do not change."""
+
+    @property
+    def weighting(self) -> Weighting:
+        """The weight of their pairs."""
+
+    def passages(self, keep: Positions) -> DocumentBatch:
+        """Return all passages over the words at these ascending positions."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Uncounted:
+    """Documents over the words at `keep`. Each method counts what it needs, and keeps nothing."""
+
+    source: PassageSource
+    keep: Positions
+
+    def blocks(self, words: Positions | None = None) -> Iterator[PairBlock]:
+        """Yield the upper triangle of the words at these ascending positions of `keep`, None for all, in blocks."""
+        keep = self.keep if words is None else self.keep[words]
+        return _blocks(self.source.passages(keep), len(keep), self.source.weighting)
+
+    def grouped(self, group: Int64, groups: int) -> Int64:
+        """Return the sums of the rows of each group, (groups, n), as of `products.grouped_rows`.
+
+        Cost: the words of each passage for each group that it holds; no pair is counted.
+        """
+        batch = self.source.passages(self.keep)
+        weighting = self.source.weighting
+        out = np.zeros((groups, len(self.keep)), np.int64)
+        passages = (batch.indptr, batch.words, weighting.counted(batch), weighting.of(batch))
+        _grouped(*passages, group, np.zeros(groups, np.int64), out)
+        return out
 
 
 @dataclass(slots=True, eq=False)
@@ -30,14 +88,45 @@ class SymmetricCounts:
     """Both triangles of the pair counts of a working vocabulary.
 
     n: words.
-    rows: whole rows with ascending columns. Q is these values over their total.
-    shared: whether other counts have the same arrays. Then the values are copied before they change.
+    held: the rows; before somebody reads them, the documents that they are counted from then.
+    counted_lengths: (n,) entries of each row, if these alone were counted.
+    shared: whether other counts have the same rows. Then values are copied before they change.
     Only `add_within` changes values in place, and only `drop_empty` changes the words.
     """
 
     n: int
-    rows: Compact
+    held: Compact | Uncounted
+    counted_lengths: Int64 | None = None
     shared: bool = False
+
+    @classmethod
+    def counted(cls, batch: DocumentBatch, n: int, weighting: Weighting) -> "SymmetricCounts":
+        """Count documents over n words, with little memory besides the result.
+
+        A pair that no document holds has no entry.
+        """
+        wanted = pieces(batch, n)
+        if wanted == 1:
+            # Counted twice: that takes less time than to keep one triangle until rows of the other can be written.
+            return cls.of_blocks(n, lambda: _blocks(batch, n, weighting))
+        edges = np.linspace(0, batch.documents, wanted + 1)
+        spans = pairwise(edges.astype(np.int64).tolist())
+        # Each piece is packed as it is found: unpacked pieces made the peak of a fit nearly three times as high.
+        parts = (_blocks(batch.span(first, stop), n, weighting) for first, stop in spans)
+        upper = reduce(partial(merged, n), (_packed(n, blocks) for blocks in parts))
+        return cls.of_blocks(n, lambda: _unpacked(upper))
+
+    @classmethod
+    def of_blocks(cls, n: int, blocks: Callable[[], Iterable[PairBlock]]) -> "SymmetricCounts":
+        """Mirror an upper triangle over n words. blocks: gives its rows in order, each time that it is called."""
+        ids = np.arange(n, dtype=np.int32)
+
+        def parts() -> Iterator[_Part]:
+            for block in blocks():
+                rows = np.arange(len(block.sizes))
+                yield block.first, row_ends(block.sizes), block.columns, block.values, rows, ids
+
+        return cls(n, _mirrored(n, parts))
 
     @classmethod
     def of(cls, counts: Cooccurrence, keep: Positions | None = None) -> "SymmetricCounts":
@@ -48,15 +137,32 @@ class SymmetricCounts:
         kept = np.arange(counts.n_words) if keep is None else keep
         # Words are renamed on the way: a triangle of the wanted words alone would be a copy as large as Q's half.
         ids = places(counts.n_words, kept, np.int32)
-        entries = counts.indptr, counts.columns, counts.values
-        sizes = np.zeros(len(kept) + 1, np.int64)
-        wide = np.zeros(len(kept) + 1, np.int64)
-        _mirrored_sizes(*entries, kept, ids, sizes, wide)
-        out = allocate(len(kept), np.cumsum(sizes), np.cumsum(wide))
-        fill = out.indptr[:-1].copy()
-        wide_fill = out.wide_indptr[:-1].copy()
-        _mirror(*entries, kept, ids, out, fill, wide_fill)
-        return cls(len(kept), out)
+        part = (0, counts.indptr, counts.columns, counts.values, kept, ids)
+        return cls(len(kept), _mirrored(len(kept), lambda: [part]))
+
+    @property
+    def rows(self) -> Compact:
+        """Whole rows with ascending columns. Q is these values over their total."""
+        held = self.held
+        if isinstance(held, Uncounted):
+            # In place of the documents: one that is forgotten later must not stay here.
+            source = held.source
+            held = SymmetricCounts.counted(source.passages(held.keep), self.n, source.weighting).rows
+            self.held = held
+        return held
+
+    @property
+    def uncounted(self) -> Uncounted | None:
+        """The documents, if nobody has read the rows yet."""
+        held = self.held
+        return held if isinstance(held, Uncounted) else None
+
+    @property
+    def lengths(self) -> Int64:
+        """Entries of each row, (n,)."""
+        if self.counted_lengths is not None and self.uncounted is not None:
+            return self.counted_lengths
+        return np.diff(self.indptr)
 
     @property
     def indptr(self) -> Int64:
@@ -88,7 +194,7 @@ class SymmetricCounts:
     def copy(self) -> "SymmetricCounts":
         """Return the same counts, to be changed by themselves: these here must not change any more."""
         # Nothing is copied yet: a change that brings words or pairs makes new arrays in any case.
-        return SymmetricCounts(self.n, self.rows, shared=True)
+        return replace(self, shared=self.uncounted is None)
 
     def spread(self, ids: Int64, n: int) -> "SymmetricCounts":
         """Give word k the position `ids[k]` among n. Positions ascend, so nothing is sorted and values are shared."""
@@ -102,10 +208,15 @@ class SymmetricCounts:
         _rename(columns, names)
         _rename(wide_columns, names)
         moved = rows._replace(indptr=indptr, columns=columns, wide_indptr=wide_indptr, wide_columns=wide_columns)
-        return SymmetricCounts(n, moved, self.shared)
+        return SymmetricCounts(n, moved, shared=self.shared)
 
     def drop_empty(self, left: Positions) -> None:
         """Keep the words at these ascending positions, in place. The other words must not have an entry."""
+        uncounted = self.uncounted
+        if uncounted is not None:
+            self.held = replace(uncounted, keep=uncounted.keep[left])
+            self.n = len(left)
+            return
         rows = self.rows
         ids = np.zeros(self.n, self.columns.dtype)
         ids[left] = np.arange(len(left))
@@ -117,7 +228,7 @@ class SymmetricCounts:
         _rename(rows.columns, ids)
         _rename(rows.wide_columns, ids)
         self.n = len(left)
-        self.rows = self.rows._replace(indptr=indptr, wide_indptr=wide_indptr)
+        self.held = rows._replace(indptr=indptr, wide_indptr=wide_indptr)
 
     def add_within(self, counts: Cooccurrence) -> bool:
         """Add signed counts in place. Return False, with nothing changed, if one of them has no place.
@@ -128,7 +239,8 @@ class SymmetricCounts:
         delta = SymmetricCounts.of(counts).rows
         if self.shared:
             # Values alone: the places of entries stay shared.
-            self.rows = self.rows._replace(low=self.rows.low.copy(), wide=self.rows.wide.copy())
+            rows = self.rows
+            self.held = rows._replace(low=rows.low.copy(), wide=rows.wide.copy())
             self.shared = False
         done = add_entries(self.rows, delta, 1, len(delta.low))
         if done < len(delta.low):
@@ -163,6 +275,10 @@ class SymmetricCounts:
 
     def row_sums(self) -> Int64:
         """Return exact row sums, (n,). Raises CountsOverflow if one leaves 64 bits."""
+        uncounted = self.uncounted
+        if uncounted is not None:
+            # A source has no more documents than 64 bits have room for.
+            return np.asarray(uncounted.grouped(np.zeros(self.n, np.int64), 1)[0])
         # Integers wrap in silence. A sum of floats is off by little, and so shows where they would.
         rough = np.zeros(self.n)
         sums = np.zeros(self.n, np.int64)
@@ -179,12 +295,56 @@ def _spread_indptr(indptr: Int64, ids: Int64, n: int) -> Int64:
     return np.cumsum(lengths)
 
 
+def _blocks(batch: DocumentBatch, n: int, weighting: Weighting) -> Iterator[PairBlock]:
+    """Yield the upper triangle of documents over n words."""
+    return count_rows(batch, n, weighting, np.ones(batch.documents, np.int64), _PAIRS)
+
+
+def _packed(n: int, blocks: Iterable[PairBlock]) -> Compact:
+    """Return an upper triangle, packed as it is found."""
+    writer = RowWriter(n)
+    for block in blocks:
+        writer.append(block.sizes, block.columns, block.values)
+    return writer.result()
+
+
+def _unpacked(upper: Compact) -> Iterator[PairBlock]:
+    """Yield the rows of a packed triangle, some at a time."""
+    n = len(upper.indptr) - 1
+    first = 0
+    while first < n:
+        enough = upper.indptr[first] + _PAIRS
+        stop = max(first + 1, int(np.searchsorted(upper.indptr, enough, side="right")) - 1)
+        held = slice(upper.indptr[first], upper.indptr[stop])
+        wide = slice(upper.wide_indptr[first], upper.wide_indptr[stop])
+        part = upper._replace(low=upper.low[held], wide=upper.wide[wide])
+        values = np.empty(len(part.low), np.int64)
+        unpack(part, values)
+        yield PairBlock(first, np.diff(upper.indptr[first : stop + 1]), upper.columns[held].astype(np.int32), values)
+        first = stop
+
+
+def _mirrored(n: int, parts: Callable[[], Iterable[_Part]]) -> Compact:
+    """Return both triangles of an upper one over n words. parts: gives its rows in order, each time it is called."""
+    sizes = np.zeros(n + 1, np.int64)
+    wide = np.zeros(n + 1, np.int64)
+    for part in parts():
+        _mirrored_sizes(*part, sizes, wide)
+    out = allocate(n, np.cumsum(sizes), np.cumsum(wide))
+    fill = out.indptr[:-1].copy()
+    wide_fill = out.wide_indptr[:-1].copy()
+    for part in parts():
+        _mirror(*part, out, fill, wide_fill)
+    return out
+
+
 @kernel
 def _mirrored_sizes(
-    indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32, full: Int64, wide: Int64
+    first: int, indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32, full: Int64, wide: Int64
 ) -> None:
     """Add the entries, and the wide ones, that each row has once both triangles are there, (rows + 1,)."""
-    for row, kept_row in enumerate(kept):
+    for i, kept_row in enumerate(kept):
+        row = first + i
         for k in range(indptr[kept_row], indptr[kept_row + 1]):
             column = ids[columns[k]]
             if column >= 0:
@@ -197,14 +357,16 @@ def _mirrored_sizes(
 
 @kernel
 def _mirror(
-    indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32, out: Compact, fill: Int64, wide: Int64
-) -> None:
+    first: int, indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32,
+    out: Compact, fill: Int64, wide: Int64,
+) -> None:  # fmt: skip
     """Write every entry to its own row and to that of its column.
 
     fill, wide: (rows,) the next place of each row, and of its wide values.
     """
     # Rows are visited in order, so entries left of the diagonal arrive in column order before those of the row itself.
-    for row, kept_row in enumerate(kept):
+    for i, kept_row in enumerate(kept):
+        row = first + i
         # Arrays named once, and the row's own place in a register: five times as fast as `put` for each entry.
         out_columns = out.columns
         out_low = out.low
@@ -229,6 +391,28 @@ def _mirror(
                 wide[row] = put_wide(out, wide[row], column, value)
                 if column != row:
                     wide[column] = put_wide(out, wide[column], row, value)
+
+
+@kernel
+def _grouped(indptr: Int64, words: Int32, counts: Int32, weights: Int64, group: Int64, held: Int64, out: Int64) -> None:
+    """Add the rows that passages give each group to `out` (groups, n).
+
+    counts: (nnz,) how often each word counts, g.
+    group: (n,) the group of each word, -1 for none.
+    held: (groups,) zeros; zeros again afterwards.
+    """
+    for row in range(len(weights)):
+        span = range(indptr[row], indptr[row + 1])
+        for k in span:
+            if group[words[k]] >= 0:
+                held[group[words[k]]] += counts[k]
+        for t in range(len(held)):
+            if held[t] != 0:
+                for k in span:
+                    # A pair of a word with itself counts g (g - 1).
+                    met = held[t] - (group[words[k]] == t)
+                    out[t, words[k]] += weights[row] * counts[k] * met
+                held[t] = 0
 
 
 @kernel

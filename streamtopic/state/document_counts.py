@@ -25,7 +25,6 @@ from streamtopic.counts import (
     SymmetricCounts,
     Weighting,
     count,
-    count_symmetric,
     narrowed,
     statistics,
 )
@@ -197,7 +196,7 @@ class DocumentCounts:
 
     def symmetric(self, keep: Positions) -> SymmetricCounts:
         """Return the pair counts of `restrict` as a working matrix, with little memory besides the result."""
-        return count_symmetric(self._batch(keep), len(keep), self.weighting)
+        return SymmetricCounts.counted(self._batch(keep), len(keep), self.weighting)
 
     def since(self, old: "DocumentCounts") -> "ChangedDocuments":
         """Return what came and went since older counts. Raises CutGone if not all changes since then are there."""

@@ -194,9 +194,15 @@ def _scaled(q: SymmetricCounts, mass: Int64, candidates: Positions, *, diagonal:
     scale = np.zeros(q.n)
     scale[candidates] = 1.0 / np.sqrt(own)
     out = np.zeros((c, c))
-    same = (q.rows, candidates, place, scale, diagonal, out)
-    # Four spans a thread: rows differ in length, and so do the spans' times.
-    each_span(_fill_scaled, same, even_spans(c, 4 * workers()))
+    uncounted = q.uncounted
+    if uncounted is None:
+        same = (q.rows, candidates, place, scale, diagonal, out)
+        # Four spans a thread: rows differ in length, and so do the spans' times.
+        each_span(_fill_scaled, same, even_spans(c, 4 * workers()))
+    else:
+        # Few pairs are pairs of candidates, so these alone are counted.
+        for block in uncounted.blocks(candidates):
+            _fill_counted(block.first, block.sizes, block.columns, block.values, scale[candidates], diagonal, out)
     each_span(_mirror, (out,), even_spans(c, 4 * workers()))
     return out
 
@@ -332,6 +338,27 @@ def _fill_scaled(
                 # The product of the scales first: it is the same for (i, j) and (j, i).
                 scales = own * scale[column]
                 target[j] = np.rint(float(value) * scales * _GRID)
+
+
+@kernel
+def _fill_counted(
+    first: int,
+    sizes: Int64,
+    columns: Int32,
+    values: Int64,
+    scale: Float,
+    diagonal: bool,  # noqa: FBT001  numba takes no keywords
+    out: Float,
+) -> None:
+    """Fill rows first ... of `out` (c, c), from the diagonal on, with the counts of a block. scale: (c,)."""
+    k = 0
+    for i in range(len(sizes)):
+        row = first + i
+        for _ in range(sizes[i]):
+            if diagonal or columns[k] != row:
+                scales = scale[row] * scale[columns[k]]
+                out[row, columns[k]] = np.rint(float(values[k]) * scales * _GRID)
+            k += 1
 
 
 @kernel

@@ -22,7 +22,7 @@ from streamtopic.counts import Counts, DocumentBatch, KeptCounts, SignedPassages
 from streamtopic.counts.arrays import Float, Int32, Int64, Positions, places, row_ends
 from streamtopic.counts.matrices import TextColumns, as_documents, canonical
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
-from streamtopic.topics.display import TopicRow, TopicTable, WordEvidence, heap, top_words
+from streamtopic.topics.display import TopicRow, TopicTable, heap
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.fitted import Fitted, Inside, steady
 from streamtopic.topics.inference import fold_in, held_out_likelihood, unknown_documents, warn_of_unknown
@@ -587,13 +587,12 @@ def _shown_words(model: Fitted, names: Sequence[str] | None, top: int) -> list[l
         names = [model.name(column) for column in range(model.n_features)]
     if len(names) != model.n_features:
         raise ValueError(f"there are {len(names)} names for {model.n_features} columns: give one for each")
-    columns, positions = model.word_places()
+    columns, _ = model.word_places()
     A = steady(model.components.T[columns])
-    evidence = WordEvidence.of(model.fit, model.counts.frequency[positions])
     own = [str(names[k]) for k in columns.tolist()]
     labels = np.array(own, object)
     shown = []
-    for order, share in zip(top_words(A, evidence, top), A.T, strict=True):
+    for order, share in zip(model.word_order[:, :top], A.T, strict=True):
         # A topic may have fewer words than are asked for.
         possible = order[share[order] > 0]
         shown.append(labels[possible].tolist())

@@ -6,6 +6,7 @@ are independent of each other.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from streamtopic.counts import KeptCounts
 from streamtopic.counts.arrays import Float, Positions
 from streamtopic.counts.matrices import TextColumns
+from streamtopic.topics.display import WordEvidence, top_words
 from streamtopic.topics.fit import TopicFit
 
 __all__ = ["Fitted", "Inside", "steady"]
@@ -43,7 +45,7 @@ class Inside:
         return cls(fit.names, counts.words, counts.positions(fit.names))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Fitted:
     """A model with its documents.
 
@@ -136,6 +138,14 @@ class Fitted:
         order = self.columns.order
         positions = np.flatnonzero(self.components[:, order].any(axis=0))
         return order[positions], positions
+
+    @cached_property
+    def word_order(self) -> Positions:
+        """Each topic's words in the order in which they are shown, as positions in those of `shown`, (n_topics, n')."""
+        # Once for a model: the pairs of all documents are read for it.
+        columns, positions = self.word_places()
+        evidence = WordEvidence.of(self.fit, self.counts.frequency[positions])
+        return top_words(steady(self.components.T[columns]), evidence, len(columns))
 
     def shown(self) -> tuple[Float, Float, list[str]]:
         """Return A over the words of the model, (n', r), shares of topics, (r,), and the names of the words.

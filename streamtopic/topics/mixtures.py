@@ -77,7 +77,7 @@ class Mixtures:
         """
         thin = np.ascontiguousarray((anchor_counts * squares).T)
         product = times(q, thin)
-        terms = product_roundings(np.diff(q.indptr), q.n)
+        terms = product_roundings(q.lengths, q.n)
         relative = gamma(terms)
         G, sigma = gram(anchor_counts, thin)
         made = cls(

@@ -8,10 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import Whole, kernel
 from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.arrays import Float, Int64, Positions, row_ends
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions, places, row_ends
 from streamtopic.counts.compact import Compact, read
+from streamtopic.counts.symmetric import Uncounted
 from streamtopic.topics.reproducible import each_span, workers
 
 __all__ = [
@@ -41,6 +42,10 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
     rows: positions of the wanted rows of the product; None for all.
     live: ascending positions of the words that have entries; None for all words.
     """
+    uncounted = q.uncounted
+    # Ascending positions of as many rows as there are.
+    if uncounted is not None and (rows is None or len(rows) == q.n):
+        return _times_counted(q, uncounted, thin)
     words = np.arange(q.n) if live is None else live
     # Blocks of live words: a forgotten word that is still in the arrays must not move where a block begins.
     starts = words[::BLOCK]
@@ -63,6 +68,20 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
         return out
     parts = [(*span, np.empty(r), np.empty(_PANEL, np.int64), np.empty(_PANEL, np.int64)) for span in pairwise(edges)]
     each_span(_times, (q.rows, chosen, thin, ends, out), parts)
+    return out
+
+
+def _times_counted(q: SymmetricCounts, uncounted: Uncounted, thin: Float) -> Float:
+    """Return Q V with the bits of `times`, from rows of one triangle as they are counted. No row is kept.
+
+    Each entry serves its own row and that of its column. No word is dead before the rows are counted.
+    """
+    out = np.zeros((q.n, thin.shape[1]))
+    lengths = np.zeros(q.n, np.int64)
+    run = np.zeros_like(out)
+    for block in uncounted.blocks():
+        _add_both(block.first, block.sizes, block.columns, block.values, thin, out, run, lengths)
+    q.counted_lengths = lengths
     return out
 
 
@@ -106,7 +125,10 @@ def shift_roundings(terms: Int64, changed: Int64, passages: int = 0, longest: in
 
 
 def dense_rows(q: SymmetricCounts, rows: Positions) -> Int64:
-    """Return rows of Q as a dense integer matrix, (len(rows), n)."""
+    """Return rows of Q as a dense integer matrix, (len(rows), n). rows: distinct positions."""
+    uncounted = q.uncounted
+    if uncounted is not None:
+        return uncounted.grouped(places(q.n, rows), len(rows))
     out = np.zeros((len(rows), q.n), np.int64)
     _dense_rows(q.rows, rows, out)
     return out
@@ -121,6 +143,9 @@ def column_sums(q: SymmetricCounts, rows: Positions) -> Int64:
 
 def grouped_rows(q: SymmetricCounts, group: Int64, groups: int) -> Int64:
     """Return the sums of the rows of each group, (groups, n) integers; a row of group -1 is left out."""
+    uncounted = q.uncounted
+    if uncounted is not None:
+        return uncounted.grouped(group, groups)
     out = np.zeros((groups, q.n), np.int64)
     _grouped_rows(q.rows, group, out)
     return out
@@ -199,6 +224,53 @@ def _times_few(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float
         sums = first, second, third, fourth
         for t in range(out.shape[1]):
             out[i, t] = sums[t]
+
+
+@kernel
+def _add_both(
+    first: int, sizes: Int64, columns: Int32, values: Int64, thin: Float, out: Float, run: Float, lengths: Int64
+) -> None:
+    """Add what rows first ... of the upper triangle give the product to `out`, and count entries in `lengths`.
+
+    run: (n, r) the sums of blocks of columns that are not complete, zeros at first.
+    """
+    # Entries before the diagonal of a row come with earlier rows, in the order of columns. So each block has the terms
+    # of `_times`, in its order.
+    r = thin.shape[1]
+    k: Whole = np.int64(0)
+    for i in range(len(sizes)):
+        row = first + i
+        if row % BLOCK == 0:
+            for j in range(row, len(run)):
+                for t in range(r):
+                    out[j, t] += run[j, t]
+                    run[j, t] = 0.0
+        edge: Whole = row - row % BLOCK + BLOCK
+        own = run[row]
+        factors = thin[row]
+        total = out[row]
+        end = k + np.int64(sizes[i])
+        lengths[row] += sizes[i]
+        while k < end:
+            column = np.int64(columns[k])
+            if column >= edge:
+                edge = column - column % BLOCK + BLOCK
+                for t in range(r):
+                    total[t] += own[t]
+                    own[t] = 0.0
+            value = float(values[k])
+            others = thin[column]
+            for t in range(r):
+                own[t] += value * others[t]
+            if column != row:
+                lengths[column] += 1
+                other = run[column]
+                for t in range(r):
+                    other[t] += value * factors[t]
+            k += 1
+        for t in range(r):
+            total[t] += own[t]
+            own[t] = 0.0
 
 
 @kernel

@@ -11,10 +11,11 @@ from test_compact import N, counts, dense, full, triangles
 from test_cooccurrence import N as WORDS
 from test_cooccurrence import corpora, counted, documents, same
 
-from streamtopic.counts import DocumentBatch, KeptCounts, Passage, SymmetricCounts, Weighting
+from streamtopic.counts import DocumentBatch, KeptCounts, PairBlock, Passage, SymmetricCounts, Weighting, symmetric
 from streamtopic.counts import count_sources as kept_module
-from streamtopic.counts.compact import MARK, UpperRows, mirrored, pack
+from streamtopic.counts.compact import MARK
 from streamtopic.errors import CountsOverflow, NegativeCounts
+from streamtopic.topics.products import dense_rows, grouped_rows, times
 
 NAMES = [f"w{k}" for k in range(WORDS)]
 ALL = np.arange(WORDS)
@@ -53,10 +54,10 @@ def agree(held, corpus, keep=ALL):
 @settings(max_examples=80)
 @given(corpora, corpora, st.sets(st.integers(0, WORDS - 1), min_size=1), st.integers(1, 9))
 def test_they_are_the_counts_of_the_documents(first, second, keep, size):
-    """Kept, added to and taken from, in blocks and panels of any size, they are like counts made anew."""
+    """Kept, added to and taken from, in blocks of any size, they are like counts made anew."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(kept_module, "_BLOCK", size)
-        patched.setattr(kept_module, "_PANEL", size)
+        patched.setattr(symmetric, "_PAIRS", size)
         held = kept(first)
         assert agree(held, first)
         both = held.plus(DocumentBatch.build(second))
@@ -141,16 +142,43 @@ def test_more_passages_than_64_bits_may_hold_are_refused(monkeypatch):
 
 @settings(max_examples=100)
 @given(triangles, st.sets(st.integers(1, N - 1)))
-def test_panels_mirror_like_the_whole(pairs, edges):
-    """However rows are cut into panels, both triangles are the same bits, and every panel is used up."""
+def test_blocks_mirror_like_the_whole(pairs, edges):
+    """However rows are cut into blocks, both triangles are the same bits."""
     some = counts({**pairs, (0, N - 1): MARK + 3})
-    bounds = [0, *sorted(edges), N]
-    panels = []
-    for start, stop in pairwise(bounds):
+    blocks = []
+    for start, stop in pairwise([0, *sorted(edges), N]):
         held = slice(some.indptr[start], some.indptr[stop])
-        indptr = some.indptr[start : stop + 1] - some.indptr[start]
-        panels.append(UpperRows(start, pack(N, indptr, some.columns[held], some.values[held])))
-    rows = mirrored(N, panels)
-    assert panels == []
-    assert all(np.array_equal(a, b) for a, b in zip(rows, SymmetricCounts.of(some).rows, strict=True))
-    assert np.array_equal(dense(SymmetricCounts(N, rows)), full(some))
+        sizes = np.diff(some.indptr[start : stop + 1])
+        blocks.append(PairBlock(start, sizes, some.columns[held], some.values[held]))
+    q = SymmetricCounts.of_blocks(N, lambda: blocks)
+    assert all(np.array_equal(a, b) for a, b in zip(q.rows, SymmetricCounts.of(some).rows, strict=True))
+    assert np.array_equal(dense(q), full(some))
+
+
+def test_documents_stand_for_rows_that_nobody_has_read():
+    """Sums of rows, products and pairs of a few words have the bits of the matrix, which is counted when it is read."""
+    rng = np.random.default_rng(3)
+    n = 700
+    words = [np.sort(rng.choice(n, 40, replace=False)).astype(np.int32) for _ in range(60)]
+    amounts = rng.integers(1, 4, (60, 40), np.int32)
+    corpus = [
+        [Passage(int(own.sum()), *pair)] for own, pair in zip(amounts, zip(words, amounts, strict=True), strict=True)
+    ]
+    held = KeptCounts.counted([f"w{k:03d}" for k in range(n)], DocumentBatch.build(corpus), Weighting())
+    keep = np.arange(1, n)
+    expected = SymmetricCounts.of(held.restrict(keep))
+    q = held.symmetric(keep)
+    group = np.arange(len(keep)) % 4 - 1
+    few = np.arange(1, len(keep), 2)
+    thin = rng.random((len(keep), 3))
+    assert np.array_equal(q.row_sums(), expected.row_sums())
+    assert np.array_equal(grouped_rows(q, group, 3), grouped_rows(expected, group, 3))
+    among = SymmetricCounts.of_blocks(len(few), lambda: q.uncounted.blocks(few))
+    assert same(among.upper(), SymmetricCounts.of(expected.upper(), few).upper())
+    assert np.array_equal(dense_rows(q, few[::-1]), dense_rows(expected, few[::-1]))
+    assert np.array_equal(times(q, thin), times(expected, thin))
+    assert np.array_equal(q.lengths, expected.lengths)
+    copied = q.copy()
+    assert all(np.array_equal(a, b) for a, b in zip(q.rows, expected.rows, strict=True))
+    assert q.uncounted is None, "no document is held once the rows are there"
+    assert copied.uncounted is not None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_exactness import Run
 
-from streamtopic.counts import Counts, SymmetricCounts, count_sources
+from streamtopic.counts import Counts, SymmetricCounts, symmetric
 from streamtopic.errors import CountsOverflow
 from streamtopic.state import Reader, document_counts
 from streamtopic.topics.learner import learn
@@ -32,8 +32,7 @@ def counts(connection, new_model):
 
 def pieces_of(monkeypatch, pairs):
     """Let pairs be counted, packed and mirrored in pieces of so many."""
-    monkeypatch.setattr(count_sources, "_PAIRS", pairs)
-    monkeypatch.setattr(count_sources, "_PANEL", pairs)
+    monkeypatch.setattr(symmetric, "_PAIRS", pairs)
 
 
 @pytest.mark.parametrize("pairs", [1, 50, 1 << 18])
@@ -43,7 +42,7 @@ def test_any_bound_gives_the_same_bits(counts, monkeypatch, pairs, parts):
     keep = np.arange(0, len(counts.words), 2)
     expected = SymmetricCounts.of(counts.restrict(keep))
     pieces_of(monkeypatch, pairs)
-    monkeypatch.setattr(count_sources, "pieces", lambda *_: parts)
+    monkeypatch.setattr(symmetric, "pieces", lambda *_: parts)
     q = counts.symmetric(keep)
     assert q.n == expected.n
     assert np.array_equal(q.indptr, expected.indptr)

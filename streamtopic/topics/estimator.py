@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamtopic.compiled import compiling_is_said, duration_is_said
 from streamtopic.counts import Counts, DocumentBatch, KeptCounts, SignedPassages, TextMatrix, count, narrowed
-from streamtopic.counts.arrays import Float, Int32, Int64, Positions, places, row_ends
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions, entry_rows, places, row_ends
 from streamtopic.counts.matrices import TextColumns, as_documents, canonical
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
 from streamtopic.topics.display import TopicRow, TopicTable, heap
@@ -307,6 +307,26 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             model = cls(**params)
             model._model = model._learned(columns, names, model._counted(columns, names, batch))
         return model
+
+    def pyldavis_data(self, X: Any, terms: int = 30) -> Any:
+        """Return what `pyLDAvis.save_html` and `pyLDAvis.display` take: the topics, and how often documents have words.
+
+        X: documents, those of the model or others.
+        terms: how many words are drawn for each topic.
+        Needs pyLDAvis. Raises ValueError as `transform`.
+        """
+        import pyLDAvis
+
+        model = self._now()
+        A, indptr, words, counts = self._known_words(model, X)
+        theta, _ = self._inferred(A, indptr, words, counts)
+        lengths = np.bincount(entry_rows(indptr), counts, len(theta))
+        frequency = np.bincount(words, counts, len(A))
+        names = [model.name(column) for column in np.flatnonzero(model.components.any(axis=0)).tolist()]
+        with warnings.catch_warnings():
+            # It takes logarithms of 0.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return pyLDAvis.prepare(A.T, theta, lengths, names, frequency, R=terms, n_jobs=1)
 
     def topics_over(
         self,

@@ -55,6 +55,19 @@ def test_gensim_finds_the_same_coherence():
     assert theirs.get_coherence() == pytest.approx(npmi(top, sets), abs=1e-9)
 
 
+def test_pyldavis_saves_what_it_is_given(tmp_path):
+    """A page with every topic, of texts as well as of counts."""
+    pyldavis = pytest.importorskip("pyLDAvis")
+    written = texts()
+    model = TextTopics(3, max_df=1.0).fit(written)
+    data = model.pyldavis_data(written, terms=4)
+    assert sorted(data.topic_order) == [1, 2, 3]
+    assert data.topic_coordinates["Freq"].sum() == pytest.approx(100)
+    with (tmp_path / "map.html").open("w") as page:
+        pyldavis.save_html(data, page)
+    assert "engine" in (tmp_path / "map.html").read_text()
+
+
 @pytest.mark.slow
 def test_topicwizard_prepares_a_pipeline(tmp_path):
     """It opens on a pipeline of ours: documents, topics and words are those of the model."""

@@ -25,6 +25,8 @@ T = TypeVar("T")
 Command = Sequence[str | bytes | int]
 
 _TIMEOUT = 30.0
+_LONG = 1 << 16
+_MANY = 1 << 13
 _errors = redis.exceptions
 _FORM = (
     "give redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss://..., unix:///PATH, redis+cluster://HOST:PORT,HOST:PORT or "
@@ -172,6 +174,37 @@ def _refusal(error: Exception, address: str, text: str, act: str) -> Streamtopic
     return None
 
 
+class _Packer:
+    """Commands as bytes for the socket: a flush has many arguments, and redis-py's own packer is slow with those."""
+
+    def pack(self, *arguments: str | bytes | float | memoryview) -> list[bytes | memoryview]:
+        """Return what to send, long arguments by themselves so that they are not copied."""
+        # redis-py names some commands by two words.
+        command = arguments[0]
+        first = command.split() if isinstance(command, str | bytes) else [command]
+        whole = (*first, *arguments[1:])
+        found: list[bytes | memoryview] = []
+        parts: list[bytes | memoryview] = [b"*%d\r\n" % len(whole)]
+        for argument in whole:
+            value = argument if isinstance(argument, bytes | memoryview) else _bytes(argument)
+            parts.append(b"$%d\r\n" % len(value))
+            if len(value) > _LONG:
+                found += [b"".join(parts), value]
+                parts = [b"\r\n"]
+            else:
+                parts += (value, b"\r\n")
+            if len(parts) > _MANY:
+                # Each part takes some 40 bytes besides its own: those of 100,000 words are not held at once.
+                found.append(b"".join(parts))
+                parts = []
+        found.append(b"".join(parts))
+        return found
+
+
+def _bytes(value: str | float) -> bytes:
+    return value.encode() if isinstance(value, str) else repr(value).encode()
+
+
 class Connection:
     """A Redis connection whose errors are StreamtopicErrors.
 
@@ -191,7 +224,7 @@ class Connection:
         if clear_address(url) is None:
             raise SettingsError(f"Redis address {self.address} is malformed: {_FORM}")
         try:
-            self._make = clients_at(url, timeout, self._connected)
+            self._make = clients_at(url, timeout, _Packer(), self._connected)
         except (ValueError, TypeError):
             # What redis-py says of it may quote a part of the password.
             raise SettingsError(f"Redis address {self.address} cannot be used: {_FORM}") from None

@@ -49,10 +49,11 @@ class Clustered(RedisCluster):
 Client = redis.Redis | Clustered
 
 
-def clients_at(url: str, timeout: float, connected: Callable[[], None]) -> Callable[[], Client]:
+def clients_at(url: str, timeout: float, packer: object, connected: Callable[[], None]) -> Callable[[], Client]:
     """Return what makes the client of an address that `clear_address` can read. A cluster is asked for its slots then.
 
     timeout: seconds that an answer may take.
+    packer: see redis-py's `command_packer`.
     connected: is called after each new connection to a server that holds keys.
 
     Raises ValueError or TypeError for an address that cannot be used; nothing is sent.
@@ -61,6 +62,7 @@ def clients_at(url: str, timeout: float, connected: Callable[[], None]) -> Calla
         "protocol": 2,
         "socket_timeout": timeout,
         "socket_connect_timeout": min(timeout, _CONNECT_SECONDS),
+        "command_packer": packer,
         "retry": _once(),
     }
     found = clear_address(url)

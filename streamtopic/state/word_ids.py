@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import kernel
-from streamtopic.counts.arrays import row_ends
 from streamtopic.errors import StateCorrupt
+from streamtopic.state.document_records import ascending_rows
 from streamtopic.words.lexicon import Lexicon
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "Rows",
     "Vocabulary",
     "WordPassage",
-    "ascending_rows",
     "number_rows",
     "word_bytes",
     "word_text",
@@ -241,27 +240,6 @@ def number_rows(
     return indptr, ascending, amounts, born[:found].copy()
 
 
-def ascending_rows(firsts: Int64, indptr: Int64, ids: Int32, counts: Int32) -> tuple[Int32, Int32]:
-    """Return the ids of rows, ascending in each row, and their counts.
-
-    firsts: (rows,) where each row begins in `counts`.
-    indptr: (rows + 1,) where it begins in `ids`, and in the result.
-    ids: of 0 or more, each once in a row.
-    """
-    # Numbers among the words of these rows: the ids themselves may be millions.
-    occurrences = np.zeros(int(ids.max(initial=-1)) + 1, np.int32)
-    _tally(ids, occurrences)
-    words = np.flatnonzero(occurrences).astype(np.int32)
-    place = np.cumsum(occurrences > 0, dtype=np.int32) - np.int32(1)
-    ends = row_ends(occurrences[words].astype(np.int64))
-    entries = np.empty(len(ids), np.int64)
-    ascending = np.empty(len(ids), np.int32)
-    amounts = np.empty(len(ids), np.int32)
-    fill, at = ends[:-1], indptr[:-1].copy()
-    _ascend(firsts, indptr, ids, counts, place, words, fill, at, entries, ascending, amounts)
-    return ascending, amounts
-
-
 @kernel
 def _number(
     firsts: Int64, indptr: Int64, entries: Int32, numbers: Int32, next_number: int, ids: Int32, born: Int32
@@ -282,44 +260,3 @@ def _number(
                 found += 1
             ids[at + j] = numbers[entry]
     return found
-
-
-@kernel
-def _tally(ids: Int32, occurrences: Int32) -> None:
-    """Count how often each id is there."""
-    for k in range(len(ids)):
-        occurrences[ids[k]] += 1
-
-
-@kernel
-def _ascend(
-    firsts: Int64, indptr: Int64, ids: Int32, counts: Int32, place: Int32, words: Int32, fill: Int64, at: Int64,
-    entries: Int64, ascending: Int32, amounts: Int32,
-) -> None:  # fmt: skip
-    """Sort the ids of each row, and its counts with them: all entries by word, and then back by row.
-
-    firsts, counts: as in `_number` and `Rows`.
-    place: of each id in `words`, which ascend.
-    fill: (words,) where the entries of each word begin; afterwards, where they end.
-    at: (rows,) where each row begins; afterwards, where it ends.
-    entries: memory for all entries. Row and count are one number, so that each is written in one place.
-    """
-    # Two passes over the entries take less time than a sort of each row.
-    for k in range(len(firsts)):
-        shift = firsts[k] - indptr[k]
-        for position in range(indptr[k], indptr[k + 1]):
-            word = place[ids[position]]
-            slot = fill[word]
-            fill[word] = slot + 1
-            entries[slot] = (np.int64(k) << 32) | np.int64(counts[position + shift])
-    slot = np.int64(0)
-    for word in range(len(words)):
-        number = words[word]
-        while slot < fill[word]:
-            entry = entries[slot]
-            row = entry >> 32
-            position = at[row]
-            at[row] = position + 1
-            ascending[position] = number
-            amounts[position] = entry & 0xFFFFFFFF
-            slot += 1

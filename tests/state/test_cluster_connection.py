@@ -188,7 +188,7 @@ def test_addresses_say_who_and_where(monkeypatch):
     monkeypatch.setattr("redis.cluster.NodesManager.initialize", lambda _: None)
     monkeypatch.setattr("redis.cluster.CommandsParser", str)
     query = "ssl_cert_reqs=none&ssl_ciphers=HIGH"
-    cluster = clients_at(f"rediss+cluster://u:p%2F@a:1,[::1]:2,c?{query}", 7.0, print)()
+    cluster = clients_at(f"rediss+cluster://u:p%2F@a:1,[::1]:2,c?{query}", 7.0, None, print)()
     nodes = cluster.nodes_manager
     assert sorted(nodes.startup_nodes) == ["::1:2", "a:1", "c:6379"]
     node = nodes.create_redis_node("a", 1, **nodes.connection_kwargs)
@@ -197,7 +197,7 @@ def test_addresses_say_who_and_where(monkeypatch):
     assert (named["ssl_ciphers"], named["ssl_cert_reqs"]) == ("HIGH", "none")
     assert issubclass(node.connection_pool.connection_class, redis.SSLConnection)
     assert cluster.get_node(node_name="::1:7000").port == 7000, "an ASK may name a node that has no slot yet"
-    client = clients_at("redis+sentinel://u:p@a:1,b/news/2?sentinel_password=q", 7.0, print)()
+    client = clients_at("redis+sentinel://u:p@a:1,b/news/2?sentinel_password=q", 7.0, None, print)()
     named = client.connection_pool.connection_kwargs
     assert (named["username"], named["password"], named["db"]) == ("u", "p", 2)
     sentinels = client.connection_pool.sentinel_manager.sentinels

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+import msgpack
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +22,7 @@ from streamtopic.documents.events import (
     MAX_TEXT,
     MAX_TIMESTAMP,
     MAX_VALUE,
+    MAX_VALUES,
     STRUCTURED,
     Add,
     Delete,
@@ -63,6 +65,8 @@ UInt64 = npt.NDArray[np.uint64]
 
 # The fields of an add whose text compiled code counts.
 _PLAIN = frozenset({"op", "text", "labels", "ts"})
+# A short map of msgpack begins with this and the number of its fields.
+_SHORT_MAP = 0x80
 
 # Any: mypy knows a sequence and an int from the source; compiled, it takes an array and numpy's integers.
 _murmur2: Any = once(murmur2)
@@ -135,7 +139,9 @@ def decode_all(
         if plain is None:
             left.add(k)
         else:
-            texts[k], labels[k] = plain.text, dated(plain.labels, plain.time_ms) if days else plain.labels
+            texts[k], labels[k], time_ms = plain
+            if days:
+                labels[k] = dated(labels[k], time_ms)
     # Another thread may give entries to words meanwhile: records are also decoded ahead of the commit.
     with lexicon.lock:
         rows = _counted(texts, lexicon)
@@ -163,22 +169,16 @@ def decode_all(
     return Decoded(records, documents, others, homes, lexicon, named)
 
 
-class _PlainAdd(NamedTuple):
-    """An add of an ASCII text. labels, time_ms: as in `Add`."""
-
-    text: bytes
-    labels: Mapping[str, str]
-    time_ms: int | None
-
-
-def _plain(record: Record) -> _PlainAdd | None:
-    """Return the add in a record if there is no doubt that it is one of an ASCII text; None for any other record."""
+def _plain(record: Record) -> tuple[bytes, Mapping[str, str], int | None] | None:
+    """Return text, labels and time in milliseconds of an add of an ASCII text; None if there is a doubt that it is."""
     value = record.value
     if not value or len(value) > MAX_VALUE or not (_is_usual(record) or _may_add(record)):
         return None
     try:
-        fields = parse(value)
-        if not isinstance(fields, dict) or fields.get("op") != "add" or fields.keys() - _PLAIN:
+        # `parse` bounds what a value may take first. A short map without lists needs no such look.
+        short = value[0] & 0xF0 == _SHORT_MAP and len(value) <= MAX_VALUES
+        fields = msgpack.unpackb(value, max_array_len=0) if short else parse(value)
+        if not isinstance(fields, dict) or fields.get("op") != "add" or not fields.keys() <= _PLAIN:
             return None
         labels = check_labels(fields["labels"]) if "labels" in fields else _NO_LABELS
     except Exception:  # noqa: BLE001 -- whatever it is, `decode_record` refuses the record for it
@@ -188,7 +188,7 @@ def _plain(record: Record) -> _PlainAdd | None:
     timed = time_ms is None or (type(time_ms) is int and 0 <= time_ms <= MAX_TIMESTAMP)
     if not (timed and isinstance(text, str) and text.isascii() and len(text) <= MAX_TEXT):
         return None
-    return _PlainAdd(text.encode(), labels, time_ms)
+    return text.encode(), labels, time_ms
 
 
 def _is_usual(record: Record) -> bool:

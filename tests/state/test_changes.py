@@ -1,13 +1,16 @@
 """What readers follow: changes come back as they were, in one history, and go as whole generations when it is due."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_exactness import Run
+from state_reference import as_words
+from test_exactness import Run, restore
 
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import (
     CutGone,
+    Reader,
 )
 from streamtopic.state.change_log import ChangeEntry, Place, WordStatistics, read_changes
 
@@ -82,3 +85,34 @@ def test_damage_to_an_entry_ends_in_the_package_s_own_error(connection, new_mode
             assert len(change.went) == len(change.ids)
     except (StateCorrupt, CutGone):
         return
+
+
+def test_a_history_that_forked_is_noticed(connection, run):
+    """Redis was set back and went on to the same version otherwise: neither its changes nor its moment are followed."""
+    reader = Reader(connection, run.model, 1)
+    run.save()
+    run.add(5, ((2, {"lost": 2}),))
+    run.flush()
+    old, lost = reader.counts(), run.state.meta.place
+    restore(connection, run.state.keys, run.saved[0])
+    run.live.documents, run.offset = dict(run.saved[1]), run.saved[2]
+    run.add(5, ((2, {"other": 2}),))
+    run.flush()
+    here = run.state.meta.place
+    assert here.version == lost.version
+    assert here != lost
+    for after, through in ((lost, here), (here, lost), (Place(lost.version - 1, "other"), here)):
+        with pytest.raises(CutGone, match="another history"):
+            follow(run, after, through)
+    with pytest.raises(CutGone, match="set back"):
+        as_words(old)
+    counts = reader.counts()
+    assert as_words(counts) == run.live.recount()
+    with pytest.raises(CutGone, match="another history"):
+        counts.since(old)
+    run.add(6, ((2, {"later": 2}),))
+    run.flush()
+    with pytest.raises(CutGone, match="another history"):
+        follow(run, lost)
+    assert as_words(reader.counts()) == run.live.recount()
+    assert "lost" not in reader.counts().words

@@ -2,6 +2,7 @@
 
 import random
 import zlib
+from dataclasses import replace
 
 import msgpack
 import numpy as np
@@ -74,6 +75,20 @@ def made(number, seed, task="section"):
     return found
 
 
+def test_documents_behind_the_cut_are_left_out(connection, model):
+    """A document that came, went or was replaced after the cut is read as it was then."""
+    corpus = Corpus(connection, model)
+    corpus.change(made(30, 1))
+    counts, before = corpus.counts(), dict(corpus.live)
+    corpus.change(made(30, 2))
+    first, second, third = list(before)[:3]
+    corpus.change({first: made(1, 5)[b"section-5-0"]}, removed=[second])
+    corpus.change({second: made(1, 6)[b"section-6-0"], third: before[third]})
+    corpus.change(removed=[second, third])
+    assert plain(read_documents(counts, counts.words), counts.words) == before
+    assert plain(read_documents(corpus.counts(), WORDS), WORDS) == corpus.live
+
+
 def parts_of(counts, words):
     """Yield what each part of the documents holds, part by part."""
     for batch, labels in document_parts(counts, words):
@@ -106,6 +121,25 @@ def test_documents_are_those_of_the_cut_while_ingest_goes_on(connection, model, 
     assert found == expected
     assert len(sample_words(counts, counts.words, limit=100)) == sampled
     assert plain(read_documents(corpus.counts(), WORDS), WORDS) == corpus.live
+
+
+def test_a_document_whose_people_change_meanwhile_counts_once(connection, model):
+    """It is stored anew under the offset that it had, so the change takes it away and brings it again."""
+    corpus = Corpus(connection, model, partitions=1)
+    corpus.change(made(40, 1))
+    counts = corpus.counts()
+    digest = counts.restrict(np.arange(len(counts.words))).digest(counts.words)
+    (state,) = corpus.states
+    for people in (b"a" * 16, b"b" * 16):
+        for document in list(corpus.live)[::5]:
+            old = state.documents([document])[document]
+            renamed = replace(added_document(state, document, old.offset, *corpus.live[document]), subjects=(people,))
+            corpus.offsets[0] += 1
+            changes = Changes(corpus.offsets[0], added=[renamed], removed=[RemovedDocument(document, old)])
+            assert state.commit(state.plan(changes)) == Applied()
+    assert plain(read_documents(counts, counts.words), counts.words) == corpus.live
+    for found in (counts, corpus.counts()):
+        assert found.restrict(np.arange(len(found.words))).digest(found.words) == digest
 
 
 @pytest.mark.parametrize("lost", ["all of it", "a hash"])

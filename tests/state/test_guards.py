@@ -2,12 +2,13 @@
 
 import pytest
 from state_reference import as_words
-from test_exactness import Run, dump
+from test_exactness import Run, dump, restore
 
 from added_documents import added_documents
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt, StateMismatch, TakenOver
 from streamtopic.state import (
+    AlreadyApplied,
     Applied,
     Changes,
     ModelSettings,
@@ -15,12 +16,14 @@ from streamtopic.state import (
     PartitionWriter,
     Reader,
     Stale,
+    scripts,
 )
 from streamtopic.state.deletions import Forget, ForgetKind, Forgets
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.removal import put_forgets
 
 TAKEN_OVER = Stale("another writer took the partition over")
+OTHER_HISTORY = Stale("the state has another history")
 
 
 def planned(run):
@@ -55,6 +58,12 @@ def commit_beside(run):
     """Let a writer with the same token commit."""
     other = twin(run)
     assert other.commit(planned_by(other, run.offset)) == Applied()
+
+
+def go_on_otherwise(run):
+    """Set Redis back to what was saved last, and commit as often as since then, but another document."""
+    restore(run.connection, run.state.keys, run.saved[0])
+    commit_beside(run)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +107,28 @@ def test_what_a_claim_refuses_stays_as_it_is(run, event):
     assert dump(run.connection, run.state) == before
 
 
+def test_a_repeated_sum_is_already_applied(connection, run, monkeypatch):
+    """A second sum for one answer would end a generation that readers had no time to take up."""
+    script, reader = connection.script, Reader(connection, run.model, 1)
+    run.sum()
+    old, before = reader.counts(), run.live.recount()
+    run.add(5, ((2, {"y": 2}),))
+    run.flush()
+    answers = []
+
+    def twice(text, *arguments):
+        if text == scripts.SUM_CHANGES:
+            answers.append(script(text, *arguments))
+        return script(text, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "script", twice)
+        assert run.state.sum_changes() == AlreadyApplied()
+    assert answers == [[b"applied"]]
+    assert run.state.meta.generation == 2
+    assert reader.counts().since(old).documents == run.live.recount()[0] - before[0]
+
+
 def test_a_zombie_writes_nothing(connection, run):
     """A writer that another one replaced is Stale, whatever it still wants to write, and learns that it must stop."""
     flush, zombie = planned(run), run.state
@@ -112,6 +143,19 @@ def test_a_zombie_writes_nothing(connection, run):
     zombie.meta = run.state.meta
     with pytest.raises(TakenOver):
         zombie.keep_summed(3600.0)
+
+
+def test_a_plan_for_another_history_is_stale(connection, run):
+    """Redis came back older and moved on to the same offset, version and token: the plan was made for what is gone."""
+    run.save()
+    assert run.state.commit(planned(run)) == Applied()
+    flush = planned_by(run.state, run.offset + 1)
+    go_on_otherwise(run)
+    other = twin(run)
+    same = [(m.next_offset, m.version, m.fence) for m in (run.state.meta, other.meta)]
+    assert same[0] == same[1]
+    refused(run, lambda: run.state.commit(flush), OTHER_HISTORY)
+    refused(run, run.state.sum_changes, OTHER_HISTORY)
 
 
 @pytest.mark.parametrize("number", [5, 99])

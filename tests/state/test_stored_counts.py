@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_exactness import Run
+from test_exactness import Run, passages, restore
 
 from streamtopic.counts import DocumentBatch, Passage, SymmetricCounts, Weighting, count
 from streamtopic.errors import StateCorrupt
-from streamtopic.state import ModelSettings, ModelState, Reader, scripts, stored_counts
+from streamtopic.state import CutGone, ModelSettings, ModelState, Reader, scripts, stored_counts
 from streamtopic.state.scripts import Applied, Stale
-from streamtopic.state.stored_counts import CountsStore
+from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.state.varints import pack_gaps, pack_numbers, unpack_gaps, unpack_numbers
 
 
@@ -110,6 +110,62 @@ def test_counts_that_are_half_written_are_not_read(connection, run, lease, monke
     ModelState.open(connection, run.model, ModelSettings(1, 256)).release(lease)
     assert isinstance(store.write(words, counts_of(60, 1), counts, lease), Stale)
     assert (store.read(), store.about()) == (None, None)
+
+
+corpus = st.dictionaries(st.integers(0, 5), passages, max_size=6)
+
+
+@settings(max_examples=40)
+@given(before=corpus, after=corpus, gone=st.sets(st.integers(0, 5)), chosen=st.randoms(use_true_random=False))
+def test_stored_counts_and_changes_are_the_counts_of_now(connection, new_model, before, after, gone, chosen):
+    """Whatever came and went, whichever words were stored and are asked for: the working matrix has the same bits."""
+    run = Run(connection, new_model())
+    for number, texts in before.items():
+        run.add(number, texts)
+    run.flush()
+    old = now(run)
+    stored = np.array(sorted(chosen.sample(range(len(old.words)), chosen.randint(0, len(old.words)))), np.intp)
+    lease = ModelState.open(connection, run.model, ModelSettings(1, 256)).acquire("one", 60_000)
+    store = CountsStore(connection, run.model)
+    words = [old.words[k] for k in stored.tolist()]
+    assert store.write(words, old.symmetric(stored), old, lease) == Applied()
+    for number in gone:
+        run.delete(number)
+    run.flush()
+    run.sum()
+    for number, texts in after.items():
+        run.add(number, texts)
+    run.flush()
+    counts = now(run)
+    keep = np.array(sorted(chosen.sample(range(len(counts.words)), chosen.randint(0, len(counts.words)))), np.intp)
+    found, expected = SummedCounts(counts, store.read()).symmetric(keep), counts.symmetric(keep)
+    assert found.n == expected.n
+    assert np.array_equal(found.indptr, expected.indptr)
+    assert np.array_equal(found.columns, expected.columns)
+    assert np.array_equal(found.values, expected.values)
+
+
+@pytest.mark.parametrize("event", ["two sums", "set back"])
+def test_stored_counts_without_the_changes_since_are_not_used(connection, run, lease, event):
+    """Where changes are gone, or of another history with as many changes, whoever asks counts the documents."""
+    run.save()
+    run.add(8, ((4, {"common": 4}),))
+    run.flush()
+    counts, store = now(run), CountsStore(connection, run.model)
+    every = np.arange(len(counts.words))
+    assert store.write(list(counts.words), counts.symmetric(every), counts, lease) == Applied()
+    if event == "set back":
+        restore(connection, run.state.keys, run.saved[0])
+        run.offset = run.saved[2]
+    run.add(9, ((4, {"common": 4}),))
+    run.flush()
+    if event == "two sums":
+        run.sum()
+        run.sum()
+    later = now(run)
+    assert event == "two sums" or later.cuts[0].meta.version == counts.cuts[0].meta.version
+    with pytest.raises(CutGone):
+        SummedCounts(later, store.read()).symmetric(np.arange(len(later.words)))
 
 
 def test_counts_that_are_written_meanwhile_are_not_mixed_in(connection, run, lease, monkeypatch):

@@ -9,7 +9,6 @@ witness     keeps everything that was ever published
 observer    looks at all of this, and at Redis
 checks      compare the service with the oracle; people_checks: what requests must have done, and what receipts count
 server      a Redis that can be killed, set back, paused and cut short
-accidents   what happens to nodes and slots of a Redis Cluster, step by step
 sharded     a Redis Cluster to which all of that happens
 proxy       a TCP proxy that loses replies and holds commands back
 processes   programs that are killed, stopped and started again

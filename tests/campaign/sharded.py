@@ -8,8 +8,8 @@ import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from campaign import accidents
 from campaign.server import cut_end, written_out
+from servers import redis_accidents as accidents
 from servers.ports import quiet_port
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.local.local_redis import write_anew

@@ -27,9 +27,6 @@ from waiting import PATIENCE
 __all__ = ["LocalRedisCluster", "LocalSentinel", "RedisNode", "find_tls_server"]
 
 _SLOTS = 16384
-_MASTERS = 3
-_REPLICAS = 1
-_SENTINELS = 3
 # Nodes of a cluster speak to each other on the port that lies this far above their own.
 _BUS = 10_000
 # Below the ports of outgoing connections: one of those could take the port of a node that is away for a moment.
@@ -84,6 +81,7 @@ class RedisNode(Node):
     sentinel: whether it is a sentinel.
     bus: whether it is a node of a cluster.
     server: the program, in place of the one that is found.
+    door: is given the port of the server, and returns the one that the cluster names to clients and replicas.
     authority: signs its certificate; then it speaks TLS and nothing else.
     """
 
@@ -95,13 +93,16 @@ class RedisNode(Node):
         sentinel: bool = False,
         bus: bool = False,
         server: Path | None = None,
+        door: Callable[[int], int] | None = None,
         authority: Authority | None = None,
     ) -> None:
         super().__init__()
         self.port = _free_port(bus=bus)
+        self.named_port = self.port if door is None else door(self.port)
         self.folder = folder
         self._executable = server or (None if authority is None else find_tls_server())
-        self._options = {**options, "port": str(self.port), "dir": str(folder)}
+        named = {} if door is None else {"cluster-announce-port": str(self.named_port)}
+        self._options = {**options, **named, "port": str(self.port), "dir": str(folder)}
         self._sentinel = sentinel
         trusted: dict[str, Any] = {}
         if authority is not None:
@@ -112,7 +113,7 @@ class RedisNode(Node):
     @property
     def place(self) -> str:
         """Host and port that clients are given."""
-        return f"127.0.0.1:{self.port}"
+        return f"127.0.0.1:{self.named_port}"
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
@@ -155,10 +156,11 @@ class RedisNode(Node):
 
 
 class _Group:
-    """Servers that start and stop together, in one private folder."""
+    """Servers that start and stop together, in one private folder. kept: a folder that stays; else a temporary one."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Path | None = None) -> None:
         self.nodes: list[RedisNode] = []
+        self._kept = kept
         self._folder: Path | None = None
 
     def __enter__(self) -> Self:
@@ -171,7 +173,9 @@ class _Group:
         """Start the servers and wait until they serve. Starting twice is harmless."""
         if self._folder is not None:
             return self
-        self._folder = Path(tempfile.mkdtemp(prefix="streamtopic-"))
+        if self._kept is not None:
+            self._kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = self._kept or Path(tempfile.mkdtemp(prefix="streamtopic-"))
         atexit.register(self.stop)
         try:
             self._launch(self._folder)
@@ -181,14 +185,14 @@ class _Group:
         return self
 
     def stop(self) -> None:
-        """Stop the servers and remove what they held. Stopping twice is harmless."""
+        """Stop the servers and remove what they held, unless their folder is kept. Stopping twice is harmless."""
         atexit.unregister(self.stop)
         for node in self.nodes:
             # It is all going to be removed, so nobody need wait until a server has saved anything.
             node.kill()
             node.client.close()
         self.nodes = []
-        if self._folder is not None:
+        if self._folder is not None and self._kept is None:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = None
 
@@ -199,10 +203,13 @@ class _Group:
 class LocalRedisCluster(_Group):
     """A Redis Cluster of masters, each with replicas, on ports of the loopback.
 
+    masters: how many share the slots.
     replicas: of each master.
     node_timeout: seconds until a silent node is taken for lost and a replica takes its place.
     options: more options of each server.
     server: the program, in place of the one that `find_server` finds.
+    folder: for the data, which then stays; None for a temporary one.
+    door: is given the port of a node, and returns the one that the cluster names in its place, as behind a proxy.
     secured: clients and nodes speak TLS, with certificates of `authority`.
 
     Raises ComponentUnreachable where no server can be found or started.
@@ -210,17 +217,22 @@ class LocalRedisCluster(_Group):
 
     def __init__(
         self,
+        masters: int = 3,
         replicas: int = 1,
         *,
         node_timeout: float = 5.0,
         options: Mapping[str, str] | None = None,
         server: Path | None = None,
+        folder: Path | None = None,
+        door: Callable[[int], int] | None = None,
         secured: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(folder)
         self._server = server
+        self._door = door
         self._secured = secured
         self.authority: Authority | None = None
+        self._masters = masters
         self._replicas = replicas
         timeout_ms = int(node_timeout * 1000)
         self._options = {
@@ -254,7 +266,7 @@ class LocalRedisCluster(_Group):
                 continue
             for first, last, (_, port, *_), *_ in _command(node, "CLUSTER SLOTS"):
                 if first <= slot <= last and _running(self.nodes, port):
-                    return next(other for other in self.nodes if other.port == port)
+                    return next(other for other in self.nodes if other.named_port == port)
         raise ComponentUnreachable(f"no running node has the slot of {key}: start the nodes that are stopped")
 
     def replicas_of(self, master: RedisNode) -> list[RedisNode]:
@@ -262,7 +274,7 @@ class LocalRedisCluster(_Group):
         running = [node for node in self.nodes if node.pid is not None]
         links = [node.client.info("replication") for node in running]
         ports = [int(link.get("master_port", 0)) for link in links]
-        return [node for node, port in zip(running, ports, strict=True) if port == master.port]
+        return [node for node, port in zip(running, ports, strict=True) if port == master.named_port]
 
     def name_of(self, node: RedisNode) -> str:
         """Return the id that the cluster knows a node by."""
@@ -284,16 +296,18 @@ class LocalRedisCluster(_Group):
         _wait(serving, "the local Redis Cluster")
 
     def _launch(self, folder: Path) -> None:
-        total = _MASTERS * (1 + self._replicas)
+        total = self._masters * (1 + self._replicas)
         self.authority = Authority.opened(folder / "tls") if self._secured else None
         for number in range(total):
             place = folder / str(number)
-            node = RedisNode(place, self._options, bus=True, server=self._server, authority=self.authority)
+            node = RedisNode(
+                place, self._options, bus=True, server=self._server, door=self._door, authority=self.authority
+            )
             self.nodes.append(node)
             node.start()
-        masters = self.nodes[:_MASTERS]
-        rest = self.nodes[_MASTERS:]
-        bounds = [_SLOTS * number // _MASTERS for number in range(_MASTERS + 1)]
+        masters = self.nodes[: self._masters]
+        rest = self.nodes[self._masters :]
+        bounds = [_SLOTS * number // self._masters for number in range(self._masters + 1)]
         for number, master in enumerate(masters):
             # ADDSLOTSRANGE is newer than 6.2.
             slots = range(bounds[number], bounds[number + 1])
@@ -302,7 +316,7 @@ class LocalRedisCluster(_Group):
         for node in self.nodes[1:]:
             _command(node, "CLUSTER MEET", "127.0.0.1", self.nodes[0].port)
         for number, replica in enumerate(rest):
-            master = masters[number % _MASTERS]
+            master = masters[number % self._masters]
             name = self.name_of(master)
             _wait(partial(_knows, replica, name), "the nodes of the local Redis Cluster")
             _command(replica, "CLUSTER REPLICATE", name)
@@ -315,18 +329,29 @@ class LocalRedisCluster(_Group):
 
 
 class LocalSentinel(_Group):
-    """A primary with a replica, and three sentinels that promote it if the primary is lost.
+    """A primary with replicas, and sentinels that promote one of them where the primary is lost.
 
-    down_after: seconds until a silent primary is taken for lost.
+    replicas, sentinels: how many. down_after: seconds until a silent primary is taken for lost.
+    options: more options of each server that holds data.
 
     Raises ComponentUnreachable where no server can be found or started.
     """
 
     service = "streamtopic"
 
-    def __init__(self, down_after: float) -> None:
+    def __init__(
+        self,
+        replicas: int = 1,
+        sentinels: int = 3,
+        *,
+        down_after: float = 2.0,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__()
+        self._replicas = replicas
+        self._sentinels = sentinels
         self._down_after = down_after
+        self._options = {**_DEFAULTS, **(options or {})}
         self.servers: list[RedisNode] = []
         self.sentinels: list[RedisNode] = []
 
@@ -350,9 +375,9 @@ class LocalSentinel(_Group):
             primary = self.primary().client.info("replication")
             answers = [_command(node, "SENTINEL MASTER", self.service) for node in self.sentinels]
             seen = [_pairs(answer) for answer in answers]
-            if int(primary["connected_slaves"]) < _REPLICAS:
+            if int(primary["connected_slaves"]) < self._replicas:
                 return False
-            expected = _SENTINELS - 1, _REPLICAS
+            expected = self._sentinels - 1, self._replicas
             known = [(int(facts["num-other-sentinels"]), int(facts["num-slaves"])) for facts in seen]
             return all(numbers == expected for numbers in known)
 
@@ -360,13 +385,13 @@ class LocalSentinel(_Group):
 
     def _launch(self, folder: Path) -> None:
         self.servers, self.sentinels = [], []
-        for number in range(1 + _REPLICAS):
+        for number in range(1 + self._replicas):
             of = {"replicaof": f"127.0.0.1 {self.servers[0].port}"} if number else {}
-            node = RedisNode(folder / str(number), {**_DEFAULTS, **of})
+            node = RedisNode(folder / str(number), {**self._options, **of})
             self.nodes.append(node)
             self.servers.append(node)
             node.start()
-        majority = _SENTINELS // 2 + 1
+        majority = self._sentinels // 2 + 1
         watched = f"{self.service} 127.0.0.1 {self.servers[0].port} {majority}"
         down_after_ms = int(self._down_after * 1000)
         options = {
@@ -375,7 +400,7 @@ class LocalSentinel(_Group):
             f"sentinel down-after-milliseconds {self.service}": str(down_after_ms),
             f"sentinel failover-timeout {self.service}": "10000",
         }
-        for number in range(_SENTINELS):
+        for number in range(self._sentinels):
             node = RedisNode(folder / f"sentinel{number}", options, sentinel=True)
             self.nodes.append(node)
             self.sentinels.append(node)
@@ -431,7 +456,7 @@ def _knows(node: RedisNode, name: str) -> bool:
 
 
 def _running(nodes: list[RedisNode], port: int) -> bool:
-    return any(node.port == port and node.pid is not None for node in nodes)
+    return any(node.named_port == port and node.pid is not None for node in nodes)
 
 
 def _wait(ready: Callable[[], bool], what: str) -> None:

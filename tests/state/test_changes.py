@@ -5,24 +5,43 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from state_reference import as_words
-from test_exactness import Run, restore
+from test_exactness import Run, dump, restore
 
+from streamtopic.bench.state_sizes import measure
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import (
+    Applied,
+    Changes,
     CutGone,
+    Forget,
+    ForgetKind,
     Reader,
+    partition_writer,
 )
-from streamtopic.state.change_log import ChangeEntry, Place, WordStatistics, read_changes
+from streamtopic.state.change_log import ChangeEntry, Place, WordStatistics, read_changes, read_statistics
 
 # Any text, half a surrogate pair as well: JSON allows it.
 odd = st.text(st.characters(exclude_categories=()), max_size=5)
 ids_of_words = st.dictionaries(odd, st.integers(0, 2**31 - 1), max_size=4)
 several = st.lists(st.binary(max_size=8), max_size=4)
+RARE = "xylograph"
 
 
 def follow(run, after, through=None):
     """Return the changes of a partition between two moments."""
     return list(read_changes(run.connection, run.state.keys, after, through or run.state.meta.place))
+
+
+def remove(run, number, kind=ForgetKind.DELETED):
+    """Commit the removal of a document with its entry, as ingest does."""
+    document = f"d{number}".encode()
+    ((_, stored),) = run.state.documents([document]).items()
+    forget = Forget(run.offset, document, kind, "r", b"salt", stored.offset, 1, 1)
+    run.offset += 1
+    run.live.documents.pop(document)
+    changes = Changes(run.offset, removed={document: stored}, forgets=[forget])
+    assert run.state.commit(run.state.plan(changes)) == Applied()
+    return forget
 
 
 @settings(max_examples=100)
@@ -87,6 +106,22 @@ def test_damage_to_an_entry_ends_in_the_package_s_own_error(connection, new_mode
         return
 
 
+def test_changes_are_read_in_their_order_across_generations(run):
+    """Each commit has one entry, in whichever of the two hashes it stands."""
+    start, places, documents = run.state.meta.place, [], []
+    for number in range(40):
+        run.add(10 + number, ((2, {"y": 2}),))
+        run.flush()
+        places.append(run.state.meta.place)
+        documents.append(1)
+        if number == 15:
+            assert run.state.sum_changes() == Applied()
+    found = follow(run, start)
+    assert [place for place, _ in found] == places
+    assert [len(change.came) for _, change in found] == documents
+    assert all(run.connection.call("HLEN", key) for key in run.state.keys.changes)
+
+
 def test_a_history_that_forked_is_noticed(connection, run):
     """Redis was set back and went on to the same version otherwise: neither its changes nor its moment are followed."""
     reader = Reader(connection, run.model, 1)
@@ -116,3 +151,110 @@ def test_a_history_that_forked_is_noticed(connection, run):
         follow(run, lost)
     assert as_words(reader.counts()) == run.live.recount()
     assert "lost" not in reader.counts().words
+
+
+def test_a_generation_goes_as_a_whole(connection, run):
+    """Two sums after it, Redis has given its memory back; the changes since the last sum but one are there."""
+    first = run.state.meta.place
+    sizes, places = [], []
+    for generation in range(4):
+        key = run.state.keys.changes[generation % 2]
+        assert run.state.meta.generation == generation
+        for number in range(20):
+            run.add(number, ((90, {f"g{generation}w{number}n{k}": 1 for k in range(90)}),))
+        run.flush()
+        sizes.append(connection.call("MEMORY", "USAGE", key))
+        places.append(run.state.meta.place)
+        assert run.state.sum_changes() == Applied()
+        assert connection.call("EXISTS", run.state.keys.changes[(generation + 1) % 2]) == 0
+        assert [place for place, _ in follow(run, places[-1])] == []
+        if generation:
+            assert [place for place, _ in follow(run, places[-2])] == places[-1:]
+            with pytest.raises(CutGone, match="gone"):
+                follow(run, first)
+    # One generation is left, however many there were.
+    assert measure(connection, run.state.keys).changes < 2 * max(sizes)
+
+
+def traces(connection, run, *texts):
+    """Return the keys of a partition whose bytes hold one of these texts, as Redis dumps them uncompressed."""
+    return [key.decode() for key, data in dump(connection, run.state).items() if any(text in data for text in texts)]
+
+
+@pytest.mark.parametrize("kind", [ForgetKind.DELETED, ForgetKind.REPLACED])
+def test_nothing_of_a_removed_document_is_left_in_any_key(connection, run, kind):
+    """Two sums and its receipt after it left, no key of the partition has its id or a word that it alone held."""
+    compressed = connection.call("CONFIG", "GET", "rdbcompression")
+    connection.call("CONFIG", "SET", "rdbcompression", "no")
+    try:
+        texts = (b"d777", RARE.encode())
+        run.add(777, ((5, {"x": 2, RARE: 3}),))
+        run.flush()
+        run.sum()
+        assert len(traces(connection, run, *texts)) >= 3
+        if kind is ForgetKind.REPLACED:
+            # The same document comes again without the word: its id may stay, the word may not.
+            run.add(777, ((2, {"x": 2}),))
+            run.flush()
+            texts = texts[1:]
+            forgets = []
+        else:
+            forgets = [remove(run, 777)]
+        held = run.state.keys.changes[1]
+        before = connection.call("MEMORY", "USAGE", held)
+        assert held in traces(connection, run, *texts)
+        run.state.forgets.drop(forgets)
+        assert run.state.sum_changes() == Applied()
+        assert traces(connection, run, *texts) == [held]
+        assert run.state.sum_changes() == Applied()
+        assert traces(connection, run, *texts) == []
+        assert (connection.call("MEMORY", "USAGE", held) or 0) < before
+        assert not run.state.meta.holds_removed
+    finally:
+        connection.call("CONFIG", "SET", *compressed)
+
+
+def test_statistics_of_a_long_history_take_the_place_of_its_changes(connection, model):
+    """A reader that begins reads them and what came since, and no entry of before."""
+    run = Run(connection, model)
+    for number in range(30):
+        run.add(number % 7, ((5, {"all": 2, f"w{number}": 3}),))
+        run.flush()
+    run.sum()
+    run.sum()
+    run.add(3, ((5, {"all": 2, "late": 3}),))
+    run.flush()
+    known = read_statistics(connection, run.state.keys)
+    assert known.place.version == run.state.meta.version - 1
+    assert known.totals.shape == (3, run.state.meta.next_word - 1)
+    assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()
+    run.open()
+    assert len(run.state.vocabulary) == len(run.live.recount()[1])
+
+
+def aged(run, seconds):
+    """Let the last sum be so long ago by Redis's clock."""
+    now = run.connection.time_ms(run.state.keys.meta)
+    run.connection.call("HSET", run.state.keys.meta, "summed_at", now - 1000 * seconds)
+    run.state.reload()
+
+
+def test_statistics_are_due_once_a_removed_document_is_old(run, monkeypatch):
+    """A quarter of the allowed age after the last sum, by Redis's clock; without a removed document never."""
+    monkeypatch.setattr(partition_writer, "_LOOK_SECONDS", 0.0)
+    day = 86_400
+    run.sum()
+    aged(run, 365 * day)
+    assert not run.state.keep_summed(4.0 * day)
+    remove(run, 1)
+    aged(run, day - 600)
+    assert not run.state.keep_summed(4.0 * day)
+    # One step ends the generation that holds the document, the next one removes it.
+    for _ in range(2):
+        assert run.state.meta.holds_removed
+        aged(run, day + 600)
+        assert run.state.keep_summed(4.0 * day)
+        assert not run.state.keep_summed(4.0 * day)
+    assert not run.state.meta.holds_removed
+    aged(run, 365 * day)
+    assert not run.state.keep_summed(4.0 * day)

@@ -133,9 +133,10 @@ def test_a_document_whose_people_change_meanwhile_counts_once(connection, model)
     for people in (b"a" * 16, b"b" * 16):
         for document in list(corpus.live)[::5]:
             old = state.documents([document])[document]
-            renamed = replace(added_document(state, document, old.offset, *corpus.live[document]), subjects=(people,))
+            renamed = added_documents(state, (document, old.offset, *corpus.live[document]))
+            renamed = replace(renamed, subjects=[(people,)])
             corpus.offsets[0] += 1
-            changes = Changes(corpus.offsets[0], added=[renamed], removed=[RemovedDocument(document, old)])
+            changes = Changes(corpus.offsets[0], added=renamed, removed={document: old})
             assert state.commit(state.plan(changes)) == Applied()
     assert plain(read_documents(counts, counts.words), counts.words) == corpus.live
     for found in (counts, corpus.counts()):

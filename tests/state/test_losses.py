@@ -9,7 +9,7 @@ from test_exactness import Run, dump
 
 from added_documents import added_documents
 from streamtopic.documents.subjects import subject_digest
-from streamtopic.errors import StateCorrupt, StateError
+from streamtopic.errors import StateCorrupt, StateError, StateMissing
 from streamtopic.state import (
     Applied,
     Changes,
@@ -17,8 +17,10 @@ from streamtopic.state import (
     Forget,
     ForgetKind,
     Reader,
+    Stale,
 )
 from streamtopic.state.meta import require_keys
+from streamtopic.state.redis_keys import BUCKETS
 
 DOCUMENTS = 12
 
@@ -82,6 +84,17 @@ def keys_of(run):
     }
 
 
+NOTICED = {
+    "words": "words of ",
+    "statistics": "the word statistics are gone",
+    "deletions": "the deletions that wait for receipts are gone",
+    "secret": "the secret of the index of subjects are gone",
+    "subjects": "a part of the index of subjects are gone",
+    "documents": "documents are there, ",
+}
+"""What is lost, and what `require_keys` says of it. Of a position and of changes it says nothing: see below."""
+
+
 def lost(run, kind):
     """Lose the key of a kind."""
     assert run.connection.call("DEL", keys_of(run)[kind]) == 1
@@ -91,6 +104,16 @@ def is_right(run, reader):
     """A reader sees what is live, in statistics and in pairs, or says that something is lost."""
     with suppress(StateError):
         assert as_words(reader.counts()) == run.live.recount()
+
+
+def test_every_kind_of_key_has_a_row(run):
+    """Whoever adds a key to a partition says here what its loss does."""
+    there = {key.decode() for key in run.connection.call("KEYS", run.state.keys.tag + "*")}
+    many = {name(bucket) for name in (run.state.keys.subjects, run.state.keys.documents) for bucket in range(BUCKETS)}
+    named = set(keys_of(run).values())
+    assert named <= there
+    assert there - many == named - many
+    assert keys_of(run).keys() - NOTICED.keys() == {"position", "changes", "earlier changes"}
 
 
 def test_no_lost_key_is_missed(connection, run):
@@ -124,6 +147,44 @@ def test_a_partition_is_not_begun_anew_beside_what_is_left(connection, run):
         connection.call("DEL", key)
     run.open()
     assert run.state.meta.documents == 0
+
+
+@pytest.mark.parametrize("kind", NOTICED)
+def test_a_loss_is_said_by_whoever_begins_and_whoever_goes_on(connection, run, kind):
+    """A writer that opens, one that reads its state again, a reader that begins and one that follows: all name it."""
+    follower = Reader(connection, run.model, 1)
+    follower.counts()
+    lost(run, kind)
+    for look in (
+        lambda: require_keys(connection, run.state.keys),
+        run.state.require_keys,
+        run.state.reload,
+        run.open,
+        Reader(connection, run.model, 1).counts,
+        follower.counts,
+        lambda: Reader(connection, run.model, 1).counts(before={0: 1}),
+    ):
+        with pytest.raises(StateCorrupt, match=rf"{NOTICED[kind]}.*streamtopic rebuild"):
+            look()
+
+
+def test_without_a_position_nothing_is_written_or_read(connection, run):
+    """Who reads says that there is no state, and who writes changes no key."""
+    follower = Reader(connection, run.model, 1)
+    counts = follower.counts()
+    flush = planned(run, 20)
+    lost(run, "position")
+    before, gone = dump(connection, run.state), Stale("the state is gone")
+    assert run.state.commit(flush) == gone
+    assert run.state.sum_changes() == gone
+    assert dump(connection, run.state) == before
+    for look in (follower.counts, Reader(connection, run.model, 1).counts, run.state.reload, follower.positions):
+        with pytest.raises(StateMissing, match="no state"):
+            look()
+    with pytest.raises(StateCorrupt, match="lost the position"):
+        run.open()
+    with pytest.raises(CutGone, match="set back"):
+        as_words(counts)
 
 
 def test_lost_changes_are_counted_from_the_documents(connection, run):

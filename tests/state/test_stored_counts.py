@@ -138,7 +138,7 @@ def test_stored_counts_and_changes_are_the_counts_of_now(connection, new_model, 
     run.flush()
     counts = now(run)
     keep = np.array(sorted(chosen.sample(range(len(counts.words)), chosen.randint(0, len(counts.words)))), np.intp)
-    found, expected = SummedCounts(counts, store.read()).symmetric(keep), counts.symmetric(keep)
+    found, expected = SummedCounts.of(counts, store.read()).symmetric(keep), counts.symmetric(keep)
     assert found.n == expected.n
     assert np.array_equal(found.indptr, expected.indptr)
     assert np.array_equal(found.columns, expected.columns)
@@ -165,7 +165,7 @@ def test_stored_counts_without_the_changes_since_are_not_used(connection, run, l
     later = now(run)
     assert event == "two sums" or later.cuts[0].meta.version == counts.cuts[0].meta.version
     with pytest.raises(CutGone):
-        SummedCounts(later, store.read()).symmetric(np.arange(len(later.words)))
+        SummedCounts.of(later, store.read()).symmetric(np.arange(len(later.words)))
 
 
 def test_counts_that_are_written_meanwhile_are_not_mixed_in(connection, run, lease, monkeypatch):

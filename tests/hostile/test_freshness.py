@@ -264,4 +264,4 @@ def test_unsigned_chunks_take_bounded_memory(subscribe, maker, log, caplog):
         assert versions(subscriber) == [1]
     assert subscriber.skipped == 2 + 6
     assert "news.releases/0 is passed over" in caplog.text
-    assert len(subscriber._releases._pending) == 16
+    assert len(subscriber._releases._pending) <= 16

@@ -173,9 +173,12 @@ class SliceSums:
         ones = np.ones(len(rows), np.int64)
         columns = np.arange(len(rows))
         member = csr_array((ones, (rows, columns)), shape=(slices, len(rows)))
-        arrays = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
-        counts = csr_array(member @ vstack(arrays.pop("counts")))
-        return cls(counts, **{name: member @ np.concatenate(several) for name, several in arrays.items()})
+        counts = vstack([part.counts for part in parts])
+        others: dict[str, Any] = {}
+        for one in fields(cls)[1:]:
+            several = [getattr(part, one.name) for part in parts]
+            others[one.name] = member @ np.concatenate(several)
+        return cls(csr_array(member @ counts), **others)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,6 +22,8 @@ __all__ = ["SlotMove", "cut_off", "fail_over", "lose", "replace", "wait_until"]
 
 _ALL_KEYS = 10_000
 _MOVE_MS = 5_000
+# Seconds after which Redis gives up a failover in order.
+_FAILOVER = 5.0
 
 
 def wait_until(condition: Callable[[], object]) -> None:
@@ -71,18 +73,28 @@ class SlotMove:
 def fail_over(cluster: LocalRedisCluster, master: RedisNode) -> RedisNode:
     """Let a replica take its master's place in order, without loss; return it."""
     replica = cluster.replicas_of(master)[0]
+    # Masters do not vote for a replica that has not heard yet which slots have moved, and it asks again only after long.
+    wait_until(lambda: len({_slots(node) for node in [replica, *cluster.masters()]}) == 1)
+    asked = -_FAILOVER
 
     def promoted() -> bool:
+        nonlocal asked
         if _is_master(replica):
             return True
-        # Masters do not vote for a replica that has not heard yet which slots have moved: it is asked again.
-        _command(replica, "CLUSTER FAILOVER")
-        time.sleep(0.3)
+        # A failover that is asked for once more begins again, so it is given the time that it may take.
+        if time.monotonic() - asked > _FAILOVER:
+            _command(replica, "CLUSTER FAILOVER")
+            asked = time.monotonic()
         return False
 
     wait_until(promoted)
     wait_until(lambda: master.client.info("replication").get("master_link_status") == "up")
     return replica
+
+
+def _slots(node: RedisNode) -> str:
+    """Return which slots each master has, as a node has heard."""
+    return repr(sorted((span, about["primary"]) for span, about in _command(node, "CLUSTER SLOTS").items()))
 
 
 def cut_off(cluster: LocalRedisCluster, master: RedisNode) -> RedisNode:

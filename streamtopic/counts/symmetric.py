@@ -193,7 +193,7 @@ class SymmetricCounts:
 
     def copy(self) -> "SymmetricCounts":
         """Return the same counts, to be changed by themselves: these here must not change any more."""
-        # Nothing is copied yet: a change that brings words or pairs makes new arrays in any case.
+        # Nothing is copied yet: words that enter make new arrays in any case.
         return replace(self, shared=self.uncounted is None)
 
     def spread(self, ids: Int64, n: int) -> "SymmetricCounts":

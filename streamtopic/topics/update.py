@@ -144,7 +144,7 @@ def _changed(
         # The fit has no pair of a word that enters, so all of them are part of the change.
         new = now.touching(keep, entered)
         moved = moved + new.relabel(inside, len(fit.names))
-    change = _apply(fit, moved, inside, grows=bool(entered.any()))
+    change = _apply(fit, moved, inside)
     if passages is not None:
         change = _with_passages(fit, change, passages, ids)
     frequency = np.zeros(fit.q.n, np.int64)
@@ -178,15 +178,14 @@ def _without_dead(fit: TopicFit) -> TopicFit:
     return fit.over(Words(fit.words), q)
 
 
-def _apply(fit: TopicFit, delta: Cooccurrence, inside: Int64, *, grows: bool) -> Change:
+def _apply(fit: TopicFit, delta: Cooccurrence, inside: Int64) -> Change:
     """Change Q in place and return the whole change, that of dropped words included. Cost: nnz(dQ).
 
     delta: the change over the internal words; the pairs of words that have entered are all in it.
     inside: positions of the words that stay or have entered.
-    grows: whether words have entered.
     """
-    # Nearly every change of the same words finds its pairs in Q. New pairs need a copy of Q.
-    if grows or not fit.q.add_within(delta):
+    # Nearly every change finds its pairs in Q. Only new pairs need a copy of Q.
+    if not fit.q.add_within(delta):
         fit.q = fit.q.plus(delta)
     stays = np.zeros(len(fit.names), bool)
     stays[inside] = True

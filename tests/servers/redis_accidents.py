@@ -94,7 +94,7 @@ def fail_over(cluster: LocalRedisCluster, master: RedisNode) -> RedisNode:
 
 def _slots(node: RedisNode) -> str:
     """Return which slots each master has, as a node has heard."""
-    return repr(sorted((span, about["primary"]) for span, about in _command(node, "CLUSTER SLOTS").items()))
+    return repr(sorted((first, last, master[2]) for first, last, master, *_ in _command(node, "CLUSTER SLOTS")))
 
 
 def cut_off(cluster: LocalRedisCluster, master: RedisNode) -> RedisNode:

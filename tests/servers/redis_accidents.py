@@ -73,7 +73,7 @@ class SlotMove:
 def fail_over(cluster: LocalRedisCluster, master: RedisNode) -> RedisNode:
     """Let a replica take its master's place in order, without loss; return it."""
     replica = cluster.replicas_of(master)[0]
-    # Masters do not vote for a replica that has not heard yet which slots have moved, and it asks again only after long.
+    # Masters do not vote for a replica that has not heard which slots have moved, and it asks again only after long.
     wait_until(lambda: len({_slots(node) for node in [replica, *cluster.masters()]}) == 1)
     asked = -_FAILOVER
 

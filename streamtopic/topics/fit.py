@@ -163,6 +163,9 @@ class TopicFit:
 
     def held(self, words: Sequence[str]) -> Int64:
         """Return the internal position of each word, -1 for a word that is not among them or has no mass."""
+        # Most changes leave the vocabulary as it is.
+        if tuple(words) == self.words:
+            return self.live
         found = self.names.places(words)
         # The pairs of a dropped word are all gone from Q, so its changes do not concern the fit.
         live = (found >= 0) & (self.mass[found] > 0)

@@ -31,8 +31,6 @@ BLOCK = 256
 
 # Rows that share a pass over the blocks of V: their own sums stay in the cache meanwhile.
 _PANEL = 1024
-# So many columns of V are summed in registers: a topic that begins again costs little more than reading Q.
-_FEW = 4
 
 
 def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: Positions | None = None) -> Float:
@@ -61,11 +59,12 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
     edges = first_rows.tolist()
     edges.append(len(chosen))
     r = thin.shape[1]
-    if r <= _FEW:
-        few = np.zeros((q.n, _FEW))
-        few[:, :r] = thin
-        each_span(_times_few, (q.rows, chosen, few, ends, out), [*pairwise(edges)])
-        return out
+    if r <= 2:
+        pair = np.zeros((q.n, 2))
+        pair[:, :r] = thin
+        both = np.empty((len(chosen), 2))
+        each_span(_times_pair, (q.rows, chosen, pair, ends, both), [*pairwise(edges)])
+        return np.ascontiguousarray(both[:, :r])
     parts = [(*span, np.empty(r), np.empty(_PANEL, np.int64), np.empty(_PANEL, np.int64)) for span in pairwise(edges)]
     each_span(_times, (q.rows, chosen, thin, ends, out), parts)
     return out
@@ -198,32 +197,27 @@ def _times(
 
 
 @kernel
-def _times_few(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, start: int, stop: int) -> None:
-    """Do the same for `_FEW` columns of V or fewer, with the same bits. thin: V (n, _FEW), filled up with zeros."""
+def _times_pair(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, start: int, stop: int) -> None:
+    """Do the same for two columns, with the same bits: their sums stay in registers. thin: (n, 2); out: (rows, 2)."""
     for i in range(start, stop):
         row = rows[i]
         k = q.indptr[row]
         end = q.indptr[row + 1]
         w = q.wide_indptr[row]
-        first = second = third = fourth = 0.0
+        first = second = 0.0
         for edge in ends:
-            a = b = c = d = 0.0
+            a = b = 0.0
             while k < end and q.columns[k] < edge:
                 exact, w = read(q, k, w)
                 value = float(exact)
                 column = q.columns[k]
                 a += value * thin[column, 0]
                 b += value * thin[column, 1]
-                c += value * thin[column, 2]
-                d += value * thin[column, 3]
                 k += 1
             first += a
             second += b
-            third += c
-            fourth += d
-        sums = first, second, third, fourth
-        for t in range(out.shape[1]):
-            out[i, t] = sums[t]
+        out[i, 0] = first
+        out[i, 1] = second
 
 
 @kernel

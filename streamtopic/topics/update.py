@@ -136,8 +136,7 @@ def _changed(
     inside = fit.held(kept)
     entered = inside < 0
     if entered.any():
-        fit = _with_room(fit, kept)
-        inside = fit.names.places(kept)
+        fit, inside = _with_room(fit, kept)
     ids = fit.held(delta.words)
     moved = _internal(fit, delta, ids)
     if entered.any():
@@ -161,12 +160,19 @@ def _internal(fit: TopicFit, delta: CountSource, ids: Int64) -> Cooccurrence:
     return delta.restrict(known).relabel(ids[known], len(fit.names))
 
 
-def _with_room(fit: TopicFit, kept: Sequence[str]) -> TopicFit:
-    """Return the fit over more internal words, those that enter included. Cost: a copy of Q's columns."""
+def _with_room(fit: TopicFit, kept: Sequence[str]) -> tuple[TopicFit, Int64]:
+    """Return the fit with room for words that enter, and the internal position of each kept word.
+
+    Cost: a copy of Q's columns, unless all of them have room as words that were dropped.
+    """
     fit = _without_dead(fit)
-    names = Words(sorted({*fit.names, *kept}))
-    places = names.places(fit.names)
-    return fit.over(names, fit.q.spread(places, len(names)))
+    inside = fit.names.places(kept)
+    if (inside < 0).any():
+        names = Words(sorted({*fit.names, *kept}))
+        places = names.places(fit.names)
+        fit = fit.over(names, fit.q.spread(places, len(names)))
+        inside = names.places(kept)
+    return fit, inside
 
 
 def _without_dead(fit: TopicFit) -> TopicFit:

@@ -319,7 +319,7 @@ def checked(history):
 
     # The newest version is there, and no bytes are in a version's place that are not its own.
     releases = ReleaseReader(ledger)
-    found = list(releases.read())
+    found = list(releases.read(history.log))
     assert not [one for one in found if isinstance(one, Refused)]
     assert ledger.newest in {one.version for one in found if isinstance(one, Opened)}
     assert ledger.alive.newest == ledger.newest

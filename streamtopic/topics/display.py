@@ -214,21 +214,21 @@ def ordered(A: Float, evidence: WordEvidence) -> Positions:
     return _descending(coefficients(A, evidence))
 
 
-def coherent(words: Positions, evidence: WordEvidence, keep: int = COHERENT) -> Positions:
-    """Return those `keep` of some words that go together best, in the order given.
+def coherent(together: Int64, keep: int = COHERENT) -> Positions:
+    """Return which `keep` of some words go together best, ascending places among them.
 
+    together: their shrunk NPMI, as `WordEvidence.fixed_npmi` returns it, (k, k).
     Again and again the word is dropped whose shrunk NPMI with the others has the least sum. Of words that tie the last
     one is dropped.
     """
-    together = evidence.fixed_npmi(words)
     sums = together.sum(axis=1)
-    left = np.arange(len(words))
+    left = np.arange(len(together))
     while len(left) > keep:
         # The last of those with the least sum.
         place = len(left) - 1 - int(np.argmin(sums[left][::-1]))
         sums -= together[left[place]]
         left = np.delete(left, place)
-    return words[left]
+    return left
 
 
 def top_words(A: Float, evidence: WordEvidence, top: int = COHERENT, keep: int = COHERENT) -> Positions:
@@ -252,12 +252,15 @@ def arranged(scores: Float, evidence: WordEvidence, top: int = COHERENT, keep: i
     order = _descending(scores)
     heard = scores > _FAINT * scores.max(axis=0, initial=0)
     pools = np.minimum(np.count_nonzero(heard, axis=0), _POOL * keep)
-    for topic, size in zip(order, pools.tolist(), strict=True):
-        if size > keep:
-            pool = topic[:size].copy()
-            chosen = coherent(pool, evidence, keep)
-            others = pool[~np.isin(pool, chosen)]
-            topic[:size] = np.concatenate([chosen, others])
+    chosen = [topic[:size] for topic, size in zip(order, pools.tolist(), strict=True) if size > keep]
+    if chosen:
+        # For all topics at once, since each look at pairs may read all documents.
+        words, inverse = np.unique(np.concatenate(chosen), return_inverse=True)
+        together = evidence.fixed_npmi(words)
+        ends = np.cumsum([len(pool) for pool in chosen])
+        for pool, here in zip(chosen, np.split(inverse, ends[:-1]), strict=True):
+            first = coherent(together[np.ix_(here, here)], keep)
+            pool[:] = np.concatenate([pool[first], np.delete(pool, first)])
     return order[:, :top]
 
 

@@ -194,7 +194,9 @@ class SymmetricCounts:
     def copy(self) -> "SymmetricCounts":
         """Return the same counts, to be changed by themselves: these here must not change any more."""
         # Nothing is copied yet: words that enter make new arrays in any case.
-        return replace(self, shared=self.uncounted is None)
+        held = self.held
+        # Looked at once, since a reader in another thread may have the rows counted meanwhile.
+        return SymmetricCounts(self.n, held, self.counted_lengths, shared=not isinstance(held, Uncounted))
 
     def spread(self, ids: Int64, n: int) -> "SymmetricCounts":
         """Give word k the position `ids[k]` among n. Positions ascend, so nothing is sorted and values are shared."""

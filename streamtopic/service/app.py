@@ -250,7 +250,7 @@ class Service:
     def open_ledger(self, connection: Connection, keys: KeyRing) -> LedgerWriter:
         """Return the ledger over a connection to Redis, for the thread that has it. keys: of the same thread."""
         signing = self.signing_key if self._signs else None
-        witnesses = assembly.cosigner(self.settings)
+        witnesses = assembly.witnesses(self.settings)
         return LedgerWriter(connection, self.log, self.settings.model, keys, signing, witnesses=witnesses)
 
     @property

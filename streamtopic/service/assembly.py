@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = [
     "LEAST_COMPACTION_LAG_MS",
     "capacity_limit",
-    "cosigner",
     "kafka_options",
     "learner_options",
     "modeller",
+    "witnesses",
 ]
 
 LEAST_COMPACTION_LAG_MS = 3_600_000
@@ -146,7 +146,7 @@ def _vocabulary(file: Path, most: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def cosigner(settings: Settings) -> Witnesses | None:
+def witnesses(settings: Settings) -> Witnesses | None:
     """Return what asks the witnesses of the settings, None if none are named. Raises SettingsError."""
     if settings.witnesses is None:
         return None

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streamtopic.counts import narrowed
-from streamtopic.errors import CannotLearn, StateCorrupt
+from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import Composition, gaussian_scale
 from streamtopic.privacy.document_matrices import UNIT, document_matrices, noised_matrix, word_weights
 from streamtopic.privacy.private_topics import chosen_words, topics_of_noised, word_threshold
@@ -131,9 +131,7 @@ def kept_words(stored: StoredBase | None) -> tuple[str, ...]:
     """
     if stored is None:
         raise CannotLearn("base", "the words of its period are not kept any more")
-    if not (kept := kept_of(stored)):
-        raise StateCorrupt("the base model was not kept for private mode: run `streamtopic unlearn --retrain`")
-    return tuple(json.loads(kept.decode("utf-8", "surrogatepass")))
+    return tuple(json.loads(kept_of(stored, "private").decode("utf-8", "surrogatepass")))
 
 
 class PrivateModeller:

@@ -115,9 +115,7 @@ class TheoremBase:
     @classmethod
     def parse(cls, stored: StoredBase) -> Self:
         """Read the kept base model. Raises StateCorrupt if it is damaged or was kept in another mode."""
-        # Certified mode keeps nothing.
-        if not (kept := kept_of(stored)):
-            raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic unlearn --retrain`")
+        kept = kept_of(stored, "theorem")
         try:
             arrays, texts = unpacked(kept)
         except ValueError as error:

@@ -41,13 +41,10 @@ MAX_WORD_IDS = 1 << 26
 reader 8, and ids are numbers of 31 bits. A rebuild begins at 0 again."""
 
 MANY_WORDS = 2_000_000
-"""Words of live documents in a partition above which its writer warns (docs/decisions/0006)."""
+"""Words of live documents in a partition above which `doctor` warns (docs/decisions/0006)."""
 
 NEARLY = 0.8
-"""Share of all word ids above which the writer warns."""
-
-# The warning is armed again only below this share, since words come and go around the limit.
-_QUIET = 0.7
+"""Share of all word ids above which `doctor` warns."""
 
 
 class Vocabulary:

@@ -9,9 +9,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from streamtopic.errors import StateCorrupt
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.schedule.modeller import Made
-from streamtopic.service.schedule.situation import Base, accepted
+from streamtopic.service.schedule.situation import Base, Guarantee, accepted
 from streamtopic.signed import Envelope, Kind, Payload, Runs, SentRelease, line_of, sent_releases, tombstones
 from streamtopic.state import DocumentCounts, Lease, ModelState, OutboxRecord, Stale, StoredBase
 from streamtopic.streams import EventLog, Message, TopicNames
@@ -256,9 +257,14 @@ def stored_base(base: Base, kept: bytes, salt: bytes) -> StoredBase:
     return StoredBase(base.version, base.start, fields, salt + kept if kept else b"")
 
 
-def kept_of(stored: StoredBase) -> bytes:
-    """Undo `stored_base`: return the bytes that the mode of a base model keeps, b"" if it keeps none."""
-    return stored.blob[_SALT_BYTES:]
+def kept_of(stored: StoredBase, guarantee: Guarantee) -> bytes:
+    """Undo `stored_base`: return the bytes that a mode keeps. Raises StateCorrupt if another mode made the base model.
+
+    guarantee: of the mode; that of certified mode keeps nothing.
+    """
+    if not (kept := stored.blob[_SALT_BYTES:]):
+        raise StateCorrupt(f"the base model was not kept for {guarantee} mode: run `streamtopic unlearn --retrain`")
+    return kept
 
 
 def rounded(value: object) -> Any:  # noqa: ANN401 -- whatever was given

@@ -59,7 +59,7 @@ def register(subparsers: Subparsers) -> None:
         "decide, unlearn, retrain and publish; the first leads, others stand by",
     )
     schedule.add_argument(
-        "--interval", type=waiting_time, default=0.2, metavar="SECONDS", help="pause when idle (default: 0.2)"
+        "--interval", type=waiting_time, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)"
     )
     parser = command(subparsers, "rebuild", _run_rebuild, "rebuild the state in Redis from the log")
     parser.add_argument(

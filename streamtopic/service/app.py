@@ -33,10 +33,10 @@ from streamtopic.service.inspection.slices import SliceView, read_slices
 from streamtopic.service.inspection.status_facts import status_of
 from streamtopic.service.log_history import departures
 from streamtopic.service.private_mode import Series
-from streamtopic.service.publish.erasure import ResidueKeeper, ResidueOptions
+from streamtopic.service.publish.erasure import ResidueKeeper
 from streamtopic.service.publish.ledger_writer import LedgerWriter, recorded
 from streamtopic.service.publish.published import read_release, versions_of
-from streamtopic.service.publish.publisher import ALIVE_EVERY, Publisher, PublisherOptions
+from streamtopic.service.publish.publisher import ALIVE_EVERY, Publisher
 from streamtopic.service.requests.request_door import RequestDoor
 from streamtopic.service.requests.request_mover import Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
@@ -459,8 +459,15 @@ class Service:
     def residue(self) -> ResidueKeeper:
         """Removes the traces that deletions leave."""
         settings = self.settings
-        options = ResidueOptions(settings.residue_max_age, settings.backups_kept)
-        return ResidueKeeper(self.state, self.reader, self.log, options, self.clock, self.watch)
+        return ResidueKeeper(
+            self.state,
+            self.reader,
+            self.log,
+            settings.residue_max_age,
+            settings.backups_kept,
+            clock=self.clock,
+            watch=self.watch,
+        )
 
     def clear_residue(self, *, whole: bool = False) -> bool:
         """Remove the traces that deletions leave, if this process leads; return whether marks have moved.
@@ -525,7 +532,8 @@ class Service:
             ledger,
             {partition: reader.forgets(partition) for partition in range(settings.partitions)},
             secret=self.receipt_secret,
-            options=PublisherOptions(int(interval * 1000), settings.link_months),
+            interval_ms=int(interval * 1000),
+            link_months=settings.link_months,
             clock=self.clock,
             watch=self.watch,
         )

@@ -251,6 +251,8 @@ _LOOK_SHARE = 20
 LONGEST_PAUSE = 10.0
 # Seconds. A process has 10 s to end once it was told to stop, and learning may take longer.
 GRACE = 8.0
+# Seconds within which a page is written, if nothing is wrong.
+_SOON = 0.5
 
 
 def run_ingest(settings: Settings, stop: threading.Event, say: Say, *, watch: Watch | None = None) -> None:
@@ -339,6 +341,8 @@ def _await_change(service: Service, counted: Mapping[int, int], stop: threading.
     deadline = time.monotonic() + seconds
     while not stop.is_set() and (start := time.monotonic()) < deadline:
         if service.scheduler.offsets() != counted:
+            # The receipt of a delete without a document waits for no version.
+            service.due.set()
             return
         now = time.monotonic()
         # Looks must not keep Redis busy if there are many partitions.
@@ -383,7 +387,8 @@ def _one_step(service: Service, said: str, say: Say) -> str:
     except CutGone as error:
         # The next step begins with newer counts. What the scheduler holds in memory stays right.
         step = Step(Wait(f"documents changed faster than a model could be made of them: {error}"))
-    if counted and service.clear_residue():
+    # After a version the publisher has the processor for itself.
+    if counted and step.version is None and service.clear_residue():
         service.due.set()
     if moved:
         service.due.set()
@@ -392,6 +397,8 @@ def _one_step(service: Service, said: str, say: Say) -> str:
     text = decision_text(step.decision)
     if step.version is not None:
         say({"event": "staged", "version": step.version, "decision": _public(text), "seconds": dict(step.seconds)})
+        # Before it is published the next one cannot be decided.
+        service.undecided.wait(_SOON)
         return f"{text} (version {step.version})"
     if text != said or step.withdrawn:
         say({"event": "decided", "decision": _public(text), "withdrawn": list(step.withdrawn)})

@@ -59,8 +59,10 @@ class LedgerReader:
         """The offset at which another reader goes on with a dump of this ledger: drafts that wait are read again."""
         return min([*(draft.offset for draft in self.ledger.waiting), self.offset or 0])
 
-    def read(self) -> Iterator[Logged]:
+    def read(self, until: int | None = None) -> Iterator[Logged]:
         """Yield each entry that counts now, up to the end of the log.
+
+        until: an offset at which it is enough, for whoever knows that there is a record before it.
 
         Raises ComponentUnreachable, StateMismatch if the topic ends before the place that was reached.
         """
@@ -71,13 +73,13 @@ class LedgerReader:
             if self._tail:
                 yield from self._from_tail()
                 return
-        yield from self._onwards()
+        yield from self._onwards(until)
 
     def catch_up(self) -> list[Logged]:
         """Read to the end of the topic; return the entries that count now. Raises as `read`."""
         return list(self.read())
 
-    def _onwards(self) -> Iterator[Logged]:
+    def _onwards(self, until: int | None = None) -> Iterator[Logged]:
         while self.offset is not None and (records := self._log.read(self._topic, 0, self.offset)):
             for record in records:
                 found = self.ledger.take(record.value, record.offset)
@@ -92,6 +94,8 @@ class LedgerReader:
                 if self._tail:
                     yield from self._from_tail()
                     return
+            elif until is not None and self.offset >= until:
+                return
 
     def _begin_anew(self) -> None:
         # The lists that make entries void are known from here on.

@@ -202,8 +202,8 @@ def published(made, base, kind, version):
     plan = made.draw(no_sample, KEY, "m", version, TaskData())
     noise = {field.name: getattr(plan.noise, field.name) for field in dataclasses.fields(plan.noise)}
     places = {"kind": kind, "version": version, "parent": version - 1, "model": "m", "created": 0}
-    facts = describe(made, base, **places, forgotten=base.documents - made.documents)
-    envelope = {**facts, **noise, "commitment": KEY.commitment("m", version, plan.digest)}
+    facts = describe(made, base, base.documents - made.documents)
+    envelope = {**places, **facts, **noise, "commitment": KEY.commitment("m", version, plan.digest)}
     return {**_inside(plain(envelope)), **plain(plan.payload)}
 
 

@@ -3,7 +3,6 @@
 import itertools
 import json
 import time
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import HEARTBEAT_KEY, encode_add, encode_delete
 from streamtopic.service.app import Service
+from streamtopic.service.publish import erasure
 from streamtopic.service.publish.erasure import superseded_from
 from streamtopic.settings import Settings
 from streamtopic.signed import Erased, LedgerProof, LedgerReader
@@ -75,9 +75,9 @@ def residue(service):
     return ResidueState(service.connection, service.settings.model).read()
 
 
-def short_grace(service, monkeypatch, counted_on=1.0):
+def short_grace(monkeypatch, counted_on=1.0):
     """Let the keeper take a base model that was replaced for gone after `counted_on` seconds."""
-    monkeypatch.setattr(service.residue, "_options", replace(service.residue._options, grace=counted_on))
+    monkeypatch.setattr(erasure, "_GRACE_SECONDS", counted_on)
 
 
 def settle_until(service, done):
@@ -94,7 +94,7 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
     """Its bytes are in the log, in releases, in Redis's file before; at the end of the ledger they are nowhere."""
     with opened(tmp_path, clock) as service:
         # Until the bytes have been seen, no stage ends however long that takes.
-        short_grace(service, monkeypatch, counted_on=86_400.0)
+        short_grace(monkeypatch, counted_on=86_400.0)
         service.connection.call("CONFIG", "SET", "rdbcompression", "no")
         service.add([*_documents(), *(Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(2))])
         service.settle()
@@ -107,7 +107,7 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
         offset = service.log.end(service.names.documents, 0) - 1
         service.settle()
         assert any("redis" in place for place in places(tmp_path))
-        short_grace(service, monkeypatch)
+        short_grace(monkeypatch)
         settle_until(service, lambda: residue(service).done(0) > offset)
         assert places(tmp_path) == []
         assert service.state.base().blob == b""
@@ -119,7 +119,7 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
 def test_the_end_is_signed_once_for_many_deletions(tmp_path, clock, monkeypatch, capsys):
     """One entry of the ledger covers all deletions that came to their end, and it can be proved."""
     with opened(tmp_path, clock) as service:
-        short_grace(service, monkeypatch)
+        short_grace(monkeypatch)
         service.add(_documents())
         service.settle()
         service.delete(["d0", "d1", "d2", "unknown"])
@@ -149,7 +149,7 @@ def test_the_end_is_signed_once_for_many_deletions(tmp_path, clock, monkeypatch,
 def test_a_keeper_that_is_killed_goes_on_from_its_marks(tmp_path, clock, monkeypatch, where):
     """Ended anywhere, it dates no stage earlier than it was reached, and comes to the same end."""
     with opened(tmp_path, clock) as service:
-        short_grace(service, monkeypatch)
+        short_grace(monkeypatch)
         service.add(_documents())
         service.settle()
         service.delete(["d0"])
@@ -172,7 +172,7 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(tmp_path, clock, monkeyp
                 service.settle()
             except KeyboardInterrupt:
                 service.__dict__.pop("residue")
-                short_grace(service, monkeypatch)
+                short_grace(monkeypatch)
             now = residue(service)
             assert all(now.of(0, stage).offset >= before.of(0, stage).offset for stage in Stage)
             before = now
@@ -188,7 +188,7 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(tmp_path, clock, monkeyp
 def test_deletions_that_never_stop_hold_no_stage_up(tmp_path, clock, monkeypatch):
     """Changes come again and again meanwhile, each with a document that left: earlier ones end as well."""
     with opened(tmp_path, clock) as service:
-        short_grace(service, monkeypatch)
+        short_grace(monkeypatch)
         service.add(_documents())
         service.settle()
         service.delete(["d0"])

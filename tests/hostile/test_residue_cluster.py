@@ -1,12 +1,11 @@
 """What deletions leave behind on a cluster: every master's file is written anew, not only one."""
 
-from dataclasses import replace
-
 import pytest
 
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
+from streamtopic.service.publish import erasure
 from streamtopic.settings import Settings
 from streamtopic.state.residue_ledger import ResidueState
 from waiting import until
@@ -39,7 +38,7 @@ def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
         )
         texts = [" ".join(SUBJECTS[n % 2][(n // 2 + k) % 5] for k in range(4)) for n in range(60)]
         with Service(settings) as service:
-            monkeypatch.setattr(service.residue, "_options", replace(service.residue._options, grace=1.0))
+            monkeypatch.setattr(erasure, "_GRACE_SECONDS", 1.0)
             service.add([Document(f"d{n}", text, {}) for n, text in enumerate(texts)])
             service.add([Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(8)])
             service.settle()

@@ -157,12 +157,14 @@ def test_the_scheduler_waits_no_longer_than_until_something_changes(why):
     """More is counted, the last version is published, or the process is told to end: none waits for an interval."""
     offsets = iter([{0: 3}, {0: 3}, {0: 4}] if why == "counted" else [{0: 3}] * 100)
     scheduler = SimpleNamespace(offsets=lambda: next(offsets))
-    service, stop = SimpleNamespace(scheduler=scheduler, undecided=threading.Event()), threading.Event()
+    undecided, due, stop = threading.Event(), threading.Event(), threading.Event()
+    service = SimpleNamespace(scheduler=scheduler, undecided=undecided, due=due)
     timer = threading.Timer(0.05, {"published": service.undecided, "told to end": stop}.get(why, threading.Event()).set)
     timer.start()
     start = time.monotonic()
     processes._await_change(service, {0: 3}, stop, 60.0)
     assert time.monotonic() - start < 30
+    assert due.is_set() == (why == "counted")
     timer.join()
 
 

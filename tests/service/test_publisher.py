@@ -10,7 +10,7 @@ import pytest
 from ledger_maker import envelope_of, payload_of
 from streamtopic.client import Receipts
 from streamtopic.service.publish.ledger_writer import LedgerWriter
-from streamtopic.service.publish.publisher import Publisher, PublisherOptions
+from streamtopic.service.publish.publisher import Publisher
 from streamtopic.service.requests.deletion_lookup import receipts_of_request
 from streamtopic.service.schedule.version import erasures, outgoing, release_record
 from streamtopic.signed import (
@@ -56,8 +56,8 @@ class World:
         ring = KeyRing.load(self.key.public, self.model)
         self.writer = LedgerWriter(self.connection, self.log, self.model, ring, self.key)
         streams = {partition: self.stream(partition) for partition in range(2)}
-        given = {"secret": SECRET, "options": PublisherOptions(**options), "clock": lambda: self.now}
-        return Publisher(self.state, self.log, self.writer, streams, **given)
+        given = {"secret": SECRET, "clock": lambda: self.now}
+        return Publisher(self.state, self.log, self.writer, streams, **given, **options)
 
     def stream(self, partition):
         """The deletions of a partition that wait."""

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamtopic.service.publish.ledger_writer import LedgerWriter
-from streamtopic.service.publish.publisher import Publisher, PublisherOptions
+from streamtopic.service.publish.publisher import Publisher
 from streamtopic.service.schedule.version import follow_ledger, outgoing, release_record
 from streamtopic.signed import (
     Checkpoint,
@@ -58,7 +58,7 @@ class Process:
         self.writer = LedgerWriter(history.connection, history.log, history.state.model, ring, self.key)
         self.publisher = Publisher(
             history.state, history.log, self.writer, {0: history.forgets},
-            secret=b"s" * 32, options=PublisherOptions(interval_ms=60_000), clock=lambda: history.now,
+            secret=b"s" * 32, interval_ms=60_000, clock=lambda: history.now,
         )  # fmt: skip
 
 

@@ -31,30 +31,16 @@ if TYPE_CHECKING:
     from streamtopic.state import Meta, ModelState, Reader
     from streamtopic.streams import EventLog, Record
 
-__all__ = ["ResidueKeeper", "ResidueOptions", "residue_fields", "superseded_from", "waiting_by_stage"]
+__all__ = ["ResidueKeeper", "residue_fields", "superseded_from", "waiting_by_stage"]
 
 logger = logging.getLogger(__name__)
 
 # Redis removes an expired string some time after it expired, so the grace of a replaced base model is not enough.
-_MARGIN_SECONDS = 60.0
+_GRACE_SECONDS = BASE_GRACE_SECONDS + 60.0
 # A pass through a log takes minutes; the scheduler decides and renews its lease between two slices.
 _SLICE_SECONDS = 0.5
 # A pass reads a whole topic, so there are at most this many of them in `max_age`.
 _PARTS_OF_AGE = 4
-
-
-@dataclass(frozen=True, slots=True)
-class ResidueOptions:
-    """How soon traces are removed.
-
-    max_age: seconds. Logs are read, and Redis's file is rewritten, at most four times in that time.
-    backups_kept: seconds until backups are destroyed; None if the operator attests it.
-    grace: seconds after which a base model that was replaced has left Redis.
-    """
-
-    max_age: float = 86_400.0
-    backups_kept: float | None = None
-    grace: float = BASE_GRACE_SECONDS + _MARGIN_SECONDS
 
 
 @dataclass(slots=True, eq=False)
@@ -104,6 +90,8 @@ class _Progress:
 class ResidueKeeper:
     """Observes which stages deletions have reached, and removes the traces that are left.
 
+    max_age: seconds. Logs are read, and Redis's file is rewritten, at most four times in that time.
+    backups_kept: seconds until backups are destroyed; None if the operator attests it.
     clock: seconds since 1970.
     watch: is told when deletions have reached a stage.
 
@@ -115,14 +103,17 @@ class ResidueKeeper:
         state: ModelState,
         reader: Reader,
         log: EventLog,
-        options: ResidueOptions,
+        max_age: float,
+        backups_kept: float | None = None,
+        *,
         clock: Callable[[], float],
         watch: Watch | None = None,
     ) -> None:
         self._state = state
         self._reader = reader
         self._log = log
-        self._options = options
+        self._max_age = max_age
+        self._backups_kept = backups_kept
         self._clock = clock
         self._watch = watch or Watch()
         self._names = TopicNames(state.model)
@@ -146,7 +137,7 @@ class ResidueKeeper:
         now = self._clock()
         if now < self._next and self._look is None and not whole:
             return False
-        self._next = now + min(self._options.max_age / (4 * _PARTS_OF_AGE), 60.0)
+        self._next = now + min(self._max_age / (4 * _PARTS_OF_AGE), 60.0)
         positions = self._reader.positions()
         if not any(meta.removals for meta in positions.values()):
             return False
@@ -262,7 +253,7 @@ class ResidueKeeper:
             return counted
         record = dict(self._state.releases_among([(head.version, head.version)])).get(head.version, {})
         # The base model before this one stays in Redis for a while.
-        if progress.now() < record.get("created", 0) + self._options.grace * 1000:
+        if progress.now() < record.get("created", 0) + _GRACE_SECONDS * 1000:
             return {}
         # Certified mode keeps no bytes of a model.
         if not self._state.has_base_bytes():
@@ -339,16 +330,15 @@ class ResidueKeeper:
     def _backups(self, progress: _Progress) -> None:
         """Move the marks of backups: deletions that had passed all other stages when the oldest backup was made."""
         until = progress.residue.attested.get(Stage.BACKUPS, 0)
-        kept = self._options.backups_kept
-        if kept is not None:
-            until = max(until, progress.now() - int(kept * 1000))
+        if self._backups_kept is not None:
+            until = max(until, progress.now() - int(self._backups_kept * 1000))
         earlier = [stage for stage in Stage if stage is not Stage.BACKUPS]
         progress.move_all(Stage.BACKUPS, progress.passed_by(until, *earlier))
 
     @property
     def _pause_ms(self) -> float:
         """The least time between two passes through the logs, and between two rewrites of Redis's file."""
-        return self._options.max_age * 1000 / _PARTS_OF_AGE
+        return self._max_age * 1000 / _PARTS_OF_AGE
 
 
 def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None, None, int]:

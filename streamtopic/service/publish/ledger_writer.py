@@ -90,23 +90,30 @@ class LedgerWriter:
         """The ledger as it was read last."""
         return self._opened().ledger
 
-    def catch_up(self) -> list[Logged]:
+    def catch_up(self, until: int | None = None) -> list[Logged]:
         """Read the ledger to its end, and let the index follow; return the entries that are new to this object.
+
+        until: as `LedgerReader.read` takes it.
 
         Raises ComponentUnreachable, StateMismatch if the topic has lost what was read from it.
         """
         while True:
             reader = self._opened()
-            self._refuse_shortened(reader)
             news = list[Logged]()
-            if self._read(reader, news):
-                return news
+            # A topic that is gone is read like an empty one.
+            if reader.offset is not None and not self._log.partitions(self._names.ledger):
+                raise self._shortened
+            try:
+                if self._read(reader, news, until):
+                    return news
+            except StateMismatch as error:
+                raise self._shortened from error
             # Redis was set back, or another process has read on: the index is the place to begin from.
             self._reader = None
 
-    def _read(self, reader: LedgerReader, news: list[Logged]) -> bool:
+    def _read(self, reader: LedgerReader, news: list[Logged], until: int | None) -> bool:
         """Read on, and let the index follow; return whether it was where this reader had left it."""
-        for logged in reader.read():
+        for logged in reader.read(until):
             if reader.restarts != self._restarts:
                 self._restarts = reader.restarts
                 self._index.clear()
@@ -137,9 +144,7 @@ class LedgerWriter:
         self._look_at_topics()
         size = self.ledger.size
         if self.ledger.pending is None:
-            draft = self.ledger.draft(entries, key)
-            self._log.append_many(self._names.ledger, [Message(None, draft, partition=0)])
-            self.catch_up()
+            self._write(self.ledger.draft(entries, key))
         self.complete()
         page = self._page
         lines = tuple(map(line_of, entries))
@@ -157,8 +162,13 @@ class LedgerWriter:
             note = self.ledger.sign(draft, key)
             if self._witnesses is not None:
                 note = self._witnesses.cosign(note, lambda old, size: self._consistency(draft, old, size))
-            self._log.append_many(self._names.ledger, [Message(None, page_record(note), partition=0)])
-            self.catch_up()
+            self._write(page_record(note))
+
+    def _write(self, record: bytes) -> None:
+        """Append a record to the topic, and read on until it was read."""
+        ((_, offset),) = self._log.append_many(self._names.ledger, [Message(None, record, partition=0)])
+        # Not to the end of the topic: each request to Kafka is one that a receipt waits for.
+        self.catch_up(offset + 1)
 
     def find(self, names: Sequence[str]) -> dict[str, list[Logged]]:
         """Return name to the entries that have it, in their order.
@@ -256,17 +266,12 @@ class LedgerWriter:
         self._additions = Additions()
         return True
 
-    def _refuse_shortened(self, reader: LedgerReader) -> None:
-        """Raise StateMismatch where the topic ends before what was read from it."""
-        if reader.offset is None or not self._log.partitions(self._names.ledger):
-            lost = reader.offset is not None
-        else:
-            lost = self._log.written_end(self._names.ledger, 0) < reader.resume
-        if lost:
-            raise StateMismatch(
-                f"topic {self._names.ledger} has lost records that were read from it: restore it; nothing is signed "
-                "until then, since a ledger must not have two histories"
-            )
+    @property
+    def _shortened(self) -> StateMismatch:
+        return StateMismatch(
+            f"topic {self._names.ledger} has lost records that were read from it: restore it; nothing is signed until "
+            "then, since a ledger must not have two histories"
+        )
 
     def _look_at_topics(self) -> None:
         now = self._clock()

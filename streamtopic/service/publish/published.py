@@ -78,7 +78,6 @@ def read_earlier(
 
 _SHOWN = (
     "kind",
-    "documents",
     "epsilon",
     "delta",
     "sigma",
@@ -91,6 +90,7 @@ _SHOWN = (
     "capacity",
     "cumulative_epsilon",
     "created",
+    "forgotten",
 )
 """Fields of a version's record in Redis that `versions --json` shows under their own names."""
 
@@ -102,8 +102,8 @@ def versions_of(state: ModelState, count: int | None = None) -> list[dict[str, A
     found = []
     for version, record in releases:
         fields = {name: record[name] for name in _SHOWN}
-        fields |= {"version": version, "withdrawn": version in withdrawn, "forgotten": record["forget_set"]}
-        fields["seconds"] = round(record["seconds"], 4)
+        fields |= {"version": version, "withdrawn": version in withdrawn, "documents": record["m"]}
+        fields["seconds"] = round(record.get("seconds", 0.0), 4)
         # Only a service with tasks records heads.
         fields |= {name: dict(record.get(name, {})) for name in ("heads", "unfitted")}
         found.append(finite(fields))

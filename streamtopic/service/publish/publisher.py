@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from streamtopic.errors import StateError
 from streamtopic.monitoring.tracing import span
 from streamtopic.service.publish.ledger_writer import cut_of, recorded
-from streamtopic.service.publish.request_receipts import RequestReceipts
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (
     Alive,
@@ -32,13 +31,15 @@ from streamtopic.signed import (
     proof_message,
     receipt_id,
     request_digest,
+    request_receipt_id,
     service_document_salt,
     service_salt,
     version_of,
 )
 from streamtopic.state import Reader
+from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import LinkKeys, month_of, months_before
-from streamtopic.state.residue_ledger import Residue, ResidueState, Stage
+from streamtopic.state.residue_ledger import ResidueState, Stage
 from streamtopic.streams import Message, TopicNames
 
 if TYPE_CHECKING:
@@ -47,9 +48,10 @@ if TYPE_CHECKING:
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.signed import Entry
     from streamtopic.state import Forget, Forgets, ModelState
+    from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.streams import EventLog
 
-__all__ = ["ALIVE_EVERY", "Published", "Publisher", "PublisherOptions"]
+__all__ = ["ALIVE_EVERY", "Published", "Publisher"]
 
 logger = logging.getLogger("streamtopic.service")
 
@@ -58,24 +60,12 @@ ALIVE_EVERY = 600.0
 withholds, and each is one line of the ledger for ever."""
 # Receipts in a page, each of at most 550 bytes in its record, which has at most 1 MiB.
 PAGE = 1000
+# Receipts of requests in a page: for each of them receipts are looked up.
+_REQUESTS = 100
 # A writer that loses so often in a row is not alone for long.
 _ATTEMPTS = 20
-_LOOK_SECONDS = 3_600
 # Versions that may still be the first without some document: usually a deletion waits for the next few.
 _FEW, _VERSIONS = 8, 1000
-
-
-@dataclass(frozen=True, slots=True)
-class PublisherOptions:
-    """Settings of a publisher.
-
-    interval_ms: milliseconds within which readers may count on the next `alive`; 0 for a process that ends and promises
-        none.
-    link_months: how many months the key of a month is kept after it. The service finds receipts by request id with it.
-    """
-
-    interval_ms: int = 0
-    link_months: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +124,9 @@ class Publisher:
     writer: of the ledger.
     forgets: partition to its stream of deletions. An entry leaves it only once its receipt was read back.
     secret: digests document ids in receipts where the requester sent no salt.
+    interval_ms: milliseconds within which readers may count on the next `alive`; 0 for a process that ends and promises
+        none.
+    link_months: how many months the key of a month is kept after it. The service finds receipts by request id with it.
     clock: seconds since 1970.
     watch: is told of everything that was published.
     """
@@ -146,7 +139,8 @@ class Publisher:
         forgets: Mapping[int, Forgets],
         *,
         secret: bytes,
-        options: PublisherOptions,
+        interval_ms: int = 0,
+        link_months: int = 3,
         clock: Callable[[], float] = time.time,
         watch: Watch | None = None,
     ) -> None:
@@ -155,15 +149,15 @@ class Publisher:
         self._writer = writer
         self._forgets = forgets
         self._secret = secret
-        self._options = options
+        self._interval_ms = interval_ms
+        self._link_months = link_months
         self._clock = clock
         self._watch = watch or Watch()
         self._names = TopicNames(state.model)
         self._links = LinkKeys(state.connection, state.model)
-        self._destroyed_at = -math.inf
         self._residue = ResidueState(state.connection, state.model)
-        reader = Reader(state.connection, state.model, state.settings.partitions)
-        self._requests = RequestReceipts(reader, state.model, writer, self._links)
+        self._reader = Reader(state.connection, state.model, state.settings.partitions)
+        self._requests = DeletionRequests(state.connection, state.model)
         self._looked_at: dict[int, object] = {}
 
     def step(self) -> Published:
@@ -203,7 +197,7 @@ class Publisher:
         versions: that the ledger lacks.
         served: deletions that one of these reflects, or one before them. They are done with once the page counts.
         """
-        others: list[Entry] = [*self._withdrawals(), *self._requests.due(self._forgets)]
+        others: list[Entry] = [*self._withdrawals(), *self._request_receipts()]
         erased = self._erased()
         others += [] if erased is None else [erased]
         # A receipt comes after its version: both are one page, so that no deletion waits for a second one.
@@ -236,7 +230,7 @@ class Publisher:
             if isinstance(entry, Withdraw):
                 gone |= entry.versions
         now = self._now()
-        alive = Alive(now, self._options.interval_ms, ledger.newest, gone)
+        alive = Alive(now, self._interval_ms, ledger.newest, gone)
         before = ledger.alive
         if before is None:
             return alive
@@ -332,6 +326,42 @@ class Publisher:
             version=one.version,
         )
 
+    def _request_receipts(self) -> list[RequestReceipt]:
+        """Return the receipts of requests whose deletions all have theirs, as far as the ledger lacks them."""
+        counted = [one for one in self._requests.open() if one.state is RequestState.COUNTED]
+        if not counted:
+            return []
+        # First: what is counted by now waits in the streams that are read afterwards.
+        positions = self._reader.positions()
+        done = {}
+        for partition, stream in self._forgets.items():
+            # Deletions that are lost have no receipt, and are not seen to wait for one.
+            stream.require(partition)
+            done[partition] = min(_first_waiting(stream), positions[partition].next_offset)
+        # A version of all that is done would part none of these.
+        ready = [one for one in counted if not one.parted_by(done)]
+        names = {request_receipt_id(self._state.model, one.digest): one for one in ready}
+        there = self._writer.find(list(names))
+        new = [(name, request) for name, request in names.items() if name not in there]
+        return [self._request_receipt(name, request) for name, request in new[:_REQUESTS]]
+
+    def _request_receipt(self, name: str, request: DeletionRequest) -> RequestReceipt:
+        """Return the receipt of a request, which is made of the receipts in the ledger alone. name: its id."""
+        month = month_of(request.received_ms / 1000)
+        found = self._writer.find([request.digest]).get(request.digest, [])
+        # A tombstone that was written twice has a receipt that found nothing, and is no document.
+        own = [one.entry for one in found if isinstance(one.entry, Receipt) and one.entry.found]
+        return RequestReceipt(
+            id=name,
+            model=self._state.model,
+            request=request.digest,
+            link=link_digest(self._links.of(month), request.id),
+            month=month,
+            received=request.received_ms,
+            documents=len(own),
+            version=max((receipt.version for receipt in own), default=0),
+        )
+
     def _erased(self) -> Erased | None:
         """Return the entry that says that further deletions have left no trace; None if there are none."""
         residue = self._residue.read()
@@ -339,8 +369,9 @@ class Publisher:
             return None
         ends: dict[int, int] = {}
         for partition, stream in self._forgets.items():
-            end = _end(residue, partition, stream)
-            if end > residue.completed.get(partition, 0) and not stream.incomplete:
+            # It must not run ahead of receipts: the entry speaks of deletions that have theirs.
+            end = int(min(residue.done(partition), _first_waiting(stream)))
+            if end > residue.completed.get(partition, 0):
                 # Deletions that are lost have no receipt, and are not seen to wait for one.
                 stream.require(partition)
                 ends[partition] = end
@@ -422,29 +453,26 @@ class Publisher:
 
     def _destroy_links(self) -> None:
         """Destroy keys of months that ended long enough ago."""
-        now = self._clock()
-        # Not once only: a restored Redis brings destroyed keys back.
-        if abs(now - self._destroyed_at) < _LOOK_SECONDS:
-            return
-        last_month = months_before(month_of(now), self._options.link_months)
+        # In each round: a restored Redis brings destroyed keys back.
+        last_month = months_before(month_of(self._clock()), self._link_months)
         if count := self._links.destroy(last_month):
             extra = {"event": "links_destroyed", "keys": count}
             logger.info(
                 "destroyed %d keys that tied receipts of %s to request ids", count, self._state.model, extra=extra
             )
-        self._destroyed_at = now
 
     def _now(self) -> int:
         """Return milliseconds since 1970."""
         return int(self._clock() * 1000)
 
 
-def _end(residue: Residue, partition: int, stream: Forgets) -> int:
-    """Return the offset before which all deletions are complete and have their receipts."""
-    # It must not run ahead of receipts: the entry speaks of deletions that have theirs.
+def _first_waiting(stream: Forgets) -> float:
+    """Return the offset of the oldest deletion that waits for its receipt, infinity for none."""
+    # While a rebuild counts again, the entries that it put aside wait as well.
+    if stream.incomplete:
+        return -1
     waiting = stream.oldest()
-    done = residue.done(partition)
-    return min(done, waiting.offset) if waiting else done
+    return waiting.offset if waiting else math.inf
 
 
 def _dated(stages: Mapping[Stage, int | None]) -> dict[str, int]:

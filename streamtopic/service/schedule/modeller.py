@@ -345,22 +345,6 @@ class Checked:
     detail: str
     seconds: float
 
-    def fields(self, version: int, now_ms: int, suspects: tuple[int, ...]) -> dict[str, Any]:
-        """Return the fields that Redis keeps.
-
-        version: the version that was checked.
-        now_ms: time of the check, milliseconds since 1970.
-        suspects: versions made since the last model that was known to be right.
-        """
-        return {
-            "version": version,
-            "passed": self.passed,
-            "detail": self.detail,
-            "at": now_ms,
-            "seconds": self.seconds,
-            "suspects": list(suspects),
-        }
-
 
 def check_update(
     fit: TopicFit, counts: DocumentCounts, key: bytes, clock: Callable[[], float] = time.perf_counter

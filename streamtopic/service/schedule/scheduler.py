@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -78,8 +78,9 @@ from streamtopic.state import (
     StoredBase,
 )
 from streamtopic.state.documents import sample_words
+from streamtopic.state.scripts import Outcome
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
-from streamtopic.streams import EventLog
+from streamtopic.streams import EventLog, Message
 from streamtopic.topics.fit import TopicFit
 
 __all__ = ["CountsKeeper", "LeaseKeeper", "Scheduler", "Step"]
@@ -197,30 +198,6 @@ class Step:
     version: int | None = None
     withdrawn: tuple[int, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Drafted:
-    """A version that is made and not staged yet.
-
-    decision: the action that it comes from.
-    made: its model before noise.
-    plan: its payload, with the noise in it.
-    envelope: its entry of the ledger.
-    data: the bytes that subscribers get.
-    checked: the result of the service's own check, if there was one.
-    stored: its base model, where this is its first version.
-    seconds: durations by stage.
-    """
-
-    decision: Retrain | Unlearn
-    made: Made
-    plan: PayloadPlan
-    envelope: Envelope
-    data: bytes
-    checked: Checked | None
-    stored: StoredBase | None
-    seconds: Mapping[str, float]
 
 
 class Scheduler:
@@ -402,7 +379,8 @@ class Scheduler:
         version = self._next_version()
         suspects = self._situation.suspects() if checked.passed is False else ()
         self._watch.checked(passed=checked.passed)
-        self.state.note_check(checked.fields(version, now, suspects))
+        # Suspects: versions made since the last model that was known to be right.
+        self.state.note_check({**asdict(checked), "version": version, "at": now, "suspects": list(suspects)})
         if checked.passed is False:
             withdrawn = ", ".join(map(str, suspects)) or "no other"
             logger.error(
@@ -471,15 +449,30 @@ class Scheduler:
             return Step(obstacle)
         data = pack_payload(plan.payload, envelope)
         envelope = replace(envelope, release=hashlib.sha256(data).hexdigest())
+        chunks = to_messages(version, data)
         seconds["noise and release"] = time.perf_counter() - start
+        facts = {
+            **plan.facts,
+            **_check_fields(checked),
+            "seconds": sum(seconds.values()),
+            "noised": plan.digest,
+            "warm": made.warm,
+            "guided": {name: list(seeds) for name, seeds in plan.payload.guided.items()},
+            "unfitted": dict(plan.unfitted),
+        }
+        record = release_record(envelope, chunks=len(chunks), reason=decision.reason, facts=facts)
         # Before the version is there: with it, the publisher drops deletions.
         asked = self._asked(envelope)
         stored = None if kind == "unlearn" else stored_base(base, plan.kept, self._salt(version, plan))
-        drafted = _Drafted(decision, made, plan, envelope, data, checked, stored, seconds)
-        step = self._stage(lease, drafted)
-        if step.version is not None:
-            self._tell(drafted, asked)
-        return step
+        result = self._stage(lease, envelope, chunks, record, stored)
+        if isinstance(result, Stale):
+            return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
+        # Only once it is staged: the next version must not start from heads that nobody gets.
+        self._failed = None
+        self._heads = plan.fitted
+        self._staged()
+        self._tell(envelope, [*remarks(plan), *made.notes], seconds, asked)
+        return Step(decision, version, envelope.withdrawn, seconds)
 
     def _obstacle(self, decision: Decision, envelope: Envelope) -> Wait | None:
         """Return why a version may not be staged after all, None if it may."""
@@ -492,49 +485,42 @@ class Scheduler:
         # A request may have come since the decision.
         return None if decision.reason == BY_HAND else self._situation.splits(envelope.cut)
 
-    def _stage(self, lease: Lease, drafted: _Drafted) -> Step:
-        """Write a version into the outbox in Redis; its bytes are fixed from here on."""
-        envelope = drafted.envelope
-        version = envelope.version
-        plan = drafted.plan
-        chunks = to_messages(version, drafted.data)
+    def _stage(
+        self,
+        lease: Lease,
+        envelope: Envelope,
+        chunks: Sequence[Message],
+        record: Mapping[str, Any],
+        stored: StoredBase | None,
+    ) -> Outcome:
+        """Write a version into the outbox in Redis; its bytes are fixed from here on.
+
+        chunks: its bytes.
+        record: that Redis keeps of it.
+        stored: its base model, if this is its first version.
+        """
         records = [outgoing(self._model, message) for message in chunks]
         records += replaced(self.state, self._withdrawn, envelope, self.settings.keep_versions)
-        record = release_record(
-            envelope,
-            plan.payload,
-            chunks=len(chunks),
-            warm=drafted.made.warm,
-            reason=drafted.decision.reason,
-            seconds=sum(drafted.seconds.values()),
-            noised=plan.digest,
-            unfitted=plan.unfitted,
-            facts={**plan.facts, **_check_fields(drafted.checked)},
-        )
         # One script for all of it: a version never lacks its record or its base model.
-        result = self.state.stage(
-            lease, version, release=record, records=records, base=drafted.stored, before=envelope.parent
+        return self.state.stage(
+            lease, envelope.version, release=record, records=records, base=stored, before=envelope.parent
         )
-        if isinstance(result, Stale):
-            return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=drafted.seconds)
-        # Only once it is staged: the next version must not start from heads that nobody gets.
-        self._failed = None
-        self._heads = plan.fitted
-        self._staged()
-        return Step(drafted.decision, version, envelope.withdrawn, drafted.seconds)
 
-    def _tell(self, drafted: _Drafted, asked: list[bytes]) -> None:
+    def _tell(
+        self, envelope: Envelope, told: Sequence[str], seconds: Mapping[str, float], asked: Sequence[bytes]
+    ) -> None:
         """Tell those who watch, trace or read the log of a version that is staged.
 
+        told: remarks on it.
+        seconds: durations by stage.
         asked: the `traceparent` of deletions that it reflects.
         """
-        envelope, seconds = drafted.envelope, drafted.seconds
         version = envelope.version
         self._watch.staged(version, envelope.kind, seconds)
         spent_ms = int(1000 * sum(seconds.values()))
         times = (envelope.created - spent_ms, envelope.created)
         span("streamtopic version", times, {"version": version}, links=asked)
-        for remark in (*remarks(drafted.plan), *drafted.made.notes):
+        for remark in told:
             extra = {"event": "version_remark", "version": version}
             logger.warning("version %d of %s: %s", version, self._model, remark, extra=extra)
 
@@ -573,27 +559,16 @@ class Scheduler:
         self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int, forgotten: int
     ) -> Envelope:
         """Return the facts of a version, without the digest of its bytes."""
-        settings = self.settings
         noise = plan.noise
-        created = self._situation.now()
-        facts = describe(
-            made,
-            base,
-            kind=kind,
-            version=version,
-            parent=self._parent,
-            model=self._model,
-            created=created,
-            forgotten=forgotten,
-        )
-        before = self._situation.spent(base.version)
-        spent = before.then(noise.scale, noise.slack)
-        withdrawn = self._withdrawn_by(made.counts)
-        # Under a key: without one, who can guess the documents could try the guesses (docs/guarantees.md).
-        commitment = self._noise_key.commitment(self._model, version, plan.digest)
-        facts = {**facts, "cumulative_epsilon": spent.epsilon(settings.delta), **plan.shown}
+        spent = self._situation.spent(base.version).then(noise.scale, noise.slack)
+        facts = {**describe(made, base, forgotten), "cumulative_epsilon": spent.epsilon(self.settings.delta)}
         return Envelope(
-            **facts,
+            **(facts | dict(plan.shown)),
+            model=self._model,
+            version=version,
+            kind=kind,
+            parent=self._parent,
+            created=self._situation.now(),
             guarantee=self.modeller.guarantee,
             epsilon=noise.epsilon,
             delta=noise.delta,
@@ -602,10 +577,11 @@ class Scheduler:
             slack=noise.slack,
             ratio=noise.ratio,
             covered=plan.covered,
-            capacity_rule=settings.capacity.rule,
-            withdrawn=withdrawn,
-            commitment=commitment,
-            tokeniser=settings.tokeniser,
+            capacity_rule=self.settings.capacity.rule,
+            withdrawn=self._withdrawn_by(made.counts),
+            # Under a key: without one, who can guess the documents could try the guesses (docs/guarantees.md).
+            commitment=self._noise_key.commitment(self._model, version, plan.digest),
+            tokeniser=self.settings.tokeniser,
             excluded=self._excluded,
         )
 

@@ -32,6 +32,10 @@ __all__ = [
 ]
 
 
+# A number above those of all versions.
+_NEWEST = 1 << 53
+
+
 @dataclass(frozen=True, slots=True)
 class Base:
     """The base model, without its numbers.
@@ -206,10 +210,7 @@ class SituationReader:
         Raises as `read`.
         """
         parted = [one for one in self._requests.open() if one.parted_by(cut)]
-        if not parted:
-            return None
-        situation = self._of_positions(self._reader.positions(), None, None)
-        return held(self._with_holding(situation, parted), self._policy)
+        return held(self._with_holding(Situation(0), parted), self._policy)
 
     def _with_holding(self, situation: Situation, requests: Iterable[DeletionRequest]) -> Situation:
         """Return the situation with how long these requests have held versions back."""
@@ -295,8 +296,7 @@ class SituationReader:
 
     def _own(self, base: int) -> list[dict[str, Any]]:
         """Return the records of the versions of a base model."""
-        last = self.last_version()
-        records = [] if last < base else self._state.releases(last - base + 1)
+        records = self._state.releases_among([(base, _NEWEST)])
         return [record for _, record in records if record["base"] == base]
 
     def unsent(self) -> tuple[int, ...]:

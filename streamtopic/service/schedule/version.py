@@ -13,7 +13,7 @@ from streamtopic.errors import StateCorrupt
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.schedule.modeller import Made
 from streamtopic.service.schedule.situation import Base, Guarantee, accepted
-from streamtopic.signed import Envelope, Kind, Payload, Runs, SentRelease, line_of, sent_releases, tombstones
+from streamtopic.signed import Envelope, Runs, SentRelease, line_of, sent_releases, tombstones
 from streamtopic.state import DocumentCounts, Lease, ModelState, OutboxRecord, Stale, StoredBase
 from streamtopic.streams import EventLog, Message, TopicNames
 
@@ -36,9 +36,9 @@ __all__ = [
 _RETIRED = 20
 _SALT_BYTES = 32
 
-# Fields of the envelope that the release record has in another form, or under another name.
-_OTHERWISE = {"cut", "withdrawn", "m", "n", "r", "forgotten", "release"}
+_OTHERWISE = {"cut", "withdrawn", "release"}
 _REPEATED = tuple(field.name for field in dataclasses.fields(Envelope) if field.name not in _OTHERWISE)
+"""Fields of the envelope that the release record has as they are."""
 
 
 def counted_of(counts: DocumentCounts, base: Base) -> int:
@@ -47,51 +47,19 @@ def counted_of(counts: DocumentCounts, base: Base) -> int:
 
 
 def release_record(
-    envelope: Envelope,
-    payload: Payload | None = None,
-    *,
-    chunks: int,
-    warm: bool = False,
-    reason: str,
-    seconds: float = 0.0,
-    noised: str = "",
-    unfitted: Mapping[str, str] = MappingProxyType({}),
-    facts: Mapping[str, Any] = MappingProxyType({}),
+    envelope: Envelope, *, chunks: int, reason: str, facts: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Return the record that Redis keeps of a version, for decisions, the publisher and people.
 
-    payload: None if only the ledger tells of the version.
     chunks: number of its messages in the releases topic.
-    warm: whether the model was carried over.
     reason: of the decision to make it.
-    seconds: how long it took to make.
-    noised: digest of the counts and settings that its noise was drawn for.
-    unfitted: for each task without a head, the reason.
     facts: further fields, which subscribers do not get.
     """
     repeated = {name: getattr(envelope, name) for name in _REPEATED}
     cut = {str(partition): offset for partition, offset in envelope.cut.items()}
-    guided = {} if payload is None else {name: list(seeds) for name, seeds in payload.guided.items()}
-    return {
-        **facts,
-        **repeated,
-        "entry": line_of(envelope),
-        "cut": cut,
-        "documents": envelope.m,
-        "vocabulary": envelope.n,
-        "topics": envelope.r,
-        "forget_set": envelope.forgotten,
-        "withdrawn": list(envelope.withdrawn),
-        "anchors": [] if payload is None else list(payload.anchors),
-        "guided": guided,
-        "digest": envelope.release,
-        "noised": noised,
-        "chunks": chunks,
-        "warm": warm,
-        "reason": reason,
-        "unfitted": dict(unfitted),
-        "seconds": seconds,
-    }
+    withdrawn = list(envelope.withdrawn)
+    own = {"cut": cut, "withdrawn": withdrawn, "digest": envelope.release, "chunks": chunks, "reason": reason}
+    return {**facts, **repeated, **own, "entry": line_of(envelope)}
 
 
 def holding(
@@ -158,39 +126,26 @@ def outgoing(model: str, message: Message) -> OutboxRecord:
     return OutboxRecord(topic, message.key or b"", message.value, message.headers)
 
 
-def describe(
-    made: Made, base: Base, *, kind: Kind, version: int, parent: int, model: str, created: int, forgotten: int
-) -> dict[str, Any]:
-    """Return the envelope's facts about the model and its place among versions.
+def describe(made: Made, base: Base, forgotten: int) -> dict[str, Any]:
+    """Return the envelope's facts about the model.
 
     forgotten: documents of the base model that its counts do not hold any more.
-    parent: number of the version before it.
-    created: milliseconds since 1970.
     """
-    counts = made.counts
+    # The exact certificate depends on the path to the model: its digits would tell candidates for a deleted document
+    # apart. So a version claims the tolerance, or infinity if nothing is certified.
+    claimed = made.tolerance if made.certificate <= made.tolerance else math.inf
     return {
-        "model": model,
-        "version": version,
-        "kind": kind,
-        "parent": parent,
         "base": base.version,
-        "cut": counts.offsets,
-        "counted": counted_of(counts, base),
+        "cut": made.counts.offsets,
+        "counted": counted_of(made.counts, base),
         "m": made.documents,
         "n": len(made.words),
         "r": len(made.anchors),
         "tolerance": made.tolerance,
-        "certificate": _claimed(made),
+        "certificate": claimed,
         "forgotten": forgotten,
         "capacity": base.capacity,
-        "created": created,
     }
-
-
-def _claimed(made: Made) -> float:
-    """Return the certificate that a version claims: the tolerance, or infinity if nothing is certified."""
-    # The exact one depends on the path to the model: its digits would tell candidates for a deleted document apart.
-    return made.tolerance if made.certificate <= made.tolerance else math.inf
 
 
 def follow_ledger(state: ModelState, lease: Lease, ledger: LedgerWriter, log: EventLog) -> bool:
@@ -230,7 +185,7 @@ def _versions(ledger: LedgerWriter, numbers: range) -> list[Envelope]:
 def _recorded(envelope: Envelope, sent: SentRelease) -> dict[str, Any]:
     """Return the record of a version that only the ledger tells of."""
     # Its bytes were in Redis alone, so it needs a successor.
-    facts = {} if sent.complete else {"unsent": True}
+    facts = {"unsent": not sent.complete}
     return release_record(envelope, chunks=sent.chunks, reason="read back from the ledger", facts=facts)
 
 

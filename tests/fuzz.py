@@ -54,7 +54,6 @@ from streamtopic.signed import (
     Revoked,
     Runs,
     SigningKey,
-    Withdraw,
     cosigned,
     leaf_hash,
     line_of,
@@ -587,7 +586,6 @@ def _lines() -> dict[str, str]:
         sample_envelope(),
         receipt_of(7, link="e" * 64),
         RequestReceipt("news/request/1", "news", "a" * 64, "b" * 64, "2026-11", 1_700_000_000_000, 4, 3),
-        Withdraw((1, 3), 1_700_000_000_000),
         Erased(1_700_000_000_002, {0: 8}, {0: {"log": 1_700_000_000_001}}, ("backups",)),
         Alive(1_700_000_000_000, 60_000, 9, Runs((1, 3, 5, 5))),
         Keys(note),
@@ -673,7 +671,7 @@ def _chunk() -> bytes:
     return bytes(msgpack.packb({"key": message.key, "value": message.value, **dict(message.headers)}))
 
 
-_KINDS = ("version", "receipt", "request", "withdraw", "erased", "alive", "keys", "end")
+_KINDS = ("version", "receipt", "request", "erased", "alive", "keys", "end")
 
 
 def _line(kind: str) -> Callable[[], bytes]:

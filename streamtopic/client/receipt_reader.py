@@ -108,7 +108,7 @@ class Receipts(Closing):
     def __iter__(self) -> Iterator[Receipt]:
         """Yield all receipts of the ledger in its order, each once."""
         # First, so that the keys are known which make entries void.
-        self.get("")
+        self._named("", Receipt)
         for logged in LedgerReader(self._log, self._model, self._keys).read():
             if isinstance(logged.entry, Receipt):
                 yield logged.entry
@@ -131,11 +131,6 @@ class Receipts(Closing):
         salt: the salt, if `request` does not hold it.
         """
         found = self._named(_digest(request, salt), RequestReceipt)
-        return found[0][1] if found else None
-
-    def get(self, receipt_id: str) -> Receipt | None:
-        """Return the receipt with this id, None without one."""
-        found = self._named(receipt_id, Receipt)
         return found[0][1] if found else None
 
     def erased(self, receipt: Receipt) -> Erased | None:

@@ -17,7 +17,6 @@ from streamtopic.signed import (
     Ledger,
     LedgerProof,
     LedgerReader,
-    Opened,
     PublicKey,
     Refused,
     Release,
@@ -82,7 +81,6 @@ class ModelSubscriber:
     progress: a file that remembers the last version that was dealt with, and the ledger, so that a restart goes on
         there and notices a ledger that has lost entries. A release is dealt with once the next one is asked for, or at
         `close`.
-    include_withdrawn: whether withdrawn versions are given out, and go on serving.
     max_age: seconds. Without a word of the service that is younger, and the version that it calls the newest,
         StaleRelease is raised by iterating, by polling, and by releases in use. None: `freshness` tells, and a warning
         is logged once.
@@ -103,7 +101,6 @@ class ModelSubscriber:
         model: str,
         public_key: KeyRing | PublicKey | str | Path,
         progress: str | Path | None = None,
-        include_withdrawn: bool = False,
         max_age: float | None = None,
         idle_seconds: float | None = None,
         poll_seconds: float = 0.5,
@@ -118,7 +115,6 @@ class ModelSubscriber:
         self._topic = TopicNames(model).releases
         self._keys = KeyRing.load(public_key, model)
         self._progress = None if progress is None else Path(progress)
-        self._include_withdrawn = include_withdrawn
         self._max_age = max_age
         self._idle_seconds = idle_seconds
         self._poll_seconds = poll_seconds
@@ -235,8 +231,8 @@ class ModelSubscriber:
         # To the end, before anything is given out: the last record may withdraw the first version.
         for found in self._releases.read(self._log):
             match found:
-                case Opened(release):
-                    self._take(release)
+                case Release():
+                    self._take(found)
                 case Refused(version, error):
                     self.refused += 1
                     extra = {"event": "release_refused", "version": version}
@@ -244,7 +240,6 @@ class ModelSubscriber:
 
     def _take(self, release: Release) -> None:
         """Keep a release until it is given out."""
-        self._withdrawn |= release.envelope.withdrawn
         if release.version > self._given:
             # A release in use asks each time it serves, so that a later withdrawal reaches it.
             index = LedgerProof.parse(release.proof).index
@@ -271,9 +266,7 @@ class ModelSubscriber:
 
         index: of its entry.
         """
-        ledger = self._ledger.ledger
-        withdrawn = version in self._withdrawn or version in ledger.withdrawn
-        return ledger.is_void(index) or (withdrawn and not self._include_withdrawn)
+        return self._ledger.ledger.is_void(index) or version in self.withdrawn
 
     def _refused_as(self) -> str | None:
         return None if self._max_age is None else self.freshness.stale

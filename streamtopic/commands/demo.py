@@ -200,7 +200,7 @@ def _private_flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stag
     }
     sections = {
         "Topics": topics_table(topics_of(after, 10)),
-        "Guarantee": textwrap.fill(str(after.guarantee), 110),
+        "Guarantee": textwrap.fill(after.guarantee, 110),
         "Checks": "\n".join(aligned(checks)),
     }
     return {"passed": passed(findings) and receipts == delete, "rank": rank, "sections": sections}

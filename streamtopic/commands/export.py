@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "run"]
 
+_MODEL = "model.safetensors"
 _FILES = {".npz", ".json", ".release", ".safetensors", ".txt", ".md"}
 
 
@@ -85,9 +87,7 @@ def _refuse_other(args: argparse.Namespace) -> None:
 def _write(to: Path, release: Release, facts: dict[str, Any] | None) -> None:
     """Write a folder or a file. facts: those of the page, or of the evidence; None for the model itself."""
     if facts is None:
-        from streamtopic.signed import write_release
-
-        write_release(release, to)
+        _write_model(release, to)
         return
     from streamtopic.pages.version_page import version_page
 
@@ -95,6 +95,75 @@ def _write(to: Path, release: Release, facts: dict[str, Any] | None) -> None:
     page = to.suffix == ".html"
     written = version_page(facts) if page else json.dumps(facts, indent=1, allow_nan=False) + "\n"
     to.write_text(written, encoding="utf-8")
+
+
+def _write_model(release: Release, folder: Path) -> None:
+    """Write a verified release to a folder, in place of another one that it may hold.
+
+    Raises UsageError for a folder that holds other files, OSError if it cannot be written, and as `Release.data`.
+    """
+    files = {
+        _MODEL: release.data(),
+        f"{_MODEL}.tlog-proof": release.proof.encode(),
+        "words.txt": "".join(f"{word}\n" for word in release.words).encode(),
+        "README.md": _card(release).encode(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    others = sorted({path.name for path in folder.iterdir()} - set(files))
+    if others:
+        raise UsageError(f"{folder} holds other files, such as {others[0]}: give a folder that is new or empty")
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+
+
+def _card(release: Release) -> str:
+    """Return what a user should know of a release, in Markdown. It names no document."""
+    from streamtopic.signed.release import HELPS
+
+    facts = release.envelope
+    made = datetime.fromtimestamp(facts.created / 1000, UTC)
+    rows = {
+        "Version": f"{facts.version}, made by {facts.kind}",
+        "Date": f"{made:%Y-%m-%d %H:%M} UTC",
+        "SHA-256 of the model": f"`{release.digest}`",
+        "Documents, words, topics": f"{facts.m:,}, {facts.n:,}, {facts.r:,}",
+        "Versions that it withdraws": ", ".join(map(str, facts.withdrawn)) or "none",
+    }
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
+    topics = "They are withheld."
+    if release.payload.A is not None:
+        shown = [f"| {topic.share:.1%} | {' '.join(topic.words)} |" for topic in release.topics()]
+        topics = "\n".join(["| share | words |", "|---|---|", *shown])
+    helps = "" if facts.guarantee == "private" else f"What helps against this: {HELPS}. "
+    named = {"model": facts.model, "version": facts.version, "guarantee": release.guarantee, "helps": helps}
+    return _CARD.format(**named, table=table, topics=topics)
+
+
+_CARD = """# Topic model {model}, version {version}
+
+| | |
+|---|---|
+{table}
+
+## What it promises, and what it does not
+
+{guarantee}.
+
+{helps}A later version may have withdrawn this one: the ledger's newest entries say so.
+The model holds counts of words with noise, as topics, and no document.
+
+## Files
+
+- `model.safetensors`: `A` (words, topics), the share of each word in a topic; `R` (topics, topics), their covariance;
+  `shares` of topics; `heads/TASK/w` (topics, classes) of each task, or `heads/TASK/B` (words, classes) if topics are
+  withheld. All have noise. Its metadata has words, topics and heads in JSON.
+- `model.safetensors.tlog-proof`: the proof that the ledger names the model by its SHA-256.
+- `words.txt`: the word of each row, one a line.
+
+## Topics
+
+{topics}
+"""
 
 
 def _tell_evidence(args: argparse.Namespace, facts: dict[str, Any]) -> int:

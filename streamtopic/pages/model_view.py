@@ -4,7 +4,7 @@ view_of      the model itself: words, shares, correlations
 cards_of     words of each topic
 map_of       places of topics: near each other if they use the same words, with room for each name
 related_of   which topics meet, in an order in which similar topics are neighbours
-history_of   the path of each topic over versions: it is matched with its counterpart in the version before
+history_of   the path of each topic over versions, in which a book of topics knows it again
 
 The last four are values as JSON has them, so that whoever reads a page's data can draw its pictures again.
 """
@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.client import TopicBook
 from streamtopic.errors import UsageError
 from streamtopic.pages.charts import LETTER
-from streamtopic.signed import Release, match_topics
+from streamtopic.signed import Release
 
 if TYPE_CHECKING:
     from streamtopic.topics.estimator import AnchorTopics
@@ -246,52 +247,51 @@ def cards_of(view: ModelView) -> list[Json]:
 
 
 def history_of(releases: Sequence[Release]) -> Json:
-    """Follow the topics of the last release back to the first release that has as many topics.
+    """Follow the topics of the last release back through the releases before it.
 
     releases: in version order. All must stand: a word that only a withdrawn version has is a forgotten word.
 
-    steps: each version, oldest first; kept: the share of top words that it has in common with the one before.
-    paths: of each topic of the newest version its shares, and top words that came and went since the first version.
+    steps: each version, oldest first; kept: the share of top words that its topics have in common with the version
+        before, None for the first, and if no topic of that version is left.
+    paths: of each topic of the newest version its shares, 0 in a version without it, and top words that came and went
+        since the first version with it.
     """
-    newest = releases[-1]
-    places = list(range(newest.envelope.r))
-    chain = [(newest, places)]
-    kept: list[float | None] = []
-    for before in reversed(releases[:-1]):
-        after, places = chain[-1]
-        if before.envelope.r != after.envelope.r or before.payload.A is None:
-            break
-        # Numbers of topics are not the same from version to version, so topics are matched by their words.
-        counterpart = match_topics(after.words, after.A, before.words, before.A)
-        kept.append(_kept(after, before, counterpart))
-        chain.append((before, [counterpart[topic] for topic in places]))
-    # The chain was made from the newest version back.
-    chain.reverse()
-    steps = []
-    for (release, _), share in zip(chain, [None, *reversed(kept)], strict=True):
+    book = TopicBook()
+    steps, chain = list[Json](), list[tuple[Release, dict[int, int]]]()
+    for release in releases:
+        if release.payload.A is None:
+            continue
+        # Numbers of topics are not the same from version to version, so the book knows them again.
+        places = {topic.id: topic.topic for topic in book.follow(release)}
         fields = {name: getattr(release.envelope, name) for name in ("version", "created", "kind", "m", "forgotten")}
-        steps.append(fields | {"kept": share})
-    first, numbers = chain[0]
+        steps.append(fields | {"kept": _kept(release, places, *chain[-1]) if chain else None})
+        chain.append((release, places))
+    newest, _ = chain[-1]
     paths = []
-    for topic in range(newest.envelope.r):
-        now, then = newest.top_words[topic][:_TOP], first.top_words[numbers[topic]][:_TOP]
-        path = {
-            "topic": topic,
-            "shares": [float(release.shares[where[topic]]) for release, where in chain],
+    for topic in book.topics:
+        path = [(release, places[topic.id]) for release, places in chain if topic.id in places]
+        first, number = path[0]
+        now, then = newest.top_words[topic.topic][:_TOP], first.top_words[number][:_TOP]
+        fields = {
+            "topic": topic.topic,
+            "shares": [0.0] * (len(chain) - len(path)) + [float(release.shares[place]) for release, place in path],
             "came": [word for word in now if word not in then],
             "went": [word for word in then if word not in now],
         }
-        paths.append(path)
+        paths.append(fields)
     return {"steps": steps, "paths": paths}
 
 
-def _kept(after: Release, before: Release, counterpart: Sequence[int]) -> float:
-    """Return the share of top words that both versions have. counterpart: of each topic of `after`."""
+def _kept(after: Release, now: Mapping[int, int], before: Release, then: Mapping[int, int]) -> float | None:
+    """Return the share of top words that two versions have in common in the topics that both have.
+
+    now, then: number of a topic in the book to its number in the version.
+    """
     shares = []
-    for words, topic in zip(after.top_words, counterpart, strict=True):
-        now = set(words[:_TOP])
-        shares.append(len(now & set(before.top_words[topic][:_TOP])) / max(len(now), 1))
-    return float(np.mean(shares))
+    for topic in now.keys() & then.keys():
+        words = set(after.top_words[now[topic]][:_TOP])
+        shares.append(len(words & set(before.top_words[then[topic]][:_TOP])) / max(len(words), 1))
+    return float(np.mean(shares)) if shares else None
 
 
 # The map

@@ -58,9 +58,9 @@ def correlations(model: Release | AnchorTopics, *, feature_names: Sequence[str] 
 
 
 def shares(releases: Sequence[Release], *, most: int = 10) -> Picture:
-    """Return the shares of the largest topics over versions, each topic matched with its counterparts.
+    """Return the shares of the largest topics over versions: 0 in a version without the topic.
 
-    releases: versions that still stand, in order; versions before a change of the number of topics are left out.
+    releases: versions that still stand, in order.
     most: number of topics.
 
     Raises UsageError for an empty list, InvalidRelease if a release is withdrawn or the last withholds its topics.

@@ -46,7 +46,7 @@ from streamtopic.service.schedule.situation import SituationReader
 from streamtopic.service.upkeep import rebuild_state
 from streamtopic.service.upkeep.model_removal import RemovedModel, facts_of, remove
 from streamtopic.service.verify import verify_instance
-from streamtopic.service.verify.sources import Sources
+from streamtopic.service.verify.finding import Sources
 from streamtopic.service.watching import Watch
 from streamtopic.signed import KeyRing, load_secret
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
@@ -711,15 +711,9 @@ class Service:
         tombstones_ms = int(settings.delete_retention * 1000)
         return self.log.compact_when_due(topics, longest_ms=longest_ms, tombstones_ms=tombstones_ms)
 
-    def subscriber(self, *, include_withdrawn: bool = False) -> ModelSubscriber:
+    def subscriber(self) -> ModelSubscriber:
         """Return a subscriber of this model, which has the public keys only."""
-        return ModelSubscriber(
-            self.log,
-            model=self.settings.model,
-            public_key=self.keys,
-            include_withdrawn=include_withdrawn,
-            idle_seconds=0,
-        )
+        return ModelSubscriber(self.log, model=self.settings.model, public_key=self.keys, idle_seconds=0)
 
     def release(self, version: int | None) -> Release:
         """Return a published version, the newest for None. Raises as `read_release`."""

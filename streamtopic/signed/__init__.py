@@ -11,7 +11,7 @@ check_origin       whether a key is of the ledger of a model
 The ledger: an append-only tree of entries
 Ledger             every rule of trust, pure (Draft: entries that wait for their checkpoint; page_record)
 LedgerReader       follows its topic
-Entry              one of Envelope (a version; Kind), Receipt, RequestReceipt, Withdraw, Erased, Alive, Keys, End
+Entry              one of Envelope (a version; Kind), Receipt, RequestReceipt, Erased, Alive, Keys, End
 line_of            the line of an entry (parse_line: back)
 Runs               a set of versions, such as the withdrawn ones
 Logged             an entry in its place
@@ -23,13 +23,11 @@ link_digest        how the service finds a receipt (service_salt, service_docume
 
 Releases: one published version of a model
 Payload            words, A, R, shares, top words, quality, heads: what the guarantee covers (Head; pack_payload)
-Release            a verified version, as readers use it (open_release; Topic, Guarantee: parts of it)
-write_release      a release as files that other programs read
-match_topics       pairs the topics of two versions
+Release            a verified version, as readers use it (open_release; Topic: a part of it)
 to_messages        records of a release in its topic (proof_message; tombstones: records that erase it)
 version_of         the version to which a record belongs, by its key
 RELEASE_BYTES      the longest release
-ReleaseReader      follows the releases topic (Opened, Refused, Removed)
+ReleaseReader      follows the releases topic (Refused)
 sent_releases      which versions its topic holds (SentRelease)
 """
 
@@ -46,7 +44,6 @@ from streamtopic.signed.entries import (
     Receipt,
     RequestReceipt,
     Salt,
-    Withdraw,
     document_digest,
     line_of,
     link_digest,
@@ -63,22 +60,17 @@ from streamtopic.signed.ledger import Draft, Ledger, page_record
 from streamtopic.signed.ledger_reader import LedgerReader
 from streamtopic.signed.merkle import Frontier, Tree, leaf_hash
 from streamtopic.signed.release import (
-    Guarantee,
     Head,
     Payload,
     Release,
     Topic,
-    match_topics,
     open_release,
     pack_payload,
 )
-from streamtopic.signed.release_files import write_release
 from streamtopic.signed.releases_topic import (
     RELEASE_BYTES,
-    Opened,
     Refused,
     ReleaseReader,
-    Removed,
     SentRelease,
     proof_message,
     sent_releases,
@@ -109,7 +101,6 @@ __all__ = [
     "Envelope",
     "Erased",
     "Frontier",
-    "Guarantee",
     "Head",
     "KeyList",
     "KeyRing",
@@ -119,14 +110,12 @@ __all__ = [
     "LedgerProof",
     "LedgerReader",
     "Logged",
-    "Opened",
     "Payload",
     "PublicKey",
     "Receipt",
     "Refused",
     "Release",
     "ReleaseReader",
-    "Removed",
     "RequestReceipt",
     "Revoked",
     "Runs",
@@ -135,7 +124,6 @@ __all__ = [
     "SigningKey",
     "Topic",
     "Tree",
-    "Withdraw",
     "check_origin",
     "cosigned",
     "document_digest",
@@ -143,7 +131,6 @@ __all__ = [
     "line_of",
     "link_digest",
     "load_secret",
-    "match_topics",
     "new_secret",
     "new_signing_key",
     "open_keys",
@@ -165,5 +152,4 @@ __all__ = [
     "to_messages",
     "tombstones",
     "version_of",
-    "write_release",
 ]

@@ -3,7 +3,6 @@
     version    Envelope        a version was made, with the digest of its bytes and what it guarantees
     receipt    Receipt         one deletion
     request    RequestReceipt  all that one request deleted
-    withdraw   Withdraw        versions must not be used any more, and no new one takes their place
     erased     Erased          nothing is left of many deletions
     alive      Alive           the time, the newest version and all withdrawn ones
     keys       Keys            the keys that sign from now on
@@ -17,15 +16,16 @@ From then on nobody can tell which document the receipt is about.
 
 import hashlib
 import hmac
-import json
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, PlainSerializer
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed.canonical import Runs, plain, read, reading, written
+from streamtopic.signed.canonical import Place, Runs, RunsText, plain, read, reading, typed, written
 from streamtopic.words.text import TOKENISER
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
     "Receipt",
     "RequestReceipt",
     "Salt",
-    "Withdraw",
     "document_digest",
     "line_of",
     "link_digest",
@@ -55,6 +54,13 @@ __all__ = [
 
 Kind = Literal["retrain", "unlearn"]
 Salt = str | bytes
+
+# Infinite if a certificate cannot be had or a budget is used up; JSON holds no infinities.
+Unbounded = Annotated[
+    float,
+    BeforeValidator(lambda value: math.inf if value is None else value),
+    PlainSerializer(lambda value: None if value == math.inf else value),
+]
 
 _DIGEST = re.compile(r"([0-9a-f]{64})?")
 # Milliseconds from 1970 to the year 10000, from which on no calendar of Python can show a time.
@@ -95,7 +101,7 @@ class Envelope:
     kind: Kind
     parent: int
     base: int
-    cut: Mapping[int, int]
+    cut: Mapping[Place, int]
     m: int
     n: int
     r: int
@@ -104,11 +110,11 @@ class Envelope:
     delta: float
     sigma: float
     tolerance: float
-    certificate: float
+    certificate: Unbounded
     forgotten: int
     capacity: int
     capacity_rule: str
-    cumulative_epsilon: float
+    cumulative_epsilon: Unbounded
     withdrawn: tuple[int, ...]
     created: int
     release: str = ""
@@ -193,14 +199,6 @@ class RequestReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw:
-    """Versions must not be used any more. made: milliseconds since 1970."""
-
-    versions: tuple[int, ...]
-    made: int
-
-
-@dataclass(frozen=True, slots=True)
 class Erased:
     """Nothing is left of many deletions: those before `ends` in their partition whose receipts are before this entry.
 
@@ -211,8 +209,8 @@ class Erased:
     """
 
     created: int
-    ends: Mapping[int, int]
-    reached: Mapping[int, Mapping[str, int]]
+    ends: Mapping[Place, int]
+    reached: Mapping[Place, Mapping[str, int]]
     attested: tuple[str, ...] = ()
 
     def covers(self, receipt: Receipt) -> bool:
@@ -233,7 +231,7 @@ class Alive:
     made: int
     interval: int
     newest: int
-    withdrawn: Runs = field(default_factory=Runs)
+    withdrawn: RunsText = field(default_factory=Runs)
 
     def __post_init__(self) -> None:
         """Raise InvalidRelease for versions that are not there."""
@@ -268,13 +266,12 @@ class End:
     ledger_kept: bool
 
 
-Entry = Envelope | Receipt | RequestReceipt | Withdraw | Erased | Alive | Keys | End
+Entry = Envelope | Receipt | RequestReceipt | Erased | Alive | Keys | End
 
 _KINDS: dict[str, type[Entry]] = {
     "version": Envelope,
     "receipt": Receipt,
     "request": RequestReceipt,
-    "withdraw": Withdraw,
     "erased": Erased,
     "alive": Alive,
     "keys": Keys,
@@ -283,8 +280,6 @@ _KINDS: dict[str, type[Entry]] = {
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 # How a version was made has a name of its own in JSON, since `kind` names the kind of the entry.
 _MADE = "made_by"
-# These are infinite if a certificate cannot be had or a budget is used up; JSON holds no infinities.
-_UNBOUNDED = ("certificate", "cumulative_epsilon")
 
 
 def line_of(entry: Entry) -> str:
@@ -292,22 +287,20 @@ def line_of(entry: Entry) -> str:
     fields = plain(entry)
     if isinstance(entry, Envelope):
         fields[_MADE] = fields["kind"]
-        fields |= {name: None for name in _UNBOUNDED if fields[name] == math.inf}
     return written(fields | {"kind": _NAMES[type(entry)]})
 
 
 def parse_line(line: str) -> Entry:
     """Return the entry in a line. Raises InvalidRelease for a line that `line_of` never makes."""
     with reading("entry of the ledger"):
-        fields = json.loads(line)
+        fields = read(line)
         kind = _KINDS[fields.pop("kind")]
         if kind is Envelope:
             fields["kind"] = fields.pop(_MADE)
-            fields |= {name: math.inf for name in _UNBOUNDED if fields[name] is None}
-        entry: Entry = read(kind, fields)
+        entry = typed(kind, fields)
         # One spelling for each value, so that an entry has one line and one hash.
         if line_of(entry) != line:
-            raise ValueError("it is not in canonical form")
+            raise ValueError("it has other fields than it should, or is not in canonical form")
     return entry
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey, UsageError
-from streamtopic.signed.canonical import parse, write
+from streamtopic.signed.canonical import KeyText, parse, write
 from streamtopic.signed.signing_keys import PublicKey, SigningKey, open_note, read_note, sign_note
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Revoked:
     revoked: milliseconds since 1970.
     """
 
-    key: PublicKey
+    key: KeyText
     first: int
     size: int
     revoked: int
@@ -52,8 +52,8 @@ class KeyList:
     origin: str
     sequence: int
     created: int
-    current: PublicKey
-    previous: tuple[PublicKey, ...] = ()
+    current: KeyText
+    previous: tuple[KeyText, ...] = ()
     revoked: tuple[Revoked, ...] = ()
 
     @property

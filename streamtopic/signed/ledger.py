@@ -26,15 +26,14 @@ other.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from streamtopic.errors import InvalidRelease, SettingsError
-from streamtopic.signed.canonical import Runs, parse, read, reading, write
+from streamtopic.signed.canonical import Base64, Place, Runs, RunsText, parse, read, reading, typed, write
 from streamtopic.signed.checkpoints import Checkpoint, LedgerProof, Logged
-from streamtopic.signed.entries import Alive, End, Entry, Envelope, Keys, Withdraw, line_of, parse_line
+from streamtopic.signed.entries import Alive, End, Entry, Envelope, Keys, line_of, parse_line
 from streamtopic.signed.key_list import KeyRing, check_origin
 from streamtopic.signed.merkle import Frontier, leaf_hash
 from streamtopic.signed.release import Release, open_release
@@ -66,7 +65,7 @@ class _DraftRecord:
 
     draft: str
     entries: tuple[str, ...]
-    frontier: tuple[bytes, ...]
+    frontier: tuple[Base64, ...]
     keys: str
 
 
@@ -125,15 +124,15 @@ class _Kept:
 
     tail: bool = False
     tree: Frontier = field(default_factory=Frontier)
-    gaps: Runs = field(default_factory=Runs)
+    gaps: RunsText = field(default_factory=Runs)
     strays: int = 0
     checkpoint: str = ""
     origin: str = ""
     alive: Alive | None = None
     end: End | None = None
-    versions: dict[int, _Placed] = field(default_factory=dict)
+    versions: dict[Place, _Placed] = field(default_factory=dict)
     newest: int = 0
-    withdrawn: Runs = field(default_factory=Runs)
+    withdrawn: RunsText = field(default_factory=Runs)
     note: str = ""
     foreign: str = ""
     revoked: int = 0
@@ -290,8 +289,6 @@ class Ledger(_Kept):
                 self.withdrawn |= entry.withdrawn
                 if len(self.versions) > _VERSIONS:
                     del self.versions[min(self.versions)]
-            case Withdraw():
-                self.withdrawn |= entry.versions
             case Alive():
                 self.alive = entry
                 self.newest = max(self.newest, entry.newest)
@@ -380,7 +377,7 @@ class Ledger(_Kept):
     def dump(self) -> str:
         """Return all that `restore` needs: about a kilobyte. A draft that waits is not in it, and is read again."""
         self.note = self.keys.note
-        return write(self)
+        return write(self, _Kept)
 
     @classmethod
     def restore(cls, data: str, keys: KeyRing) -> "Ledger":
@@ -409,6 +406,5 @@ def page_record(note: str) -> bytes:
 
 def _record(data: bytes | None) -> _DraftRecord | _CheckpointRecord:
     with reading("record of the ledger"):
-        fields = json.loads(data or b"")
-        found: _DraftRecord | _CheckpointRecord = read(_DraftRecord if "draft" in fields else _CheckpointRecord, fields)
-    return found
+        fields = read(data or b"")
+        return typed(_DraftRecord, fields) if "draft" in fields else typed(_CheckpointRecord, fields)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from streamtopic.errors import InvalidRelease
+from streamtopic.signed.canonical import Base64
 
 __all__ = [
     "EMPTY_ROOT",
@@ -48,7 +49,7 @@ class Frontier:
     """
 
     size: int = 0
-    hashes: tuple[bytes, ...] = ()
+    hashes: tuple[Base64, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise InvalidRelease for hashes that do not fit the size."""
@@ -89,57 +90,51 @@ def range_hash(node: Node, low: int, high: int) -> bytes:
     return node_hash(range_hash(node, low, split), range_hash(node, split, high))
 
 
-def inclusion_path(node: Node, index: int, size: int) -> list[bytes]:
-    """Return the proof that the entry at `index` is in the tree of `size` entries, from leaf to root."""
-    path = []
+def _descent(index: int, size: int, end: int = 0) -> tuple[list[tuple[bool, int, int]], int]:
+    """Return the subtrees beside the way from the root down to an entry, the largest first; and where the last begins.
+
+    Each is whether the way goes left of it, and its first entry and the one after its last.
+    end: stop at the subtree that ends before this entry; 0 for at the entry itself.
+    """
+    beside = []
     low, high = 0, size
-    while high - low > 1:
+    while high - low > 1 and high != end:
         split = low + _split(high - low)
         if index < split:
-            path.append((split, high))
+            beside.append((True, split, high))
             high = split
         else:
-            path.append((low, split))
+            beside.append((False, low, split))
             low = split
-    return [range_hash(node, *part) for part in reversed(path)]
+    return beside, low
+
+
+def inclusion_path(node: Node, index: int, size: int) -> list[bytes]:
+    """Return the proof that the entry at `index` is in the tree of `size` entries, from leaf to root."""
+    beside, _ = _descent(index, size)
+    return [range_hash(node, low, high) for _, low, high in reversed(beside)]
 
 
 def consistency_path(node: Node, old: int, size: int) -> list[bytes]:
     """Return the proof that the tree of `size` entries begins with the tree of `old` entries."""
     if not 0 < old < size:
         return []
-    parts: list[tuple[int, int]] = []
-    low, high = 0, size
     # Down to the last subtree of the old tree; it is given itself unless it is the whole old tree.
-    while high != old:
-        split = low + _split(high - low)
-        if old <= split:
-            parts.append((split, high))
-            high = split
-        else:
-            parts.append((low, split))
-            low = split
-    if low:
-        parts.append((low, high))
-    return [range_hash(node, *part) for part in reversed(parts)]
+    beside, last = _descent(old - 1, size, old)
+    own = [range_hash(node, last, old)] if last else []
+    return own + [range_hash(node, low, high) for _, low, high in reversed(beside)]
 
 
 def verify_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> None:
     """Raise InvalidRelease unless the path proves that the entry with this hash is at `index` of a tree."""
     if not 0 <= index < size:
         raise InvalidRelease(f"entry {index} is not in a ledger of {size} entries")
-    # From the leaf up: whether the entry lies in the left or in the right half of each subtree.
-    sides = []
-    low, high = 0, size
-    while high - low > 1:
-        split = low + _split(high - low)
-        sides.append(index < split)
-        low, high = (low, split) if index < split else (split, high)
+    beside, _ = _descent(index, size)
     found = leaf
-    if len(path) == len(sides):
-        for is_left, other in zip(reversed(sides), path, strict=True):
+    if len(path) == len(beside):
+        for (is_left, _, _), other in zip(reversed(beside), path, strict=True):
             found = node_hash(found, other) if is_left else node_hash(other, found)
-    if len(path) != len(sides) or found != root:
+    if len(path) != len(beside) or found != root:
         raise InvalidRelease(f"entry {index} is not the one in the signed ledger: do not rely on this")
 
 

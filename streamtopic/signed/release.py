@@ -6,17 +6,18 @@ Its facts are an entry of the ledger (Envelope). A payload that contradicts them
 The words about privacy say what unlearning does not give; every reader of a version meets them.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, PlainValidator
 
 from streamtopic.errors import InvalidRelease, StaleRelease, UsageError
-from streamtopic.signed.canonical import Arrays, plain, read, reading, written
+from streamtopic.signed.canonical import parse, reading, write
 from streamtopic.signed.entries import Envelope
 from streamtopic.tensors import parts, unpacked
 from streamtopic.topics.inference import fold_in, unknown_documents, warn_of_unknown
@@ -26,13 +27,11 @@ __all__ = [
     "GIVEN_AWAY",
     "HELPS",
     "ONE_DOCUMENT",
-    "Guarantee",
     "Head",
     "Payload",
     "Release",
     "Topic",
     "check_release",
-    "match_topics",
     "open_release",
     "pack_payload",
 ]
@@ -42,6 +41,14 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
+
+
+def _refused(_: object) -> None:
+    raise ValueError("an array lies beside the text, and not in it")
+
+
+Apart32 = Annotated[Float32 | None, PlainValidator(_refused), Field(exclude=True)]
+Apart64 = Annotated[Float64 | None, PlainValidator(_refused), Field(exclude=True)]
 
 # How far shares of words in a topic, and of topics, may be from 1 in sum.
 _NEAR_ONE = 1e-3
@@ -74,8 +81,8 @@ class Head:
     topics: tuple[str, ...]
     classes: tuple[str, ...]
     documents: int
-    w: Float64 | None = None
-    B: Float32 | None = None
+    w: Apart64 = None
+    B: Apart32 = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,9 +103,9 @@ class Payload:
     """
 
     words: tuple[str, ...]
-    A: Float32 | None = None
-    R: Float32 | None = None
-    shares: Float64 | None = None
+    A: Apart32 = None
+    R: Apart32 = None
+    shares: Apart64 = None
     top_words: tuple[tuple[str, ...], ...] = ()
     quality: Mapping[str, float] = field(default_factory=dict)
     heads: Mapping[str, Head] = field(default_factory=dict)
@@ -128,49 +135,32 @@ _ASSUMED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Guarantee:
-    """The promise of a version: it is (epsilon, delta)-indistinguishable from a retraining on the remaining documents.
+def guarantee_of(facts: Envelope) -> str:
+    """Return the promise of a version and its limit in one line.
 
-    facts: of the version. Epsilon and delta are of one version by itself; this is the unlearning epsilon, which is not
-        privacy (`limit`).
+    The version is (epsilon, delta)-indistinguishable from a retraining on the remaining documents. Both are of one
+    version by itself; this is the unlearning epsilon, which is not privacy.
     """
-
-    facts: Envelope
-
-    @property
-    def limit(self) -> str:
-        """What the version does not promise, with the number that was measured."""
-        return ONE_DOCUMENT if self.facts.guarantee == "private" else f"unlearning is not privacy: {GIVEN_AWAY}"
-
-    @property
-    def vacuous(self) -> bool:
-        """Whether the noise is at least as large as the model, so that the model is of little or no use."""
-        return self.facts.ratio >= 1
-
-    def __str__(self) -> str:
-        """Return the promise and its limit in one line."""
-        facts = self.facts
-        if facts.guarantee == "private":
-            return (
-                f"private: all versions of a period together tell any one document's content apart from an empty one "
-                f"at epsilon {facts.epsilon:g}, delta {facts.delta:g} at most; all periods so far together at epsilon "
-                f"{facts.cumulative_epsilon:.3g}; {self.limit}"
-            )
-        noise = f"sigma {facts.sigma:.2g}"
-        # Under the theorem nothing is certified, and the certificate is infinite.
-        if facts.guarantee != "theorem":
-            noise += f", certificate at most {facts.certificate:.2g}"
-        spent = f"unlearning epsilon {facts.epsilon:g}, delta {facts.delta:g}"
-        alone = f"{spent} ({noise}){_ASSUMED[facts.covered]}"
-        retraining = f"a retraining without the {facts.forgotten} forgotten documents"
-        said = [
-            f"{facts.guarantee}: indistinguishable from {retraining} at {alone}",
-            f"all versions since the base together at unlearning epsilon {facts.cumulative_epsilon:.3g}",
-        ]
-        if self.vacuous:
-            said.append(f"the noise has {facts.ratio:.3g} times the norm of the model")
-        return "; ".join((*said, self.limit))
+    if facts.guarantee == "private":
+        return (
+            f"private: all versions of a period together tell any one document's content apart from an empty one "
+            f"at epsilon {facts.epsilon:g}, delta {facts.delta:g} at most; all periods so far together at epsilon "
+            f"{facts.cumulative_epsilon:.3g}; {ONE_DOCUMENT}"
+        )
+    noise = f"sigma {facts.sigma:.2g}"
+    # Under the theorem nothing is certified, and the certificate is infinite.
+    if facts.guarantee != "theorem":
+        noise += f", certificate at most {facts.certificate:.2g}"
+    spent = f"unlearning epsilon {facts.epsilon:g}, delta {facts.delta:g}"
+    alone = f"{spent} ({noise}){_ASSUMED[facts.covered]}"
+    retraining = f"a retraining without the {facts.forgotten} forgotten documents"
+    said = [
+        f"{facts.guarantee}: indistinguishable from {retraining} at {alone}",
+        f"all versions since the base together at unlearning epsilon {facts.cumulative_epsilon:.3g}",
+    ]
+    if facts.ratio >= 1:
+        said.append(f"the noise has {facts.ratio:.3g} times the norm of the model")
+    return "; ".join((*said, f"unlearning is not privacy: {GIVEN_AWAY}"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -243,9 +233,9 @@ class Release:
         return self.is_withdrawn(self.version)
 
     @property
-    def guarantee(self) -> Guarantee:
-        """The promise of the version."""
-        return Guarantee(self.envelope)
+    def guarantee(self) -> str:
+        """The promise of the version and its limit in one line."""
+        return guarantee_of(self.envelope)
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -405,28 +395,32 @@ def open_release(data: bytes, envelope: Envelope, proof: str = "") -> Release:
 def pack_payload(payload: Payload, envelope: Envelope) -> bytes:
     """Return the bytes of a release, in the safetensors format. Raises as `check_release`.
 
-    Equal payloads have equal bytes. All but the arrays is the text `release`, which has the name of each array; that of
-    a head is named such as heads/TASK/w.
+    Equal payloads have equal bytes. All but the arrays is the text `release`; an array of a head is named such as
+    heads/TASK/w.
     """
     check_release(payload, envelope)
-    arrays: Arrays = {}
     with reading("release"):
-        # Numbers of another type would be refused by each reader.
-        read(Payload, plain(payload, arrays), arrays)
-    return _packed(payload)
+        return _packed(payload)
 
 
 def _packed(payload: Payload) -> bytes:
-    arrays: Arrays = {}
-    text = written(plain(payload, arrays))
-    return b"".join(parts(arrays, {"release": text}))
+    arrays: dict[str, npt.NDArray[Any] | None] = {"A": payload.A, "R": payload.R, "shares": payload.shares}
+    for task, head in payload.heads.items():
+        arrays |= {f"heads/{task}/w": head.w, f"heads/{task}/B": head.B}
+    held = {name: array for name, array in arrays.items() if array is not None}
+    return b"".join(parts(held, {"release": write(payload)}))
 
 
 def unpack_payload(data: bytes, envelope: Envelope) -> Payload:
     """Undo `pack_payload`. Raises InvalidRelease for other bytes, and as `check_release`."""
     with reading("release"):
         arrays, texts = unpacked(data)
-        payload: Payload = read(Payload, json.loads(texts["release"]), arrays)
+        payload = parse(Payload, texts["release"], "release")
+        heads = {}
+        for task, head in payload.heads.items():
+            heads[task] = replace(head, w=arrays.get(f"heads/{task}/w"), B=arrays.get(f"heads/{task}/B"))
+        A, R, shares = map(arrays.get, ("A", "R", "shares"))
+        payload = replace(payload, A=A, R=R, shares=shares, heads=heads)
         # Two encodings of one payload would give two digests of it.
         if _packed(payload) != data:
             raise ValueError("its bytes are not in canonical form")
@@ -468,6 +462,7 @@ def _model_claims(payload: Payload, n: int, r: int) -> Iterator[tuple[bool | np.
     for name, shape in {"A": (n, r), "R": (r, r), "shares": (r,)}.items():
         array = getattr(payload, name)
         yield np.shape(array) == shape, f"{name} does not fit {n} words and {r} topics"
+        yield array.dtype == (np.float64 if name == "shares" else np.float32), f"{name} has numbers of another type"
         yield np.isfinite(array).all(), f"{name} has entries that are not finite numbers"
     # A release may have topics without words to show them by.
     yield len(payload.top_words) in {0, r}, f"it has top words of {len(payload.top_words)} topics, not {r}"
@@ -493,30 +488,10 @@ def _head_claims(head: Head, payload: Payload) -> Iterator[tuple[bool | np.bool_
     shape = (len(payload.words) if withheld else len(head.topics), len(head.classes))
     fits = array is not None and other is None and array.shape == shape
     yield fits, f"does not fit {len(payload.words)} words, its topics and its classes"
-    yield array is not None and np.isfinite(array).all(), "has entries that are not finite numbers"
+    wanted = np.float32 if withheld else np.float64
+    sound = array is not None and array.dtype == wanted and np.isfinite(array).all()
+    yield sound, f"has entries that are not finite numbers of {wanted.__name__}"
 
 
 def _ascending(words: Sequence[str]) -> bool:
     return all(a < b for a, b in pairwise(words))
-
-
-def match_topics(words: Sequence[str], A: Float64, other_words: Sequence[str], other: Float64) -> tuple[int, ...]:
-    """Return for each column of A its column of `other`, one to one, such that the total L1 distance is least.
-
-    words: (n,), sorted.
-    A: (n, r), words given topics.
-    other_words: (k,), sorted.
-    other: (k, r), words given topics.
-    """
-    # Here, since it takes a part of a second, and few readers of a version ask for it.
-    from scipy.optimize import linear_sum_assignment
-
-    union = np.array(sorted({*words, *other_words}))
-    # A word that one version lacks has mass 0 there.
-    left = np.zeros((len(union), A.shape[1]))
-    right = np.zeros((len(union), other.shape[1]))
-    left[np.searchsorted(union, list(words))] = A
-    right[np.searchsorted(union, list(other_words))] = other
-    # One topic at a time: all at once would take r times the memory of a version.
-    cost = [np.abs(right - column[:, None]).sum(axis=0) for column in left.T]
-    return tuple(linear_sum_assignment(np.stack(cost))[1].tolist())

@@ -14,10 +14,8 @@ from streamtopic.streams import EventLog, Message, Record, TopicNames, pages
 __all__ = [
     "CHUNK_BYTES",
     "RELEASE_BYTES",
-    "Opened",
     "Refused",
     "ReleaseReader",
-    "Removed",
     "SentRelease",
     "proof_message",
     "sent_releases",
@@ -136,34 +134,11 @@ def sent_releases(log: EventLog, model: str) -> dict[int, SentRelease]:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A version that verifies. data: its bytes."""
-
-    release: Release
-    data: bytes
-
-    @property
-    def version(self) -> int:
-        """Number of the version."""
-        return self.release.version
-
-
-@dataclass(frozen=True, slots=True)
 class Refused:
     """Bytes that are not accepted as the release of this number. reason: why not."""
 
     version: int
     reason: InvalidRelease
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """A version with a tombstone for one of its records.
-
-    Anybody may have written the tombstone: it erases bytes and withdraws nothing. Only the ledger withdraws.
-    """
-
-    version: int
 
 
 @dataclass(slots=True)
@@ -213,7 +188,7 @@ class ReleaseReader:
         """Return the digest of a version that was opened, None for any other."""
         return self._held.get(version)
 
-    def read(self, log: EventLog) -> Iterator[Opened | Refused | Removed]:
+    def read(self, log: EventLog) -> Iterator[Release | Refused]:
         """Yield the news since the last call, up to the end of the log. Raises ComponentUnreachable."""
         if log.partitions(self._topic) == 0:
             return
@@ -226,7 +201,7 @@ class ReleaseReader:
         for key in list(self._pending):
             yield from self._open(key)
 
-    def take(self, record: Record) -> Iterator[Opened | Refused | Removed]:
+    def take(self, record: Record) -> Iterator[Release | Refused]:
         """Yield what a record brings. One that is neither chunk nor proof is passed over."""
         place = KEY.match(record.key or b"")
         if place is None:
@@ -235,10 +210,10 @@ class ReleaseReader:
         version = int(place[1])
         own = [key for key in self._pending if key[0] == version]
         if record.value is None:
+            # Anybody may have written the tombstone: it erases bytes and withdraws nothing. Only the ledger withdraws.
             for key in own:
                 del self._pending[key]
             self._proofs.pop(version, None)
-            yield Removed(version)
         elif place[2] == PROOF:
             self._keep_proof(record, record.value, version)
             for key in own:
@@ -260,7 +235,7 @@ class ReleaseReader:
         if len(self._proofs) > MAX_PROOFS:
             del self._proofs[next(iter(self._proofs))]
 
-    def _open(self, key: _Key) -> Iterator[Opened | Refused]:
+    def _open(self, key: _Key) -> Iterator[Release | Refused]:
         """Open a version if all its chunks and its proof are there, unless the same proof was refused before."""
         version, digest, chunks = key
         pending, proof = self._pending[key], self._proofs.get(version)
@@ -282,7 +257,7 @@ class ReleaseReader:
             return
         del self._pending[key]
         self._held[version] = release.digest
-        yield Opened(release, data)
+        yield release
 
     def _bound(self, record: Record, newest: _Key) -> None:
         """Drop the oldest versions until the others keep within the bounds."""

@@ -165,8 +165,6 @@ class Observer:
                 model=cluster.names.model,
                 public_key=cluster.public_key,
                 progress=progress,
-                # The campaign covers both ways to subscribe.
-                include_withdrawn=number == 0,
             )
 
         return Subscriber(start, cluster.folder / f"subscriber-{number}.json")

@@ -15,7 +15,6 @@ from streamtopic.signed import (
     Envelope,
     KeyRing,
     Ledger,
-    Opened,
     Receipt,
     Refused,
     Release,
@@ -107,7 +106,7 @@ class Witness:
             match news:
                 case Refused(version, error):
                     self.findings.append(f"release {version} at offset {record.offset} does not verify: {error}")
-                case Opened(release):
+                case release:
                     self._version(release)
 
     def _version(self, release: Release) -> None:

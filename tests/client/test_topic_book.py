@@ -80,36 +80,22 @@ def test_names_stay_and_a_file_keeps_them(table, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["names.json"]
 
 
-def test_a_function_names_topics_by_their_first_words_alone(table, tmp_path):
-    """It sees released words; its name goes with these words, and a name of the user stays."""
+def test_a_name_that_was_found_for_words_goes_with_them(table, tmp_path):
+    """It may say what a forgotten document said; a name of the user stays."""
     path = tmp_path / "names.json"
     book = TopicBook(path)
-    first, *_ = book.follow(release(1, table, "abcdef"))
-    book.name(2, "mine")
-    seen = []
-
-    def ask(words):
-        seen.append(words)
-        return None if len(seen) == 2 else f"about {words[0]}"
-
-    assert book.name_by(ask, 5) == 4
-    assert seen[0] == tuple(WORDS[k] for k in np.argsort(-table[:, 0], kind="stable")[:5])
-    assert [topic.name for topic in book.topics][:2] == [f"about {seen[0][0]}", "mine"]
+    first, second, *_ = book.follow(release(1, table, "abcdef"))
+    words = first.first(5)
+    assert words == tuple(WORDS[k] for k in np.argsort(-table[:, 0], kind="stable")[:5])
+    book.name(first.id, "about harvests", words)
+    book.name(second.id, "mine")
     assert TopicBook(path).topics == book.topics
-    assert book.follow(release(2, table, "abcdef"))[0].name == f"about {seen[0][0]}"
+    assert book.follow(release(2, table, "abcdef"))[0].name == "about harvests"
     # The most frequent word leaves, as if the documents that held it had been forgotten.
     without = table.copy()
     without[np.argmax(table[:, 0]), 0] = 0.0
     after = book.follow(release(3, without / without.sum(axis=0), "abcdef"))
-    assert (after[0].id, after[0].name, after[1].name) == (first.id, None, "mine")
-    # That topic, and the one that got no name before.
-    assert book.name_by(ask, 5) == 2
-    with pytest.raises(UsageError, match="1 word or more"):
-        book.name_by(ask, 0)
-    other = TopicBook()
-    other.follow(release(1, table, "abcdef"))
-    with pytest.raises(UsageError, match="printable"):
-        other.name_by(lambda _: "two\nlines")
+    assert (after[0].id, after[0].title, after[1].title) == (first.id, "a", "mine")
 
 
 def test_what_cannot_be_followed_is_refused(table, tmp_path):
@@ -122,7 +108,7 @@ def test_what_cannot_be_followed_is_refused(table, tmp_path):
         book.follow(release(1, table, "abcdef"))
     with pytest.raises(UsageError, match="no topic 7 in version 2: it has 1, 2"):
         book.name(7, "x")
-    for bad in ("", "two\nlines", "x" * 101):
+    for bad in ("two\nlines", "x" * 101):
         with pytest.raises(UsageError, match="printable"):
             book.name(1, bad)
     for content in (
@@ -139,30 +125,26 @@ def test_what_cannot_be_followed_is_refused(table, tmp_path):
             TopicBook(path)
 
 
-def test_topics_are_merged_and_dropped_for_display(table, tmp_path):
+def test_topics_of_one_name_are_shown_as_one(table, tmp_path):
     """The book keeps which topics are shown together or not at all, while they last, and the model keeps each."""
     path = tmp_path / "names.json"
     book = TopicBook(path)
     first = release(1, table, "abcdef", top=4)
     book.follow(first)
-    book.merge(2, [4])
-    book.merge(1, [2, 5])
-    book.drop([3])
-    book.name(1, "whole")
+    for number in (1, 2, 4, 5):
+        book.name(number, "whole")
+    book.name(3, "")
     whole, last = TopicBook(path).shown(first, top=5)
-    assert (whole.id, whole.title, whole.topics, last.id, last.title) == (1, "whole", (0, 1, 3, 4), 6, "f")
+    assert (whole.title, [topic.topic for topic in whole.topics], last.title) == ("whole", [0, 1, 3, 4], "f")
     assert (whole.share, last.share) == (pytest.approx(4 / 6), pytest.approx(1 / 6))
     together = dict(zip(WORDS, table[:, [0, 1, 3, 4]].sum(axis=1), strict=True))
-    offered = {word for k in whole.topics for word in first.top_words[k]}
+    offered = {word for topic in whole.topics for word in first.top_words[topic.topic]}
     assert list(whole.words) == sorted(offered, key=together.get, reverse=True)[:5]
     assert last.words == first.top_words[5][:5]
-    # The whole ends, so its parts are shown by themselves.
     second = release(2, table[:, 1:], "bcdef", top=4)
     book.follow(second)
-    assert {topic.id for topic in book.shown(second)} == {2, 4, 5, 6}
-    book.restore([3])
-    assert {topic.id for topic in book.shown(second)} == {2, 3, 4, 5, 6}
+    book.name(2, None)
+    book.name(3, None)
+    assert sorted(topic.title for topic in book.shown(second)) == ["b", "c", "f", "whole"]
     with pytest.raises(UsageError, match="follow it first"):
         book.shown(first)
-    with pytest.raises(UsageError, match="no topic 1 in version 2"):
-        book.merge(2, [1])

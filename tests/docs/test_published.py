@@ -4,9 +4,9 @@ import dataclasses
 import re
 from pathlib import Path
 
-from streamtopic.signed import Alive, End, Envelope, Erased, Head, Keys, Payload, Receipt, RequestReceipt, Withdraw
+from streamtopic.signed import Alive, End, Envelope, Erased, Head, Keys, Payload, Receipt, RequestReceipt
 
-PUBLISHED = (Payload, Head, Envelope, Receipt, RequestReceipt, Withdraw, Erased, Alive, Keys, End)
+PUBLISHED = (Payload, Head, Envelope, Receipt, RequestReceipt, Erased, Alive, Keys, End)
 PAGE = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text(encoding="utf-8")
 
 

@@ -88,6 +88,7 @@ def renumbered(release, order, version):
         R=payload.R[np.ix_(order, order)],
         shares=payload.shares[order],
         top_words=tuple(payload.top_words[k] for k in order),
+        anchors=tuple(payload.anchors[k] for k in order),
     )
     return dataclasses.replace(
         release, payload=changed, envelope=dataclasses.replace(release.envelope, version=version)
@@ -104,6 +105,18 @@ def test_topics_are_followed_through_renumbering(make_release):
         assert path["shares"] == pytest.approx([three.shares[path["topic"]]] * 3)
         assert (path["came"], path["went"]) == ([], [])
     assert [step["kept"] for step in found["steps"]] == [None, 1.0, 1.0]
+
+
+def test_a_topic_that_came_later_has_no_share_before(make_release):
+    """Its path begins with it, and the others go on."""
+    one = make_release(r=5, n=80)
+    fewer = renumbered(one, [2, 0, 4], 1)
+    found = history_of([fewer, renumbered(one, range(5), 2)])
+    shares = {path["topic"]: path["shares"] for path in found["paths"]}
+    assert [shares[topic][0] for topic in range(5)] == pytest.approx(
+        [one.shares[0], 0, one.shares[2], 0, one.shares[4]]
+    )
+    assert [step["kept"] for step in found["steps"]] == [None, 1.0]
 
 
 @pytest.mark.parametrize(("n", "r"), [(3, 1), (4, 2), (400, 130)])

@@ -55,7 +55,7 @@ def test_it_learns_forgets_and_shows_no_exact_number(opened):
         assert set(release.quality) == {"diversity"}
         assert facts.cumulative_epsilon == pytest.approx(100, rel=1e-6)
         assert "any one document's content" in str(release.guarantee)
-        assert "subtract" not in release.guarantee.limit
+        assert "subtract" not in release.guarantee
         assert [receipt.version for receipt in instance.receipts()] == [2]
         found = instance.verify()
         assert passed(found), [one for one in found if one.passed is False]

@@ -18,7 +18,6 @@ from streamtopic.signed import (
     KeyRing,
     Receipt,
     SigningKey,
-    Withdraw,
     document_digest,
     pack_payload,
     request_digest,
@@ -190,5 +189,9 @@ def test_a_service_says_at_intervals_that_it_is_alive(world):
     assert (last.made, last.interval, last.newest) == (int(world.now * 1000), 60_000, 1)
     world.state.withdraw(world.state.acquire("leader", 60_000), [1], [])
     world.publish()
-    assert world.entries(Withdraw) == [Withdraw((1,), int(world.now * 1000))]
     assert world.entries(Alive)[-1].withdrawn == {1}
+    # One that is withdrawn before it is sent is never called the newest without that.
+    world.stage(2, {0: 4})
+    world.state.withdraw(world.state.acquire("leader", 60_000), [2], [])
+    world.publish()
+    assert {tuple(alive.withdrawn) for alive in world.entries(Alive) if alive.newest == 2} == {(1, 2)}

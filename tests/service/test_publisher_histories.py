@@ -20,10 +20,10 @@ from streamtopic.signed import (
     KeyRing,
     Keys,
     LedgerReader,
-    Opened,
     Payload,
     Receipt,
     Refused,
+    Release,
     ReleaseReader,
     SigningKey,
     Tree,
@@ -321,7 +321,7 @@ def checked(history):
     releases = ReleaseReader(ledger)
     found = list(releases.read(history.log))
     assert not [one for one in found if isinstance(one, Refused)]
-    assert ledger.newest in {one.version for one in found if isinstance(one, Opened)}
+    assert ledger.newest in {one.version for one in found if isinstance(one, Release)}
     assert ledger.alive.newest == ledger.newest
     assert ledger.withdrawn == set(range(1, ledger.newest))
 

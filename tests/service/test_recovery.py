@@ -4,8 +4,8 @@ import pytest
 
 from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
-from streamtopic.service.publish.published import read_all_releases
 from streamtopic.settings import Settings
+from streamtopic.signed import Envelope, LedgerReader
 
 TOPICS = (
     ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
@@ -55,9 +55,9 @@ def set_back(service, held):
 
 
 def versions(service):
-    """Each version in the log, withdrawn ones as well: number and envelope."""
-    every = read_all_releases(service.log, service.settings.model, service.keys)
-    return [(release.version, release.envelope) for release in every]
+    """Each version in the ledger, withdrawn ones as well: number and envelope."""
+    every = [logged.entry for logged in LedgerReader(service.log, service.settings.model, service.key_ring()).read()]
+    return [(entry.version, entry) for entry in every if isinstance(entry, Envelope)]
 
 
 def test_forgotten_versions_are_read_back_and_their_numbers_not_used_again(service):

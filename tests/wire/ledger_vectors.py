@@ -26,7 +26,6 @@ from streamtopic.signed import (  # noqa: E402
     Revoked,
     Runs,
     SigningKey,
-    Withdraw,
     leaf_hash,
     request_digest,
     sign_note,
@@ -66,7 +65,7 @@ def written():
     maker.list_keys(keys, key=SECOND)
     # A thief has the first key, which is revoked then: what it signed from here on is void.
     stolen = maker.ledger.size
-    maker.append(Withdraw((2,), MADE + 2))
+    maker.append(Alive(MADE + 2, 600_000, 2, Runs((1, 2))))
     maker.key = SECOND
     keys = keys.without(Revoked(FIRST.public, stolen, maker.ledger.size, MADE + 3))
     maker.list_keys(keys)

@@ -16,7 +16,6 @@ from streamtopic.signed import (
     Receipt,
     RequestReceipt,
     Runs,
-    Withdraw,
     document_digest,
     line_of,
     link_digest,
@@ -35,7 +34,6 @@ ENTRIES = {
     "version": envelope_of(3, release="d" * 64, withdrawn=(1, 2), ratio=0.25, covered=False, commitment="c" * 64),
     "receipt": RECEIPT,
     "request": SUBJECT,
-    "withdraw": Withdraw((1, 3), 1_700_000_000_000),
     "erased": Erased(5000, {0: 9, 10: 3, 2: 7}, {0: {"log": 4000, "state": 4500}, 10: {}}, ("backups",)),
     "alive": Alive(1_700_000_000_000, 600_000, 9, Runs((1, 3, 5, 5))),
     "keys": Keys("a note\n\n— with lines\n"),
@@ -82,13 +80,13 @@ def test_another_spelling_of_an_entry_is_refused(kind):
 
 @pytest.mark.parametrize("kind", ENTRIES)
 def test_every_field_of_an_entry_is_there(kind):
-    """A missing field is refused by its name; so is one too many."""
+    """A missing field is refused; so is one too many."""
     fields = json.loads(line_of(ENTRIES[kind]))
     for name in fields:
         rest = {other: value for other, value in fields.items() if other != name}
-        with pytest.raises(InvalidRelease, match=name):
+        with pytest.raises(InvalidRelease):
             parse_line(json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
-    with pytest.raises(InvalidRelease, match="more"):
+    with pytest.raises(InvalidRelease, match="other fields"):
         parse_line(json.dumps(fields | {"more": 1}, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
 
 
@@ -115,7 +113,6 @@ def test_every_field_of_an_entry_is_there(kind):
         ("receipt", {"found": 1}),
         ("receipt", {"offset": "7"}),
         ("receipt", {"model": None}),
-        ("withdraw", {"versions": "12"}),
         ("erased", {"reached": {"0": {"log": "4000"}}}),
         ("erased", {"ends": {" 0": 9}}),
         ("alive", {"withdrawn": [1]}),

@@ -24,7 +24,6 @@ from streamtopic.signed import (
     Runs,
     SigningKey,
     Tree,
-    Withdraw,
     leaf_hash,
     line_of,
     page_record,
@@ -255,7 +254,7 @@ def test_a_page_may_be_signed_by_a_key_that_it_brings(listed):
 def test_entries_of_a_revoked_key_are_void_from_where_the_list_says(listed):
     """They stay in the tree, and do not count: not for readers of then, who read again, nor for new ones."""
     listed.append(*receipts(listed, 1))
-    listed.append(*receipts(listed, 2), Withdraw((1,), 1))
+    listed.append(*receipts(listed, 2), Alive(1, 0, 2, Runs((1, 1))))
     rotate(listed, 1)
     listed.append(*receipts(listed, 3))
     reader = read(listed.keys(), *sent(listed))
@@ -297,7 +296,7 @@ def test_a_thief_leads_no_reader_at_the_tail_astray(listed, claimed):
     # A tree of the thief's own: small, so that what the key signed before vouches for it, or ahead of everybody.
     hashes = [leaf_hash(b"%d" % number) for number in range(claimed.bit_count())]
     before = Frontier(claimed, hashes)
-    lines = [line_of(Withdraw((1, 2, 3), 1)), line_of(Alive(NOW * 1000, 0, 0))]
+    lines = [line_of(Alive(1, 0, 3, Runs((1, 3)))), line_of(Alive(NOW * 1000, 0, 0))]
     after = before.grown(leaf_hash(line.encode()) for line in lines)
     trees = [Checkpoint("test/news", one.size, one.root) for one in (before, after)]
     forged = [draft_of(*trees, lines, hashes, keys=old), checkpoint_of(after.size, after.root)]
@@ -358,9 +357,9 @@ def test_drafts_ahead_do_not_fill_the_memory(three):
 def test_withdrawals_are_never_taken_back(maker):
     """Whatever later entries say: those of a version, those by themselves, and all that an `alive` names."""
     maker.append(maker.made(3, withdrawn=(1,))[1])
-    maker.append(Withdraw((2,), 1))
+    maker.append(Alive(1, 0, 3, Runs((2, 2))))
     maker.append(maker.made(9)[1], Alive(1, 0, 9, Runs((4, 6))))
-    maker.append(Alive(2, 0, 9), Withdraw((), 2))
+    maker.append(Alive(2, 0, 9))
     ledger = read(maker.keys(), *sent(maker))
     assert ledger.withdrawn == {1, 2, 4, 5, 6}
     assert [version in ledger.withdrawn for version in (1, 3)] == [True, False]
@@ -483,7 +482,7 @@ def long_history():
     maker.send(b"junk", *maker.fork().records(receipts(maker, 50), KEYS[2]))
     maker.append(Alive(NOW * 1000, 60_000, 1))
     rotate(maker, 1)
-    maker.append(maker.made(2, withdrawn=(1,))[1], Withdraw((1,), 1))
+    maker.append(maker.made(2, withdrawn=(1,))[1], Alive(1, 0, 2, Runs((1, 1))))
     revoke(maker, 0, 4)
     lost = maker.records(receipts(maker, 3, 4))
     maker.take(*lost)

@@ -8,7 +8,7 @@ import pytest
 
 from ledger_maker import envelope_of, payload_of
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed import Payload, match_topics, open_release, pack_payload
+from streamtopic.signed import Payload, open_release, pack_payload
 from streamtopic.tensors import parts, unpacked
 
 
@@ -106,7 +106,7 @@ def test_release_answers():
     assert theta.sum(axis=1) == pytest.approx(np.ones(3))
     assert theta[1:] == pytest.approx(np.full((2, 2), 0.5))
     assert release.transform([]).shape == (0, 2)
-    assert "epsilon 1, delta 1e-06" in str(release.guarantee)
+    assert "epsilon 1, delta 1e-06" in release.guarantee
 
 
 @pytest.mark.parametrize(
@@ -125,16 +125,5 @@ def test_release_answers():
 def test_a_guarantee_says_what_it_rests_on(changes, said, unsaid):
     """Assumptions that do not hold, and noise that outweighs the model, are part of the sentence."""
     guarantee = opened(*made(**changes)).guarantee
-    assert said in str(guarantee)
-    assert unsaid not in str(guarantee)
-    assert guarantee.vacuous == (changes.get("ratio", 0) >= 1)
-
-
-def test_topics_keep_their_numbers():
-    """Permuted, slightly changed topics over a changed vocabulary are found again."""
-    payload, _ = made(n=30, r=5)
-    order = np.array([3, 0, 4, 1, 2])
-    words = payload.words[1:]
-    A = payload.A[1:, order] + 0.001
-    A /= A.sum(axis=0)
-    assert np.array_equal(order[list(match_topics(payload.words, payload.A, words, A))], np.arange(5))
+    assert said in guarantee
+    assert unsaid not in guarantee

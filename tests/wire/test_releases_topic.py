@@ -15,10 +15,9 @@ from streamtopic.signed import (
     KeyList,
     KeyRing,
     LedgerReader,
-    Opened,
     Refused,
+    Release,
     ReleaseReader,
-    Removed,
     Revoked,
     proof_message,
     to_messages,
@@ -82,7 +81,7 @@ def test_chunks_are_small_and_come_together():
     for order in ([*messages, proof], [proof, *messages[::-1]], [messages[0], proof, *messages, *messages]):
         (opened,) = taken(order)
         assert (opened.version, opened.data) == (1, LARGE)
-        assert opened.release.proof == "proof"
+        assert opened.proof == "proof"
 
 
 def test_half_releases_never_appear():
@@ -93,8 +92,8 @@ def test_half_releases_never_appear():
     damaged = dataclasses.replace(messages[0], value=flipped(messages[0].value))
     assert taken([damaged, *messages[1:]]) == []
     dead = tombstones(1, len(messages) - 1)
-    assert taken([messages[0], dead[0], *messages[1:]]) == [Removed(1)]
-    assert taken([*messages[:-1], dead[-1], messages[-1]]) == [Removed(1)]
+    assert taken([messages[0], dead[0], *messages[1:]]) == []
+    assert taken([*messages[:-1], dead[-1], messages[-1]]) == []
     assert [message.key for message in dead] == [message.key for message in messages]
 
 
@@ -132,7 +131,7 @@ def test_a_refused_version_is_opened_once_its_key_is_known(tmp_path):
     world.send(*made.messages)
     assert [type(one) for one in world.read()] == [Refused]
     world.maker.list_keys(KeyList("test/news", 1, 0, world.maker.key.public))
-    assert [type(one) for one in world.read()] == [Opened]
+    assert [type(one) for one in world.read()] == [Release]
 
 
 def test_a_version_under_a_revoked_key_needs_another_proof(tmp_path):
@@ -150,7 +149,7 @@ def test_a_version_under_a_revoked_key_needs_another_proof(tmp_path):
     found = world.read()
     assert [(type(one), "revoked" in str(getattr(one, "reason", ""))) for one in found] == [(Refused, True)]
     world.send(proof_message(1, maker.proof(made.index)))
-    assert [type(one) for one in world.read()] == [Opened]
+    assert [type(one) for one in world.read()] == [Release]
 
 
 def test_a_release_that_no_reader_accepts_is_not_sent():

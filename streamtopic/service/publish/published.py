@@ -29,10 +29,9 @@ _MOST_EARLIER = 12
 
 
 def read_all_releases(log: EventLog, model: str, keys: KeyRing) -> Iterator[Release]:
-    """Yield every published version, verified, withdrawn versions as well."""
-    with ModelSubscriber(log, model=model, public_key=keys, include_withdrawn=True, idle_seconds=0) as subscriber:
-        while (release := subscriber.poll()) is not None:
-            yield release
+    """Yield every published version that is not withdrawn, verified."""
+    with ModelSubscriber(log, model=model, public_key=keys, idle_seconds=0) as subscriber:
+        yield from subscriber
 
 
 def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int | None) -> Release:
@@ -40,12 +39,15 @@ def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int |
 
     Raises UsageError if it does not exist or is withdrawn, CheckFailed if it does not verify.
     """
-    # Redis knows a withdrawal before the log does: the version that withdraws may still wait in the outbox.
-    withdrawn = state.withdrawn()
     found = None
-    for release in read_all_releases(log, state.model, keys):
-        if version in (None, release.version):
-            found = release
+    with ModelSubscriber(log, model=state.model, public_key=keys, idle_seconds=0) as subscriber:
+        for release in subscriber:
+            if version in (None, release.version):
+                found = release
+        # Redis knows a withdrawal before the log does: the version that withdraws may still wait in the outbox.
+        withdrawn = state.withdrawn() | subscriber.withdrawn
+    if version in withdrawn or (found is not None and found.version in withdrawn):
+        raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; take a later one")
     if found is None:
         recorded = {number for number, _ in state.releases()}
         if version in recorded:
@@ -57,8 +59,6 @@ def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int |
         raise UsageError(
             f"there is {name}: `streamtopic versions` lists them, `streamtopic status` shows the next step"
         )
-    if found.version in withdrawn:
-        raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; take a later one")
     return found
 
 

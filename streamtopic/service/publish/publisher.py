@@ -25,7 +25,6 @@ from streamtopic.signed import (
     Erased,
     Receipt,
     RequestReceipt,
-    Withdraw,
     document_digest,
     link_digest,
     proof_message,
@@ -197,14 +196,11 @@ class Publisher:
         versions: that the ledger lacks.
         served: deletions that one of these reflects, or one before them. They are done with once the page counts.
         """
-        others: list[Entry] = [*self._withdrawals(), *self._request_receipts()]
         erased = self._erased()
-        others += [] if erased is None else [erased]
+        others: list[Entry] = [*self._request_receipts(), *([] if erased is None else [erased])]
         # A receipt comes after its version: both are one page, so that no deletion waits for a second one.
         page = [*versions, *others, *self._receipts(served)]
-        # A version is called the newest in the page after its own, once its records are sent: before that, nobody can
-        # have it.
-        alive = None if versions else self._alive(page)
+        alive = self._alive(versions)
         return page + ([] if alive is None else [alive])
 
     def _versions(self) -> list[Envelope]:
@@ -216,21 +212,20 @@ class Publisher:
             staged = self._state.releases(behind)
         return [recorded(record) for version, record in staged if version > newest]
 
-    def _withdrawals(self) -> list[Withdraw]:
-        """Return the withdrawals without a new version that the ledger lacks."""
-        ledger = self._writer.ledger
-        new = sorted(version for version in self._state.withdrawn_alone() if version not in ledger.withdrawn)
-        return [Withdraw(tuple(new), self._now())] if new else []
+    def _alive(self, versions: Sequence[Envelope]) -> Alive | None:
+        """Return the next `alive` if one is due, or if something else holds than the last one said.
 
-    def _alive(self, page: Sequence[Entry]) -> Alive | None:
-        """Return the next `alive` if one is due, or if a page changes what the last one said."""
+        versions: that the ledger gets with the same page.
+        """
         ledger = self._writer.ledger
-        gone = ledger.withdrawn
-        for entry in page:
-            if isinstance(entry, Withdraw):
-                gone |= entry.versions
+        gone = ledger.withdrawn | self._state.withdrawn_alone()
+        # A version is called the newest in the page after its own, once its records are sent: before that, nobody can
+        # have it. But nobody need have a version that is withdrawn before it is sent.
+        if versions and gone == ledger.withdrawn:
+            return None
+        newest = max((ledger.newest, *gone.edges[-1:]))
         now = self._now()
-        alive = Alive(now, self._interval_ms, ledger.newest, gone)
+        alive = Alive(now, self._interval_ms, newest, gone)
         before = ledger.alive
         if before is None:
             return alive

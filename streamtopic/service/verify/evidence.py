@@ -26,11 +26,10 @@ from streamtopic.signed import LedgerProof
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streamtopic.service.verify.finding import Finding
+    from streamtopic.service.verify.finding import Finding, Sources
     from streamtopic.service.verify.ledger_checks import WholeLedger
     from streamtopic.service.verify.recount import Progress
     from streamtopic.service.verify.release_checks import InLog, Record
-    from streamtopic.service.verify.sources import Sources
     from streamtopic.signed import KeyRing, Release
 
 __all__ = ["FORMAT", "PROGRAM", "gather", "proof_facts", "verify_instance"]

@@ -3,7 +3,7 @@
 recount            counts documents from scratch, in memory
 counts_of_corpus   the same for an audit; counts_of_instance reads those that an instance keeps
 documents_in_log   reads the documents that a log leaves alive
-Recounts           counts, labelled documents and deletions at a cut, from the log
+Recount            counts and labelled documents at a cut
 compare            the distance of two models
 """
 
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from streamtopic.documents.suppression import SuppressionKey
     from streamtopic.service.schedule.modeller import ModelBeforeNoise
     from streamtopic.service.schedule.payload import TaskOptions
-    from streamtopic.service.verify.ledger_checks import WholeLedger
-    from streamtopic.service.verify.sources import Sources
-    from streamtopic.signed import Envelope
     from streamtopic.state import DocumentCounts, Reader
     from streamtopic.streams import EventLog, Record
     from streamtopic.topics.heads import LabelledDocuments
@@ -56,7 +53,6 @@ __all__ = [
     "DocumentsInLog",
     "Numbering",
     "Recount",
-    "Recounts",
     "compare",
     "counts_of_corpus",
     "counts_of_instance",
@@ -99,11 +95,13 @@ class Numbering:
         return tuple(self._numbered(length, counts) for length, counts in document)
 
     def _numbered(self, length: int, counts: Mapping[str, int]) -> Passage:
-        """Return a passage over numbers; words that are new get the next ones."""
+        """Return a passage over numbers, ascending; words that are new get the next ones."""
         ids = self._ids
-        numbers = [ids.setdefault(word, len(ids)) for word in counts]
+        numbers = np.array([ids.setdefault(word, len(ids)) for word in counts], np.int32)
         times = np.array(list(counts.values()), np.int32)
-        return Passage(length, np.array(numbers, np.int32), times)
+        # One record may name its words in another order than the next one, and hold the same document.
+        order = np.argsort(numbers)
+        return Passage(length, numbers[order], times[order])
 
     def count(self, documents: Sequence[Document], weighting: Weighting) -> Counts:
         """Return the counts of documents that were numbered here, over the sorted words that they hold."""
@@ -182,8 +180,11 @@ class DocumentsInLog:
 
     def recount(self, weighting: Weighting) -> Counts:
         """Return the counts of the documents, made from scratch."""
-        documents = list(self.alive.values())
-        return self.numbering.count(documents, weighting)
+        return self.numbering.count(list(self.alive.values()), weighting)
+
+    def batch(self) -> tuple[list[str], DocumentBatch]:
+        """Return the words of the documents, and the documents over them."""
+        return self.numbering.batch(list(self.alive.values()))
 
     def apply(self, record: Record, *, refused: bool = False, asked: bool = True) -> None:
         """Apply the next record of a partition, as ingest does.
@@ -211,7 +212,7 @@ class DocumentsInLog:
         if labels:
             self.labels[key] = labels
         # An identical add changes nothing, so the document was still added by the record before.
-        same = before is not None and had == labels and _alike(before, self.alive[key])
+        same = before is not None and had == labels and _content(before) == _content(self.alive[key])
         if not same:
             self.added[key] = record.offset
 
@@ -283,99 +284,32 @@ def _records(log: EventLog, topic: str, partition: int, end: int) -> Iterator[Re
         yield from (record for record in page if record.offset < end)
 
 
-def _alike(one: Document, other: Document) -> bool:
-    """Whether two documents have the same passages, in the same order."""
-    if len(one) != len(other):
-        return False
-    return all(_same_passage(*pair) for pair in zip(one, other, strict=True))
-
-
-def _same_passage(one: Passage, other: Passage) -> bool:
-    if one.length != other.length:
-        return False
-    # As maps, since one record may name its words in another order.
-    counts = dict(zip(one.words, one.counts, strict=True))
-    others = dict(zip(other.words, other.counts, strict=True))
-    return counts == others
+def _content(document: Document) -> list[tuple[int, bytes, bytes]]:
+    """Return what makes two documents the same: their passages, in their order."""
+    return [(passage.length, passage.words.tobytes(), passage.counts.tobytes()) for passage in document]
 
 
 @dataclass(frozen=True, slots=True)
 class Recount:
     """Counts and labelled documents at a cut.
 
-    counts: of all documents.
+    living: the documents.
+    counts: of all of them.
     labelled: documents of the tasks.
-    deleted: partition to the offset of each delete in the log that somebody asked for.
-    whole: whether the log still holds every record before the cut.
-    documents: returns the words of the documents and the documents over them.
     """
 
+    living: DocumentsInLog
     counts: Counts
     labelled: dict[str, LabelledDocuments]
-    deleted: Mapping[int, array[int]]
-    whole: bool
-    documents: Callable[[], tuple[list[str], DocumentBatch]]
+
+    @classmethod
+    def of(cls, living: DocumentsInLog, weighting: Weighting, tasks: TaskOptions) -> Self:
+        """Return what is counted of these documents."""
+        return cls(living, living.recount(weighting), _labelled(living, tasks))
 
     def over(self, words: Sequence[str]) -> dict[str, LabelledDocuments]:
         """Return the labelled documents over a model's words."""
         return {task: documents.over(words) for task, documents in self.labelled.items()}
-
-
-class Recounts:
-    """Counts of the documents that the log leaves alive at a cut. Each cut is counted once.
-
-    whole: the ledger, which has the cut of each version.
-    options: the choices of the learner.
-    tasks: the options of heads.
-    """
-
-    def __init__(self, sources: Sources, whole: WholeLedger, update: Progress) -> None:
-        self._sources = sources
-        self._update = update
-        self._made: dict[object, Recount] = {}
-        self.whole = whole
-        self.options = sources.modeller.options
-        self.tasks = sources.tasks
-
-    def of(self, envelope: Envelope) -> Recount:
-        """Return the counts that a version covers."""
-        # In the paper's mode an update covers the remaining documents of its base model, and not later ones.
-        base = self.whole.versions.get(envelope.base)
-        if envelope.guarantee == "theorem" and envelope.kind == "unlearn" and base is not None:
-            return self.at(envelope.cut, base.cut)
-        return self.at(envelope.cut)
-
-    def at(self, cut: Mapping[int, int], added: Mapping[int, int] | None = None) -> Recount:
-        """Return the counts at a cut.
-
-        cut: partition to the offset up to which records are read.
-        added: count only documents that were added before these offsets; None for all documents.
-        """
-        key = tuple(sorted(cut.items())), tuple(sorted((added or {}).items()))
-        if key not in self._made:
-            self._made[key] = self._counted(cut, added)
-        return self._made[key]
-
-    def _counted(self, cut: Mapping[int, int], added: Mapping[int, int] | None) -> Recount:
-        """Return the counts at a cut, as `at`, made now."""
-        sources = self._sources
-        limits = sources.state.settings.limits
-        topic = sources.names.documents
-        found = documents_in_log(
-            sources.log,
-            topic,
-            cut,
-            self._update,
-            sources.partitioner,
-            limits=limits,
-            suppression=sources.suppression,
-        )
-        if added is not None:
-            found = found.added_before(added)
-        labelled = _labelled(found, self.tasks)
-        counts = found.recount(self.options.weighting)
-        alive = list(found.alive.values())
-        return Recount(counts, labelled, found.deleted, found.whole, lambda: found.numbering.batch(alive))
 
 
 def _labelled(found: DocumentsInLog, options: TaskOptions) -> dict[str, LabelledDocuments]:

@@ -12,7 +12,7 @@ from streamtopic.errors import CannotLearn, SettingsError, StateCorrupt, UsageEr
 from streamtopic.service.schedule.modeller import FromLog
 from streamtopic.service.schedule.payload import TaskData, published_heads
 from streamtopic.service.verify.finding import Finding, doubt, fails, holds
-from streamtopic.service.verify.recount import Recounts
+from streamtopic.service.verify.recount import Recount, documents_in_log
 from streamtopic.signed import receipt_id
 from streamtopic.state import CutGone
 from streamtopic.state.stored_counts import CountsStore, StoredCounts, SummedCounts
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from streamtopic.counts import Cooccurrence, Counts
     from streamtopic.privacy.keystream import NoiseKey
     from streamtopic.service.schedule.payload import PayloadPlan, TaskOptions
+    from streamtopic.service.verify.finding import Sources
     from streamtopic.service.verify.ledger_checks import WholeLedger
-    from streamtopic.service.verify.recount import Progress, Recount
+    from streamtopic.service.verify.recount import Progress
     from streamtopic.service.verify.release_checks import InLog
-    from streamtopic.service.verify.sources import Sources
     from streamtopic.signed import Envelope, Head, Payload, Release
     from streamtopic.state import DocumentCounts, StoredBase
     from streamtopic.topics.heads import LabelledDocuments
@@ -124,7 +124,9 @@ class Relearning:
 
     def __init__(self, sources: Sources, whole: WholeLedger, update: Progress) -> None:
         self._sources = sources
-        self._counted = Recounts(sources, whole, update)
+        self._whole = whole
+        self._update = update
+        self._made: dict[object, Recount] = {}
 
     def findings(self, kept: Kept, known: InLog | None) -> Iterator[Finding]:
         """Yield the comparisons; those of a version only if there is one. Raises ComponentUnreachable."""
@@ -136,6 +138,36 @@ class Relearning:
             except _NotLearnedError as reason:
                 yield reason.finding
 
+    def _covered(self, envelope: Envelope) -> Recount:
+        """Return the counts that a version covers."""
+        # In the paper's mode an update covers the remaining documents of its base model, and not later ones.
+        base = self._whole.versions.get(envelope.base)
+        if envelope.guarantee == "theorem" and envelope.kind == "unlearn" and base is not None:
+            return self._counted(envelope.cut, base.cut)
+        return self._counted(envelope.cut)
+
+    def _counted(self, cut: Mapping[int, int], added: Mapping[int, int] | None = None) -> Recount:
+        """Return the counts of the documents that the log leaves alive at a cut. Each cut is counted once.
+
+        cut: partition to the offset up to which records are read.
+        added: count only documents that were added before these offsets; None for all documents.
+        """
+        key = tuple(sorted(cut.items())), tuple(sorted((added or {}).items()))
+        if key not in self._made:
+            sources = self._sources
+            found = documents_in_log(
+                sources.log,
+                sources.names.documents,
+                cut,
+                self._update,
+                sources.partitioner,
+                limits=sources.state.settings.limits,
+                suppression=sources.suppression,
+            )
+            found = found if added is None else found.added_before(added)
+            self._made[key] = Recount.of(found, sources.modeller.options.weighting, sources.tasks)
+        return self._made[key]
+
     def _counts(self, kept: Kept) -> Finding:
         """Compare words, frequencies, tokens and every pair of the documents in Redis with a recount, bit for bit.
 
@@ -144,14 +176,14 @@ class Relearning:
         name, sources = "counts", self._sources
         offsets = kept.counts.offsets
         ends = {partition: sources.log.end(sources.names.documents, partition) for partition in offsets}
-        found = self._counted.at(offsets)
+        found = self._counted(offsets)
         fresh = found.counts
         problem = _difference(kept, fresh)
         if problem is None:
             pairs = fresh.cooccurrence.pairs
             return holds(name, f"{fresh.documents} documents, {len(fresh.words)} words, {pairs} pairs, bit for bit")
         # Compaction may erase a counted document as soon as a record that is not counted yet supersedes it.
-        if not found.whole and ends != offsets:
+        if not found.living.whole and ends != offsets:
             waiting = sum(ends.values()) - sum(offsets.values())
             detail = f"{waiting} records wait, and the log may have erased those they supersede"
             return doubt(name, detail, "verify again once `streamtopic status` shows no lag")
@@ -162,17 +194,17 @@ class Relearning:
         name = "missing receipts"
         if kept.waiting is None:
             return doubt(name, "the counts are being rebuilt", "verify again once `streamtopic rebuild` is done")
-        found = self._counted.at(kept.counts.offsets)
+        found = self._counted(kept.counts.offsets)
         missing = list[str]()
-        for partition, offsets in found.deleted.items():
-            known = [*self._counted.whole.receipts.get(partition, ()), *kept.waiting.get(partition, ())]
+        for partition, offsets in found.living.deleted.items():
+            known = [*self._whole.receipts.get(partition, ()), *kept.waiting.get(partition, ())]
             without = np.setdiff1d(np.asarray(offsets), np.asarray(known, np.int64))
             missing += [receipt_id(self._sources.model, partition, offset) for offset in without.tolist()]
         if missing:
             detail = f"{len(missing)} deletions in the log neither have a receipt nor wait for one, as "
             detail += ", ".join(missing[:_NAMED])
             return fails(name, detail, "`streamtopic rebuild --yes` finds them in the log, and they get theirs")
-        number = sum(map(len, found.deleted.values()))
+        number = sum(map(len, found.living.deleted.values()))
         return holds(name, f"each of {number} deletions in the log has its receipt or waits for it")
 
     def _version(self, known: InLog) -> Iterator[Finding]:
@@ -197,7 +229,7 @@ class Relearning:
         except (CannotLearn, StateCorrupt) as error:
             yield fails(name, f"{what}: the documents in the log do not make it: {error}", _DO_NOT_USE)
             return
-        if self._counted.tasks.withheld:
+        if self._sources.tasks.withheld:
             yield _judged(name, _withheld_differ(known.release, plan), f"{what}: heads", _DO_NOT_USE)
         else:
             problem, gap = topics_differ(known.release, plan)
@@ -209,17 +241,17 @@ class Relearning:
 
     def _read_again(self, known: InLog, found: Recount) -> FromLog:
         """Return what a version is made again from. found: what the log has at its cut."""
-        tasks, versions = self._counted.tasks, list(self._counted.whole.versions.values())
+        tasks, versions = self._sources.tasks, list(self._whole.versions.values())
 
         def labelled(words: Sequence[str]) -> TaskData:
             # Heads of published topics are compared apart, on the topics as they were published.
             return TaskData(tasks, found.over(words)) if tasks.withheld else TaskData()
 
-        return FromLog(known.envelope, known.record, versions, found.counts, found.documents, labelled)
+        return FromLog(known.envelope, known.record, versions, found.counts, found.living.batch, labelled)
 
     def _heads(self, known: InLog) -> Iterator[Finding]:
         """Compare the heads of a version that has topics with heads fitted on the same topics from the log alone."""
-        tasks = self._counted.tasks
+        tasks = self._sources.tasks
         if not tasks.tasks or tasks.withheld:
             return
         name, release = "heads", known.release
@@ -239,7 +271,8 @@ class Relearning:
 
     def _need_settings(self, name: str, envelope: Envelope) -> None:
         """Raise _NotLearnedError if the settings say another mode or number of topics than a version has."""
-        options, mode = self._counted.options, self._sources.modeller.guarantee
+        modeller = self._sources.modeller
+        options, mode = modeller.options, modeller.guarantee
         if mode != envelope.guarantee:
             made = f"it was made in {envelope.guarantee} mode, settings say {mode}"
             detail = f"{made}: verify with --set guarantee={envelope.guarantee}"
@@ -255,16 +288,18 @@ class Relearning:
         if not self._sources.cut(envelope):
             detail = "it was made before documents were moved to other partitions"
             raise _NotLearnedError(doubt(name, detail, _RETRAIN))
-        found = self._counted.of(envelope)
+        found = self._covered(envelope)
         # In private mode m has noise; the commitment is to the documents.
-        if found.counts.documents == envelope.m or (envelope.guarantee == "private" and found.whole):
+        if found.counts.documents == envelope.m or (envelope.guarantee == "private" and found.living.whole):
             return found
         detail = (
             f"{found.counts.documents} of {envelope.m} documents: the log has erased documents that were deleted or "
             "replaced since, so this cannot be learned again from it"
         )
         # A log that has lost nothing would hold every document of the version.
-        raise _NotLearnedError(fails(name, detail, _DO_NOT_USE) if found.whole else doubt(name, detail, _RETRAIN))
+        raise _NotLearnedError(
+            fails(name, detail, _DO_NOT_USE) if found.living.whole else doubt(name, detail, _RETRAIN)
+        )
 
 
 def _difference(kept: Kept, fresh: Counts) -> str | None:

@@ -12,12 +12,12 @@ from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.paper.capacity_formulas import theorem_sigma
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.verify.finding import Finding, doubt, fails, holds
-from streamtopic.signed import LedgerProof, Opened, Refused, Release, ReleaseReader, Removed, line_of
+from streamtopic.signed import LedgerProof, Refused, Release, ReleaseReader, line_of
 from streamtopic.signed.releases_topic import PROOF, SentRelease, sent_releases
 
 if TYPE_CHECKING:
+    from streamtopic.service.verify.finding import Sources
     from streamtopic.service.verify.ledger_checks import WholeLedger
-    from streamtopic.service.verify.sources import Sources
     from streamtopic.signed import Envelope, Payload
 
 __all__ = ["InLog", "Waiting", "entry_facts", "plain", "read_waiting", "release_findings", "version_in_log"]
@@ -65,16 +65,15 @@ def version_in_log(sources: Sources, whole: WholeLedger, version: int) -> InLog:
     Raises UsageError if there is no such version to examine, CheckFailed if its bytes are not as the ledger says,
     ComponentUnreachable.
     """
-    found: Opened | None = None
-    removed, refused = False, ""
+    found: Release | None = None
+    refused = ""
     for news in ReleaseReader(whole.ledger).read(sources.log):
-        match news:
-            case Opened(version=number) if number == version:
-                found = news
-            case Removed(version=number) if number == version:
-                removed = True
-            case Refused(version=number) if number == version:
-                refused = str(news.reason)
+        if news.version != version:
+            continue
+        if isinstance(news, Refused):
+            refused = str(news.reason)
+        else:
+            found = news
     records = dict(sources.state.releases())
     # First, since nobody should use a withdrawn version, whether or not its bytes are still in the log.
     if version in whole.ledger.withdrawn or version in sources.state.withdrawn():
@@ -82,11 +81,12 @@ def version_in_log(sources: Sources, whole: WholeLedger, version: int) -> InLog:
     sent = sent_releases(sources.log, sources.model)
     # The same bytes may have been sent again after a tombstone.
     if found is None or version not in sent or not sent[version].complete:
-        raise _missing(version, whole, records, refused, aged=removed and version < whole.newest)
+        aged = version in whole.versions and version not in sent and version < whole.newest
+        raise _missing(version, whole, records, refused, aged=aged)
     record, refuted = records.get(version, {}), version in sources.refuted
     # A single chunk may hold words of forgotten documents.
     standing = frozenset(number for number, one in sent.items() if _has_chunks(one))
-    return InLog(found.release, len(found.data), standing, whole, record, refuted)
+    return InLog(found, len(found.data()), standing, whole, record, refuted)
 
 
 def _has_chunks(sent: SentRelease) -> bool:

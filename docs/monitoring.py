@@ -1,11 +1,10 @@
-"""Write docs/metrics.md, docs/logs.md, deploy/alerts.yaml and deploy/dashboard.json: `python docs/monitoring.py`."""
+"""Write docs/metrics.md, deploy/alerts.yaml and deploy/dashboard.json: `python docs/monitoring.py`."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from streamtopic.monitoring import metrics as catalogue
-from streamtopic.monitoring.logs import EVENTS, UNNAMED
 from streamtopic.monitoring.metrics import PREFIX, ROOMS, Family
 
 ROOT = Path(__file__).parents[1]
@@ -157,33 +156,6 @@ def metrics_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-# Marks an event whose text JSON leaves out.
-STAR = r"\*"
-
-
-def logs_page() -> str:
-    """Return the page on logs."""
-    lines = [
-        "# Logs",
-        "",
-        "`ingest`, `schedule` and `run` next to Kafka write one line for each event: what they do to",
-        "standard output, and what their parts have to say to standard error. If that is not a terminal, each",
-        "line is one JSON object, as with `--json`:",
-        "",
-        "```json",
-        '{"event": "partition_taken", "level": "info", "time": "2026-01-31T12:00:00.000+00:00", "role": "ingest",',
-        ' "model": "news", "partition": 3, "message": "took ownership of partition 3"}',
-        "```",
-        "",
-        "No line holds a document's id, a word or a secret. If the text of an event may quote what others wrote (\\*),",
-        "JSON has its meaning in its place. Lines of other packages are",
-        f"`{UNNAMED}`, with the name of their `logger` and without their text. The names of events are stable:",
-        "",
-    ]
-    lines += [f"- `{name}`{STAR if e.quotes else ''}: {e.meaning}" for name, e in EVENTS.items()]
-    return "\n".join(lines) + "\n"
-
-
 def alert_rules() -> str:
     """Return the rules as Prometheus reads them. JSON's strings are YAML's as well."""
     lines = [
@@ -276,7 +248,6 @@ def dashboard() -> str:
 
 WRITTEN = {
     ROOT / "docs" / "metrics.md": metrics_page,
-    ROOT / "docs" / "logs.md": logs_page,
     ROOT / "deploy" / "alerts.yaml": alert_rules,
     ROOT / "deploy" / "dashboard.json": dashboard,
 }

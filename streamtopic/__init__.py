@@ -12,8 +12,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from streamtopic.pages import plots
     from streamtopic.synthetic import SyntheticTopics
     from streamtopic.text_counts import TextCounts
@@ -23,50 +21,27 @@ if TYPE_CHECKING:
 __all__ = ["AnchorTopics", "SyntheticTopics", "TextCounts", "TextTopics", "__version__", "plots"]
 
 
-def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return a package's `__getattr__` and `__dir__` (PEP 562), which load a module at the first use of its names.
-
-    package: its dotted name.
-    homes: public names by the module that defines them.
-    """
-    modules: dict[str, str] = {}
-    for module, names in homes.items():
-        modules |= dict.fromkeys(names, f"{package}.{module}")
-
-    def load(name: str) -> object:
-        # Import machinery and tools ask for names that do not exist, and expect this error.
-        if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = import_module(modules[name])
-        return getattr(module, name)
-
-    def listed() -> list[str]:
-        present = vars(import_module(package))
-        return sorted({*present, *modules})
-
-    return load, listed
-
-
-_load, _listed = lazily(
-    __name__,
-    {
-        "synthetic": ["SyntheticTopics"],
-        "text_counts": ["TextCounts"],
-        "text_topics": ["TextTopics"],
-        "topics.estimator": ["AnchorTopics"],
-    },
-)
+_HOMES = {
+    "AnchorTopics": "streamtopic.topics.estimator",
+    "SyntheticTopics": "streamtopic.synthetic",
+    "TextCounts": "streamtopic.text_counts",
+    "TextTopics": "streamtopic.text_topics",
+}
 
 
 def __getattr__(name: str) -> object:
+    """Load the module of a name at its first use (PEP 562)."""
     if name == "plots":
         return import_module("streamtopic.pages.plots")
     if name == "__version__":
         from importlib.metadata import version
 
         return version("streamtopic")
-    return _load(name)
+    # Import machinery and tools ask for names that do not exist, and expect this error.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*_listed(), *__all__})
+    return sorted({*globals(), *__all__})

@@ -118,17 +118,8 @@ def _decoded(value: object) -> object:
         raise ValueError(f'the value is not JSON such as {{"section": {{}}}} ({error})') from None
 
 
-def _few(tasks: dict[str, TaskSettings]) -> dict[str, TaskSettings]:
-    """Return tasks. Raises ValueError for more tasks than a document can have labels."""
-    if len(tasks) > MAX_LABELS:
-        raise ValueError(f"there are {len(tasks)} tasks: a document can have labels of {MAX_LABELS} at most")
-    return tasks
-
-
 def _seeds(seeds: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the seeds of a guided topic. Raises ValueError if there are none, too many, or one twice."""
-    if not 0 < len(seeds) <= MAX_SEEDS or "" in seeds:
-        raise ValueError(f"a guided topic has 1 to {MAX_SEEDS} seeds, words that stand for it together")
+    """Return the seeds of a guided topic. Raises ValueError for one that comes twice, or is not a word."""
     if len(set(seeds)) < len(seeds):
         raise ValueError("two of the seeds are the same: name each word once")
     for seed in seeds:
@@ -140,9 +131,9 @@ def _seeds(seeds: tuple[str, ...]) -> tuple[str, ...]:
 
 
 TaskName = Annotated[str, AfterValidator(_name)]
-Seeds = Annotated[tuple[str, ...], AfterValidator(_seeds)]
+Seeds = Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_SEEDS), AfterValidator(_seeds)]
 # Not decoded by pydantic-settings, whose error is not a ValidationError and so would pass `load`.
-Tasks = Annotated[dict[TaskName, TaskSettings], NoDecode, BeforeValidator(_decoded), AfterValidator(_few)]
+Tasks = Annotated[dict[TaskName, TaskSettings], NoDecode, BeforeValidator(_decoded), Field(max_length=MAX_LABELS)]
 Guided = Annotated[dict[TaskName, Seeds], NoDecode, BeforeValidator(_decoded)]
 
 
@@ -157,12 +148,11 @@ ExcludedWords = Annotated[tuple[str, ...] | UserPath, NoDecode, BeforeValidator(
 class CapacitySettings(_Table):
     """How many deletions a base model bears."""
 
-    rule: Literal["share", "fixed", "theorem"] = Field(
-        "share", description="A share of the base model's documents, a fixed number, or the paper's formula."
+    rule: Literal["share", "fixed"] = Field(
+        "share", description="A share of the base model's documents, or a fixed number."
     )
     share: Share = Field(0.01, description="Under `share`: of the base model's documents.")
     documents: int = Field(100, ge=0, le=10**12, description="Under `fixed`: the number of documents.")
-    constant: float = Field(1.0, gt=0, allow_inf_nan=False, description="Under `theorem`: c of the formula.")
 
 
 class TheoremSettings(_Table):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from streamtopic import AnchorTopics, TextCounts
-from streamtopic.topics import TopicSlices
+from streamtopic.topics.over_time import TopicSlices
 
 FORGOTTEN = 10
 

@@ -3,7 +3,6 @@
     attack              the whole audit, made of the other two files
     chosen_documents    documents made to be hard to forget, learned and unlearned
     games               noise drawn again and again, and lower bounds on epsilon from the draws
-    subtraction         what two versions tell of a deletion between them
 
 AuditPlan     the number of draws
 AuditResult   the findings of `streamtopic.audit.attack.audit`

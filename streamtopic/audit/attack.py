@@ -6,7 +6,7 @@
     controls    the same games with a fault built in; an audit that misses one of them shows nothing
 
 A lower bound above the claim refutes the claim; a lower bound below it does not prove it. All bounds of the games
-together hold with the plan's confidence.
+together hold with 95 % confidence.
 """
 
 from collections.abc import Callable
@@ -35,11 +35,13 @@ from streamtopic.privacy.accounting import gaussian_scale
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner_options import LearnerOptions
 
-__all__ = ["AuditPlan", "AuditResult", "Played", "audit"]
+__all__ = ["CONFIDENCE", "AuditPlan", "AuditResult", "Played", "audit"]
 
 # Games whose bounds share the error: one whole model, three edges, heads, theorem mode and private mode.
 _GAMES = 7
 _CONTROLS = 4
+CONFIDENCE = 0.95
+"""Probability that all bounds of the games hold."""
 _LEAST_DRAWS = 600
 _USUAL_DRAWS = 4_000
 _CONTROL_DRAWS = 2_000
@@ -55,14 +57,12 @@ class AuditPlan:
     draws: releases of each run in each game; None for 4,000, or more if 4,000 could not show a fault.
     whole: releases of each run at full size, of the worst pair found.
     seed: of all random numbers.
-    confidence: probability that all bounds of the games hold.
     Raises UsageError for values out of range.
     """
 
     draws: int | None = None
     whole: int = _WHOLE_DRAWS
     seed: int = 0
-    confidence: float = 0.95
 
     def __post_init__(self) -> None:
         least = {"draws": _LEAST_DRAWS, "whole": 8, "seed": 0}
@@ -70,13 +70,11 @@ class AuditPlan:
             value = getattr(self, name)
             if value is not None and value < smallest:
                 raise UsageError(f"{name} is {value}: use at least {smallest}")
-        if not 0.5 <= self.confidence < 1:
-            raise UsageError(f"confidence is {self.confidence}: use at least 0.5 and less than 1")
 
     @property
     def error(self) -> float:
-        """Probability that the bounds of one game are wrong; over all games it adds up to 1 - confidence."""
-        return (1 - self.confidence) / _GAMES
+        """Probability that the bounds of one game are wrong; over all games it adds up to 1 - CONFIDENCE."""
+        return (1 - CONFIDENCE) / _GAMES
 
     def enough(self, guarantee: NoiseClaim) -> int:
         """Return the draws of each run in each game.

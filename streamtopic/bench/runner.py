@@ -58,9 +58,9 @@ class Result:
 
 
 def names() -> dict[str, str]:
-    """Return the benchmarks and what each measures, by name."""
+    """Return the benchmarks and what each measures, by name, with its options and their defaults."""
     found = sorted(module.name for module in pkgutil.iter_modules(cases.__path__))
-    return {name.replace("_", "-"): _first_line(_module(name)) for name in found}
+    return {name.replace("_", "-"): _about(_module(name)) for name in found}
 
 
 def machine() -> str:
@@ -83,8 +83,9 @@ def run(
 ) -> Result:
     """Run a benchmark, or `only` some of its cases.
 
-    options: for all its cases, in place of the defaults in its OPTIONS. Raises `UsageError` for an unknown name or
-    option, or one that a case refuses, `CheckFailed` if a case dies.
+    options: for all its cases, in place of the defaults in its OPTIONS; values of numbers may be text. Raises
+        `UsageError` for an unknown name or option, a number below 0, or one that a case refuses, `CheckFailed` if a
+        case dies.
     """
     module = _find(name)
     known = getattr(module, "OPTIONS", {})
@@ -93,7 +94,7 @@ def run(
     if strange := [case for case in only if case not in module.CASES]:
         raise UsageError(f"benchmark {name} has no case {strange[0]}: it has {', '.join(module.CASES)}")
     chosen = [case for case in module.CASES if not only or case in only]
-    given = {**known, **(options or {})}
+    given = {**known, **{option: _value(option, value, known[option]) for option, value in (options or {}).items()}}
     result = Result(name, machine(), [], [], dict(given))
     with ExitStack() as stack:
         if given.get("folder") == "":
@@ -148,5 +149,17 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(f"{cases.__name__}.{name}")
 
 
-def _first_line(module: ModuleType) -> str:
-    return (module.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+def _value(option: str, given: Option, default: Option) -> Option:
+    """Return the value of an option, of the type of its default. Raises UsageError."""
+    if isinstance(default, str):
+        return str(given)
+    number = int(given) if str(given).isdecimal() else -1
+    if number < 0:
+        raise UsageError(f"{option}={given}: give a whole number from 0")
+    return number
+
+
+def _about(module: ModuleType) -> str:
+    said = (module.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+    options = ", ".join(f"{name}={default}" for name, default in getattr(module, "OPTIONS", {}).items())
+    return f"{said} ({options})" if options else said

@@ -11,7 +11,6 @@ from streamtopic.commands import (
     bench,
     changes,
     checking,
-    deleting,
     demo,
     export,
     keys,
@@ -20,7 +19,6 @@ from streamtopic.commands import (
     run,
     serve,
     topics_shown,
-    waiting_deletions,
 )
 
 __all__ = ["ALL"]
@@ -29,14 +27,12 @@ ALL = (
     demo,
     run,
     changes,
-    waiting_deletions,
+    receipts,
     looking,
     topics_shown,
-    receipts,
     checking,
     export,
     serve,
     keys,
-    deleting,
     bench,
 )

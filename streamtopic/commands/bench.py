@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.common_arguments import command, whole_number
+from streamtopic.commands.common_arguments import command
 from streamtopic.console import say, say_json, show, show_error, table
 from streamtopic.errors import UsageError
 
@@ -19,40 +19,19 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "run"]
 
-_NUMBERS = {
-    "posts": "made-up posts of planted topics, in place of documents (benchmark `peers`)",
-    "topics": "topics to learn (benchmarks `twin`, `peers`, `quality`, `hostile`)",
-    "words": "most words of the vocabulary (benchmark `private`)",
-    "epsilon": "of all versions of a period together (benchmark `private`)",
-    "versions": "versions of a period (benchmark `private`)",
-    "draws": "forget sets of each kind (`twin`, `updates`, `quality`), deletions (`difference`, `private`)",
-    "halves": "halvings for quality on unseen documents, 0 for none (benchmarks `peers`, `quality`)",
-    "samples": "samples of nine tenths for the spread of our quality (benchmarks `peers`, `quality`)",
-    "largest": "documents at most (benchmarks `updates`, `ingest-million`, `scale`)",
-    "minutes": "how long; 0: one chain, that of the seed (benchmark `chains`)",
-    "seed": "seed of random draws (`twin`, `updates`, `quality`, `chains`, `hostile`)",
-}
-
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(subparsers, "bench", run, "measure speed and memory on this machine", instance=False)
     parser.add_argument("name", nargs="?", metavar="NAME", help="which benchmark")
+    parser.add_argument(
+        "options",
+        nargs="*",
+        metavar="OPTION=VALUE",
+        help="an option of it, such as documents=FILE (JSON lines, gzip too)",
+    )
     parser.add_argument("--case", metavar="CASE", action="append", help="only this case of it; may be repeated")
-    parser.add_argument("--list", action="store_true", help="list the benchmarks")
-    parser.add_argument(
-        "--documents",
-        metavar="FILE",
-        help="JSON lines, gzip too (`twin`, `peers`, `quality`, `hostile`; default: installed docstrings)",
-    )
-    parser.add_argument("--rule", metavar="RULE", help="vocabulary rule: own, all, stop or 5%% (benchmark `peers`)")
-    parser.add_argument(
-        "--folder",
-        metavar="DIR",
-        help="keep there the state that is built once (benchmark `updates`; default: a temporary one)",
-    )
-    for name, about in _NUMBERS.items():
-        parser.add_argument(f"--{name}", type=whole_number(0), metavar="N", help=about)
+    parser.add_argument("--list", action="store_true", help="list the benchmarks, with their options and defaults")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,9 +44,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.name is None:
         raise UsageError("which benchmark? `streamtopic bench --list` shows them")
-    # Only options that were given: each benchmark has defaults of its own, and refuses options that it does not have.
-    given = {name: getattr(args, name) for name in ("documents", "rule", "folder", *_NUMBERS)}
-    options = {name: value for name, value in given.items() if value is not None}
+    options: dict[str, str] = {}
+    for given in args.options:
+        option, _, value = given.partition("=")
+        options[option] = value
     result = bench.run(args.name, args.case or (), lambda case: _say(f"{args.name}: {case} ..."), options)
     if args.json:
         say_json(asdict(result))

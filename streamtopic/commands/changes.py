@@ -191,7 +191,7 @@ def _say_requests(made: Sequence[Mapping[str, Any]]) -> None:
 
 def _labelled(service: Service, args: argparse.Namespace) -> list[str]:
     """Return the documents of `--label`, once somebody has confirmed their number. Raises UsageError."""
-    from streamtopic.service.requests.deletion_lookup import documents_with_label
+    from streamtopic.service.requests.request_door import documents_with_label
 
     task, equals, name = args.label.partition("=")
     if not task or not equals or not name:

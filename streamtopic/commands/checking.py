@@ -69,8 +69,6 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--draws", type=int, metavar="N", help="releases drawn of either kind (default: 4000 or more)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random draws (default: 0)")
-    parser.add_argument("--epsilon", type=float, metavar="E", help="the claim to audit (default: as in the settings)")
-    parser.add_argument("--delta", type=float, metavar="D", help="the claim to audit (default: as in the settings)")
 
 
 def _run_verify(args: argparse.Namespace) -> int:
@@ -158,7 +156,7 @@ def _verify_evidence(args: argparse.Namespace, keys: KeyRing) -> int:
 def _run_audit(args: argparse.Namespace) -> int:
     """Print the audit; status 1 if it told more than is claimed, or missed a fault that was built in."""
     start = time.perf_counter()
-    settings = settings_of(args, epsilon=args.epsilon, delta=args.delta)
+    settings = settings_of(args)
     from streamtopic.audit.attack import AuditPlan, audit
     from streamtopic.audit.games import NoiseClaim
     from streamtopic.service.assembly import learner_options
@@ -192,6 +190,8 @@ def _audit_counts(args: argparse.Namespace, settings: Settings) -> Counts:
 
 
 def _audit_text(found: AuditResult) -> str:
+    from streamtopic.audit.attack import CONFIDENCE
+
     guarantee = found.guarantee
     about = (
         f"{found.m:,} documents, {found.n:,} words, {found.r} topics; claim: epsilon {guarantee.epsilon:g} at delta "
@@ -204,7 +204,7 @@ def _audit_text(found: AuditResult) -> str:
     blocks = [
         about,
         _audit_documents(found),
-        f"What could be told apart, in epsilon, with {found.plan.confidence:.0%} confidence for all together:",
+        f"What could be told apart, in epsilon, with {CONFIDENCE:.0%} confidence for all together:",
         table(head, games),
         "Faults built in, which must be found:",
         table(head, controls),

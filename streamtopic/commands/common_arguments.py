@@ -7,7 +7,6 @@ import logging
 import math
 import sys
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,6 @@ __all__ = [
     "instance_settings",
     "load_documents",
     "log_events",
-    "moment",
     "read_corpus",
     "settings_of",
     "uses_instance",
@@ -113,22 +111,6 @@ def waiting_time(text: str) -> float:
     if not 0 <= found < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0")
     return found
-
-
-def moment(text: str, option: str, *, wanted: str = "a time") -> int:
-    """Return milliseconds since 1970. Raises UsageError for a text that is not a time with a zone.
-
-    option: that the text was given for.
-    wanted: a value that it takes, in words, for errors.
-    """
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{option} {text}: expected {wanted} such as 2026-01-31T12:00Z") from None
-    # A guess at the zone could be hours away from what was meant.
-    if found.tzinfo is None:
-        raise UsageError(f"{option} {text}: say in which time zone, for instance {found.isoformat()}Z")
-    return int(found.timestamp() * 1000)
 
 
 def settings_of(args: argparse.Namespace, **flags: object) -> Settings:

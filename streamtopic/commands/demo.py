@@ -146,13 +146,14 @@ def run(args: argparse.Namespace) -> int:
     if args.private:
         chosen |= {"topics": args.topics or _PRIVATE_TOPICS, "guarantee": "private"}
     given = settings_of(args, **chosen)
+    private = given.guarantee == "private"
     stages = _Stages(quiet=args.json)
     corpus = _read(args, stages)
     # In private mode few documents need few words and versions. Whoever set these has decided.
-    if args.private and "private" not in given.model_fields_set:
+    if private and "private" not in given.model_fields_set:
         chosen |= {"private.size": 500, "private.versions": 4}
-    count = 1 if args.private else _number_to_delete(args.delete, len(corpus.documents))
-    flow = _private_flow if args.private else _flow
+    count = 1 if private else _number_to_delete(args.delete, len(corpus.documents))
+    flow = _private_flow if private else _flow
     with _folder(args.keep) as folder, _broker(args, stages) as servers:
         settings = settings_of(args, dir=folder, kafka=servers, **chosen)
         if args.keep is not None:

@@ -1,4 +1,4 @@
-"""Commands that look at an instance: its state, versions, capacity, refused records and problems."""
+"""Commands that look at an instance: its state, versions, refused records and problems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.checking import print_findings
 from streamtopic.commands.common_arguments import answer, command, instance_settings, whole_number
-from streamtopic.console import aligned, duration, instant, number, printable, say_json, table
+from streamtopic.console import aligned, duration, instant, number, say_json, table
 from streamtopic.errors import StreamtopicError
 
 if TYPE_CHECKING:
@@ -26,15 +26,9 @@ _TIMES = frozenset({"at", "decided", "made"})
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the five commands."""
+    """Add the four commands."""
     command(subparsers, "status", _run_status, "show documents, forget set, last decision and health")
     command(subparsers, "versions", _run_versions, "list the published versions and their guarantees")
-    command(
-        subparsers,
-        "capacity",
-        _run_capacity,
-        "show how many deletions the base model bears, by which rule, and why",
-    )
     parser = command(subparsers, "rejected", _run_rejected, "list the records that were refused")
     parser.add_argument("--last", type=whole_number(0), default=20, metavar="N", help="the newest N (default: 20)")
     command(subparsers, "doctor", _run_doctor, "check Redis, Kafka, keys, settings and state, and name remedies")
@@ -101,51 +95,6 @@ def _version_row(version: Mapping[str, Any]) -> list[object]:
         number(version["certificate"]),
         "-" if version["seconds"] is None else duration(version["seconds"]),
     ]
-
-
-def _run_capacity(args: argparse.Namespace) -> int:
-    """Print the capacity of the current base model; nothing is changed."""
-    from streamtopic.service.app import Service
-    from streamtopic.service.inspection.capacity_facts import capacity_of
-
-    with Service(instance_settings(args)) as service:
-        found = capacity_of(service.settings, service.reader, service.situation)
-    return answer(args, found, *_capacity_facts(found), "", block=_formulas(found))
-
-
-def _capacity_facts(found: Mapping[str, Any]) -> list[str]:
-    used = f"{found['used']:,} used, {found['left']:,} left"
-    capacity = f"{found['capacity']:,} deletions by the rule `{found['rule']}`; {used}"
-    if found["rule"] != found["rule_set"]:
-        capacity += f"; the setting is `{found['rule_set']}` now, and counts from the next retrain on"
-    if found["capacity"] == 0:
-        capacity += "; every deletion of a document of the base is a retrain"
-    rarest = f"the anchor word {printable(found['rarest_anchor'])}"
-    sizes = f"m {found['documents']:,}, n {found['words']:,}, r {found['topics']}"
-    constants = [f"{name.removesuffix('_sep')} {number(value)}" for name, value in found["constants"].items()]
-    return aligned(
-        {
-            "base model": f"version {found['version']}: {found['base_documents']:,} documents",
-            "capacity": capacity,
-            "hard limit": f"{found['hard_limit']:,} deletions: one more could take the last document of {rarest}",
-            "constants": ", ".join([sizes, *constants]),
-        }
-    )
-
-
-def _formulas(found: Mapping[str, Any]) -> str:
-    """Lay out the capacity by each formula; --json has their terms for any n too."""
-    rows = [_formula_row("base (theorem 1)", found["formula"])]
-    rows += [_formula_row(f"head {name} (theorem 3)", head) for name, head in found["heads"].items()]
-    rows.append(["condition of the proofs", "", "", number(found["precondition"]), ""])
-    guarantee = f"epsilon {found['epsilon']:g}, delta {found['delta']:g}"
-    title = f"By formula, in documents, with c = {found['constant']:g}, {guarantee}:"
-    return f"{title}\n{table(['', 'noise term', 'utility term', 'capacity', 'binds'], rows)}"
-
-
-def _formula_row(name: str, terms: Mapping[str, Any]) -> list[str]:
-    limits = [number(terms.get(term)) for term in ("noise", "utility", "limit")]
-    return [name, *limits, terms.get("binds") or terms["reason"]]
 
 
 def _run_rejected(args: argparse.Namespace) -> int:

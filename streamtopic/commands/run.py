@@ -1,7 +1,8 @@
-"""Commands that make a model's state and serve it.
+"""Commands that make a model's state, serve it, and end it.
 
 `streamtopic init` makes the topics and the state, and `rebuild` makes the state again from the log. `run` is the
-service in one process; `ingest` and `schedule` are its parts as processes.
+service in one process; `ingest` and `schedule` are its parts as processes. `delete-model` ends the ledger of a model,
+and deletes all else of it.
 """
 
 from __future__ import annotations
@@ -15,56 +16,59 @@ import sys
 import threading
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import (
     answer,
     command,
+    file_errors,
     instance_settings,
     log_events,
     settings_of,
-    waiting_time,
 )
-from streamtopic.console import duration, number_of, progress, say, say_json
+from streamtopic.console import duration, number_of, progress, say, say_json, warn
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.processes import Role
     from streamtopic.service.upkeep.rebuild_state import Present
     from streamtopic.settings import Settings
+    from streamtopic.signed import End
 
 __all__ = ["register"]
 
+_ROLES: Mapping[Role, str] = {
+    "run": "run the service in one process until it is told to stop",
+    "ingest": "count documents as they come, as one process of several",
+    "schedule": "decide, unlearn, retrain and publish; the first leads, others stand by",
+}
 # New objects between two searches for garbage. A batch of records makes some ten thousand, and drops them itself.
 _OBJECTS = 50_000
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the five commands."""
+    """Add the six commands."""
     command(subparsers, "init", _run_init, "make the topics and the state of a model, or check those that exist")
-    whole = command(subparsers, "run", partial(_part, "run"), "run the service in one process until it is told to stop")
-    whole.add_argument(
-        "--interval", type=waiting_time, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)"
-    )
-    whole.add_argument(
-        "--once", action="store_true", help="bring the model of an instance in a folder up to date, then leave"
-    )
-    command(subparsers, "ingest", partial(_part, "ingest"), "count documents as they come, as one process of several")
-    schedule = command(
-        subparsers,
-        "schedule",
-        partial(_part, "schedule"),
-        "decide, unlearn, retrain and publish; the first leads, others stand by",
-    )
-    schedule.add_argument(
-        "--interval", type=waiting_time, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)"
-    )
+    for role, does in _ROLES.items():
+        command(subparsers, role, partial(_part, role), does)
     parser = command(subparsers, "rebuild", _run_rebuild, "rebuild the state in Redis from the log")
     parser.add_argument(
         "--yes", action="store_true", help="take away the state that exists, and lead in place of others"
     )
+    parser = command(subparsers, "delete-model", _run_delete, "delete a whole model, and write a proof of its end")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a new file for the proof")
+    parser.add_argument("--yes", action="store_true", help="do not ask for the model's name")
+    parser.add_argument(
+        "--keep-ledger",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether the topic of the ledger stays, with the end as its last entry: it is evidence (default: yes)",
+    )
+    parser.add_argument("--keep-keys", action="store_true", help="leave the key files, as where other models use them")
 
 
 def _run_init(args: argparse.Namespace) -> int:
@@ -90,41 +94,18 @@ def _run_init(args: argparse.Namespace) -> int:
     return answer(args, found, *lines, f"{action:8} state of {settings.model} in Redis")
 
 
-def _part(name: str, args: argparse.Namespace) -> int:
-    """Do the work of one part, or of all, as a process of its own until a signal; with --once until nothing is left."""
+def _part(name: Role, args: argparse.Namespace) -> int:
+    """Do the work of one part, or of all, as a process of its own until a signal."""
     # Before the code of the service is loaded, which takes seconds: a supervisor may change its mind meanwhile.
     stop = _stop_event()
     settings = instance_settings(args, must_exist=False) if name == "run" else settings_of(args)
     _spare_objects()
-    if name == "run" and args.once:
-        return _run_once(args, settings, stop)
-    from streamtopic.service.processes import run_all, run_ingest, run_schedule, watched
+    from streamtopic.service.processes import run_part, watched
 
     tell = _event_printer(settings, name, as_json=args.json)
     with watched(settings, name, tell) as watch:
-        if name == "ingest":
-            run_ingest(settings, stop, tell, watch=watch)
-        else:
-            work = run_all if name == "run" else run_schedule
-            work(settings, stop, tell, interval=args.interval, watch=watch)
+        run_part(name, settings, stop, tell, watch=watch)
     return 0
-
-
-def _run_once(args: argparse.Namespace, settings: Settings, stop: threading.Event) -> int:
-    """Bring an instance in a folder up to date, and print what was done."""
-    if settings.dir is None:
-        raise UsageError(
-            "--once is for an instance in a folder (`--dir`): a service with its own Kafka shares its work with "
-            "other processes, so leave --once out, and stop it when `streamtopic status` shows no lag"
-        )
-    from streamtopic.service.app import Service
-
-    with Service(settings) as service:
-        if not service.leads:
-            raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
-        settled = service.settle(stopped=stop.is_set)
-    versions = [f"published version {one['version']} ({one['kind']})" for one in settled.versions]
-    return answer(args, dataclasses.asdict(settled), "; ".join([*versions, settled.decision]))
 
 
 def _spare_objects() -> None:
@@ -218,3 +199,51 @@ def _what_goes(found: Present) -> str:
         f"Redis holds counts of {found.documents} documents in {found.partitions} partition(s){leads}: stop all "
         "`ingest`, `schedule` and `run` processes, then repeat with --yes"
     )
+
+
+def _run_delete(args: argparse.Namespace) -> int:
+    """Delete the model, and prove its end."""
+    from streamtopic.service.app import Service
+    from streamtopic.service.upkeep.model_removal import only_keys_left, remove_files
+
+    settings = instance_settings(args)
+    told: dict[str, Any] = {"model": settings.model, "proof": str(args.file)}
+    if not only_keys_left(settings, args.file):
+        with Service(settings) as service:
+            end = service.end(keep_ledger=args.keep_ledger)
+            if not args.yes:
+                _ask(settings.model, end, as_json=args.json)
+            with file_errors("write", args.file), progress("removing", "keys", quiet=args.json) as update:
+                done = service.remove(args.file, end, update)
+        told |= dataclasses.asdict(done)
+    with file_errors("remove the files of", settings.dir or args.file):
+        files = remove_files(settings, keep_keys=args.keep_keys)
+    told["files"] = [str(path) for path in files]
+    return answer(args, told, *_removed(settings, told, args.file))
+
+
+def _ask(model: str, end: End, *, as_json: bool) -> None:
+    """Ask for the model's name. Raises UsageError for another answer, and if nobody can be asked."""
+    if as_json or not sys.stdin.isatty():
+        raise UsageError(f"this deletes model {model} for good: repeat it with --yes")
+    warn(f"this deletes model {model} for good: {end.documents} documents, version {end.version}")
+    if end.waiting:
+        warn(
+            f"{end.waiting} deletions have no receipt yet, and will get none: `streamtopic unlearn` makes them; "
+            "`streamtopic deletions list` shows requests that wait"
+        )
+    warn("type the model's name to go on:")
+    if sys.stdin.readline().strip() != model:
+        raise UsageError("that is not the model's name: nothing was deleted")
+
+
+def _removed(settings: Settings, told: dict[str, Any], proof: Path) -> Iterator[str]:
+    """Say what was removed, and what is left to do. proof: the file that proves the end."""
+    if "topics" in told:
+        yield f"removed {', '.join(told['topics'])}, and {told['redis_keys']} keys of Redis"
+    for name in told["files"]:
+        yield f"removed {name}"
+    yield f"{proof} proves the end of {settings.model}: keep it, with the public key and the ledger"
+    if settings.redis_url is not None:
+        yield "Redis's append-only file holds the model until it is rewritten: `redis-cli BGREWRITEAOF`, on each node"
+    yield "backups of Redis, of Kafka and of the keys hold the model too: destroy them"

@@ -104,6 +104,6 @@ def _tell(args: argparse.Namespace, address: str) -> None:
 
 
 def _failed(record: logging.LogRecord) -> bool:
-    """Give an error of the server the name of its event."""
-    record.event = "serve_failed"
+    """Take an error of the server for one of this program, under the name of its event."""
+    record.name, record.event = __name__, "serve_failed"
     return True

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import argparse
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from streamtopic.commands import suggest
-from streamtopic.commands.common_arguments import answer, command, instance_settings, whole_number
-from streamtopic.console import number_of, table
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    instance_settings,
+    read_corpus,
+    settings_of,
+    uses_instance,
+    whole_number,
+)
+from streamtopic.console import number_of, progress, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
 
     from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.counts import CountSource, DocumentBatch
+    from streamtopic.service.app import Service
     from streamtopic.settings import Settings
+    from streamtopic.state import DocumentCounts
+    from streamtopic.topics.how_many_topics import Candidate, Suggestion
+    from streamtopic.topics.learner_options import LearnerOptions
     from streamtopic.topics.over_time import SliceReport, Unit
 
 __all__ = ["heads_table", "register", "topics_table"]
@@ -52,13 +68,13 @@ def register(subparsers: Subparsers) -> None:
         help="topics of the documents in each period of their `ts`; needs the setting `keep_days`",
     )
     parser.add_argument("--by", metavar="TASK", help="topics of the documents of each class of this label")
-    suggest.add_arguments(parser)
+    _add_suggesting(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
     """Show topics, or try several numbers of topics."""
     if args.action == "suggest":
-        return suggest.run(args)
+        return _suggest(args)
     if args.documents is not None:
         raise UsageError("--documents is for `streamtopic topics suggest`")
     return _run_topics(args)
@@ -170,3 +186,146 @@ def _notes(found: SliceReport) -> list[str]:
     if shown.outside:
         notes.append(f"without the time or the label: {number_of(shown.outside, 'document')}")
     return ["\n".join(notes)]
+
+
+# Forget sets are drawn from so many documents of an instance: their words are held in memory while models are tried.
+SAMPLE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    """The documents that numbers of topics are tried on.
+
+    name: where they come from.
+    source: their counts.
+    documents: the documents themselves, or a sample of them, from which forget sets are drawn.
+    """
+
+    name: str
+    source: CountSource
+    documents: DocumentBatch
+
+
+def _add_suggesting(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `topics suggest`."""
+    parser.add_argument(
+        "--documents",
+        type=Path,
+        metavar="FILE",
+        help="suggest: JSON lines, gzip too (default: those of the instance; without one, installed docstrings)",
+    )
+    parser.add_argument(
+        "--topics",
+        type=_numbers,
+        metavar="R,R,...",
+        help="suggest: numbers of topics to try (default: 5,10,15,20,30,50)",
+    )
+    parser.add_argument(
+        "--trials",
+        type=int,
+        default=5,
+        metavar="N",
+        help="suggest: forget sets of 1%% of the documents to try (default: 5)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="suggest: which forget sets are drawn (default: 0)"
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        found = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or min(found) < 1 or max(found) > 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers from 1 to 1000 such as 5,10,20")
+    return found
+
+
+def _suggest(args: argparse.Namespace) -> int:
+    """Print the measures of each number of topics; status 1 if none of them makes a model."""
+    from streamtopic.service.assembly import learner_options
+    from streamtopic.topics.how_many_topics import TOPICS, TrialPlan, suggest_topics
+
+    if args.seed < 0:
+        raise UsageError(f"--seed is {args.seed}: use a whole number from 0")
+    plan = TrialPlan(args.trials)
+    settings = settings_of(args)
+    options = learner_options(settings)
+    import numpy as np
+
+    with _material(args, settings, options) as material:
+        total = material.source.documents
+        with progress("trying", "models", quiet=args.json) as update:
+            found = suggest_topics(
+                material.source,
+                material.documents,
+                options,
+                np.random.default_rng(args.seed),
+                topics=args.topics or TOPICS,
+                plan=plan,
+                progress=update,
+            )
+    told = {"source": material.name, "documents": total, **found.as_json()}
+    answer(args, told, block=_table(material.name, total, found))
+    return 0 if found.recommended is not None else 1
+
+
+@contextmanager
+def _material(args: argparse.Namespace, settings: Settings, options: LearnerOptions) -> Iterator[_Material]:
+    """Yield the documents to try numbers on. An instance stays open meanwhile, because its counts are read late."""
+    if uses_instance(args, settings):
+        from streamtopic.service.app import Service
+
+        with Service(instance_settings(args)) as service:
+            yield _of_instance(service)
+    else:
+        yield _of_corpus(args, options)
+
+
+def _of_instance(service: Service) -> _Material:
+    from streamtopic.state.documents import read_documents
+
+    def material(counts: DocumentCounts) -> _Material:
+        if not counts.documents:
+            raise UsageError("nothing is counted yet: `streamtopic status` says what is waiting")
+        stored = read_documents(counts, counts.words, limit=SAMPLE)
+        return _Material(f"model {service.settings.model}", counts, stored.batch)
+
+    return service.reader.read(material)
+
+
+def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> _Material:
+    from streamtopic.counts import Counts, count
+    from streamtopic.service.verify.recount import Numbering
+    from streamtopic.words.text import passages
+
+    corpus = read_corpus(args)
+    numbering = Numbering()
+    numbered = [numbering.number(tuple(passages(document.text))) for document in corpus.documents]
+    words, batch = numbering.batch(numbered)
+    return _Material(corpus.name, Counts(words, count(batch, len(words), options.weighting)), batch)
+
+
+def _table(name: str, documents: int, found: Suggestion) -> str:
+    head = ["topics", "words", "coherence", "diversity", "score", "words last", "anchors stay", "smallest"]
+    lines = [f"{documents} documents, {name}\n", table(head, _rows(found.candidates, found.recommended))]
+    lines += [f"  {one.topics} topics: {one.reason}" for one in found.candidates if one.reason]
+    if found.recommended is not None:
+        lines.append(f"\nthe {found.recommended.topics} topics")
+        lines += [f"  {k}: {' '.join(words)}" for k, words in enumerate(found.recommended.top_words)]
+    lines.append(f"\nrecommended: {found.reason}")
+    return "\n".join(lines)
+
+
+def _rows(candidates: Sequence[Candidate], recommended: Candidate | None) -> list[list[str]]:
+    rows = []
+    for one in candidates:
+        number = f"{one.topics} *" if one is recommended else str(one.topics)
+        if one.reason:
+            rows.append([number, *["-"] * 7])
+            continue
+        lasting = ["-" if share is None else f"{share:.0%}" for share in (one.kept, one.steady)]
+        measures = [f"{one.coherence:.3f}", f"{one.diversity:.2f}", f"{one.score:.3f}"]
+        rows.append([number, str(one.words), *measures, *lasting, f"{one.least_share:.1%}"])
+    return rows

@@ -1,10 +1,8 @@
-"""Health of a process: each loop and each partition reports its progress, and a silence of `STALLED_AFTER` is a fault.
+"""Health of a process: each of its loops reports its progress, and a silence of `STALLED_AFTER` is a fault.
 
-A partition makes progress with each look that either counts records or finds the end of its log; the loops of scheduler
-and publisher with each round that ends. So a process is not well because it answers, but because its work moves.
-
-A partition waits for its turn while others are counted, which takes long if a process has many and all lag. So it is
-found only once whole rounds have passed it by; while no round ends, its loop is found.
+The loop of ingest makes progress with each partition in which it either counts records or finds the end of the log; the
+loops of scheduler and publisher with each round that ends. So a process is not well because it answers, but because its
+work moves. A partition that is left behind is seen by its lag.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ client of Kafka takes to give a request up."""
 
 MARGIN = 5.0
 """Seconds beyond the limit: the last sign of life may be a little older than the stall."""
-_TURNS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +45,10 @@ class Verdict:
 
 
 class Health:
-    """Keeps the last sign of life of each loop and partition. Safe with several threads.
+    """Keeps the last sign of life of each loop. Safe with several threads.
 
     stalled_after: seconds of silence that are too long.
-    loops: names of the loops that this process has from its start on; partitions are counted in the first of them.
+    loops: names of the loops that this process has from its start on; the first one is meant where none is named.
     clock: seconds that only grow.
     """
 
@@ -63,36 +60,22 @@ class Health:
         self._mutex = threading.RLock()
         self._signs: dict[str, float] = dict.fromkeys(loops, clock())
         self._begun = set[str]()
-        self._rounds = 0
-        self._last_round: dict[str, int] = {}
         self._main = loops[0]
-        self._loops = frozenset(loops)
         self._busy: dict[str, list[float]] = {}
         self._exempt_since = 0.0
         self._waiting: dict[str, str] = {}
         self._faults: tuple[str, ...] = ()
 
-    def moved(self, name: str) -> None:
-        """Take that a loop has ended a round, or that a partition, watched from now on, has got on within one."""
+    def moved(self, loop: str = "") -> None:
+        """Take that a loop has got on."""
+        name = loop or self._main
         with self._mutex:
             self._signs[name] = self._clock()
             self._begun.add(name)
-            self._waiting.pop(name if name in self._loops else self._main, None)
-            if name == self._main:
-                self._rounds += 1
-            elif name not in self._loops:
-                self._last_round[name] = self._rounds
-                # Its loop gets on, although no round has ended.
-                self._signs[self._main] = self._clock()
-
-    def gave_up(self, name: str) -> None:
-        """Watch a partition no longer."""
-        with self._mutex:
-            self._signs.pop(name, None)
-            self._last_round.pop(name, None)
+            self._waiting.pop(name, None)
 
     def waits(self, reason: str, loop: str = "") -> None:
-        """Note that a loop does not get on for now, until a server answers again. loop: "" for the first."""
+        """Note that a loop does not get on for now, until a server answers again."""
         with self._mutex:
             self._waiting[loop or self._main] = reason
 
@@ -128,22 +111,17 @@ class Health:
             now = self._clock()
             idle = {name: now - at for name, at in sorted(self._signs.items())}
             busy = {reason: now - min(since) for reason, since in self._busy.items()}
-            late = {name: seconds for name, seconds in idle.items() if seconds >= self._limit and self._had_turns(name)}
-            findings = tuple(_finding(name, seconds, self._hindrance(name)) for name, seconds in late.items())
+            findings = tuple(
+                _finding(name, seconds, self._waiting.get(name, ""))
+                for name, seconds in idle.items()
+                if seconds >= self._limit
+            )
             live = bool(busy) or not findings
             waiting = next(iter(self._waiting.values()), "")
             hindered = waiting or self._faults
-            ready = live and "recovering" not in busy and not hindered and self._loops <= self._begun
+            ready = live and "recovering" not in busy and not hindered and self._signs.keys() <= self._begun
             findings = (() if live else findings) + self._faults
             return Verdict(live, ready, findings, busy, waiting)
-
-    def _hindrance(self, name: str) -> str:
-        """Return why a loop, or the loop of a partition, waits; "" if it does not."""
-        return self._waiting.get(name if name in self._loops else self._main, "")
-
-    def _had_turns(self, name: str) -> bool:
-        """Whether a loop, or a partition that two rounds have passed by: one may have begun before its last sign."""
-        return name in self._loops or self._rounds - self._last_round[name] >= _TURNS
 
 
 def _finding(name: str, seconds: float, waiting: str) -> str:

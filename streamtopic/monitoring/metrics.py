@@ -197,13 +197,15 @@ CATALOGUE = tuple(family for families in ROOMS.values() for family in families)
 class Metrics:
     """The values of one process. Safe with several threads; loads prometheus-client when it is made.
 
-    role: of the process, as `build_info` shows it. version: of the program.
+    role: of the process, as `build_info` shows it.
     registry: of prometheus-client. A gauge without labels is in it only while its value is known.
     """
 
-    def __init__(self, role: str, version: str) -> None:
-        # Here: whoever does not watch, the library above all, does without it.
+    def __init__(self, role: str) -> None:
+        # Here: whoever does not watch does without it.
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+
+        from streamtopic import __version__
 
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
@@ -217,7 +219,7 @@ class Metrics:
                 self._of[family] = Counter(*about, registry=self.registry)
             else:
                 self._of[family] = Gauge(*about, registry=self.registry if family.labels else None)
-        self.show(BUILD, 1, role=role, version=version, python=platform.python_version())
+        self.show(BUILD, 1, role=role, version=__version__, python=platform.python_version())
 
     def add(self, family: Family, amount: float = 1, /, **labels: str) -> None:
         """Let a counter grow."""
@@ -249,9 +251,9 @@ class Metrics:
 
     def give_up(self, partition: int) -> None:
         """Remove every series of a partition: another process shows it from now on."""
-        for family in CATALOGUE:
+        for family, held in self._of.items():
             if "partition" in family.labels:
-                self._of[family].remove_by_labels({"partition": str(partition)})
+                held.remove_by_labels({"partition": str(partition)})
 
     def text(self) -> bytes:
         """Return all values as Prometheus reads them."""

@@ -10,11 +10,9 @@ Pages and pictures, which need no network and no script:
     report_file     such a page read from a file, and checked with a public key alone
 The server, `streamtopic serve`:
     service_view    what the pages read of a service: one reader at a time, each answer kept for a few seconds
-    service_facts   the state of the service, as values
-    attention       what a person must act on, with the remedy
+    service_facts   the state of the service, as values, and what a person must act on, with the remedy
     gate            hosts, sizes and the token of all requests
-    web_pages       addresses to pages, probes and metrics
-    requests_api    requests for deletions
+    web_pages       addresses to pages, probes, metrics and requests for deletions
 
 Starlette and Uvicorn come with the extra `serve`; no module but those of the server imports them. The server itself is
 `monitoring/http_server.py`.

@@ -8,13 +8,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from streamtopic import __version__
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.monitoring.health import STALLED_AFTER, Health
-from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.app import Service
 from streamtopic.service.processes import Looks
-from streamtopic.service.watching import Watching
+from streamtopic.service.watching import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -128,14 +125,12 @@ class ModelGauges:
     """The metrics that this server knows: those of the model, by a look at each question."""
 
     def __init__(self) -> None:
-        self._metrics = Metrics("serve", str(__version__))
+        self._watch = Watch("serve")
         self._looks: tuple[Service, Looks] | None = None
 
     def text(self, service: Service) -> bytes:
         """Return them as Prometheus reads them. Raises as Looks.look."""
         if self._looks is None or self._looks[0] is not service:
-            health = Health(STALLED_AFTER, ("serve",))
-            watching = Watching("serve", self._metrics, health)
-            self._looks = service, Looks(service, watching)
+            self._looks = service, Looks(service, self._watch)
         self._looks[1].look()
-        return self._metrics.text()
+        return self._watch.metrics.text()

@@ -22,17 +22,14 @@ from streamtopic.errors import UsageError
 from streamtopic.topics.fit import TopicFit
 
 __all__ = [
-    "Capacity",
     "HeadCapacity",
     "ModelConstants",
     "anchored_constants",
     "base_capacity",
     "estimate_constants",
     "fit_constants",
-    "general_head_terms",
     "head_capacity_terms",
     "implied_constant",
-    "most_deletions",
     "precondition",
     "task_mass",
     "theorem_sensitivity",
@@ -40,46 +37,9 @@ __all__ = [
 ]
 
 Float64 = npt.NDArray[np.float64]
-Rule = Literal["share", "fixed", "theorem"]
 
 # The factor of m / r^2 in the paper's second term; its size is the paper's, not derived here.
 UTILITY = 0.001
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """How many deletions a base model bears.
-
-    limit: in documents.
-    rule: how the limit was set.
-    formula: the theorem's value at c = 1, for comparison.
-    """
-
-    limit: int
-    rule: Rule
-    formula: float
-
-    @classmethod
-    def fixed(cls, limit: int, formula: float = math.nan) -> "Capacity":
-        """Return a capacity that the operator set. Raises UsageError for a limit below 0."""
-        if limit < 0:
-            raise UsageError(f"the deletion capacity is {limit} documents: set 0 or more")
-        return cls(limit, "fixed", formula)
-
-    @property
-    def constant(self) -> float:
-        """The c for which the formula gives this limit."""
-        return implied_constant(self.limit, self.formula)
-
-    def used(self, forgotten: int) -> float:
-        """Share of the capacity that deletions use: 1 at the limit, math.inf for a deletion if the limit is 0."""
-        if self.limit:
-            return forgotten / self.limit
-        return math.inf if forgotten else 0.0
-
-    def left(self, forgotten: int) -> int:
-        """Deletions that still fit into the capacity, at least 0."""
-        return max(self.limit - forgotten, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +76,6 @@ def implied_constant(limit: float, formula: float) -> float:
     if formula <= 0:
         return math.nan
     return limit / formula
-
-
-def most_deletions(anchor_frequency: npt.NDArray[np.int64]) -> int:
-    """Return how many deletions surely leave every anchor a document: one fewer than the rarest anchor has.
-
-    anchor_frequency: (r,), documents that hold each anchor.
-    """
-    # All deletions may fall on the rarest anchor, which needs one document more.
-    rarest = int(anchor_frequency.min())
-    return max(rarest - 1, 0)
 
 
 def estimate_constants(
@@ -315,19 +265,3 @@ def head_capacity_terms(
     utility = c * UTILITY * m / r**2
     imbalance = float(shares.max() / shares.min())
     return HeadCapacity(noise, utility, q, imbalance, r)
-
-
-def general_head_terms(c: float, m: int, n: int, r: int, constants: ModelConstants, q: float) -> dict[str, float]:
-    """Return the proof's own bound on m_U for general q: each of the three terms of its minimum, in documents.
-
-    m_U <= c m eps0 gamma p / (a r)^2 min{1/sqrt(r), 1/(n r)^(1/4), a r q / sqrt(n r)}. The paper takes n >= r^3, where
-    the last term is the least, and only this term depends on the task. Source: the end of the section "Proof for
-    general q".
-    """
-    certainty = c * m * constants.eps0 * constants.gamma * constants.p_sep
-    unit = certainty / (constants.a * r) ** 2
-    # With an infinite a the unit is 0, and the product below would be nan.
-    by_task = unit * constants.a * r * q / math.sqrt(n * r) if unit else 0.0
-    by_topics = unit / math.sqrt(r)
-    by_words = unit / (n * r) ** 0.25
-    return {"1/sqrt(r)": by_topics, "1/(nr)^(1/4)": by_words, "arq/sqrt(nr)": by_task}

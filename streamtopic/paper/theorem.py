@@ -297,7 +297,7 @@ class TheoremOptions:
         if self.deletions < 1:
             raise UsageError(
                 f"with a deletion capacity of {self.deletions} documents theorem mode cannot unlearn: add documents, "
-                "raise the capacity's constant, or use certified mode"
+                "raise the capacity, or use certified mode"
             )
         # Called for its check of epsilon alone.
         theorem_sigma(1.0, self.epsilon, 0.5)

@@ -693,7 +693,7 @@ class Service:
             for ingest in self.ingests:
                 for progress in ingest.drain():
                     self.watch.counted(ingest.partition, progress)
-                    self.watch.moved("run")
+                    self.watch.moved()
                     done += progress.records
                     update(done, max(total, done))
                     outcomes.update(progress.outcomes)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import SettingsError
-from streamtopic.paper.capacity_formulas import base_capacity, head_capacity_terms
+from streamtopic.paper.theorem import TheoremOptions
 from streamtopic.service.private_mode import PrivateModeller, PrivateRule
 from streamtopic.service.schedule.modeller import CertifiedModeller
-from streamtopic.service.schedule.payload import Guarded, task_options
-from streamtopic.service.theorem_mode import TheoremModeller, TheoremRule
+from streamtopic.service.schedule.payload import Guarded
+from streamtopic.service.theorem_mode import TheoremModeller
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.words.text import tokenize
 
@@ -69,43 +69,20 @@ def modeller(
     """
     learner = learner_options(settings)
     if settings.guarantee == "theorem":
-        return TheoremModeller(learner, _theorem_rule(settings), stored)
+        return TheoremModeller(learner, _theorem_options(settings), stored)
     if settings.guarantee == "private":
         return PrivateModeller(learner, _private_rule(settings), stored, series)
     return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance), stored=sums)
 
 
 def capacity_limit(settings: Settings, fit: TopicFit) -> int:
-    """Return how many deletions a base model bears: at least 1 by a share, 0 or more by the other rules."""
+    """Return how many deletions a base model bears."""
     found = settings.capacity
-    if found.rule == "fixed":
-        return found.documents
-    if found.rule == "theorem":
-        return int(min(found.constant * _capacity_formula(settings, fit), fit.documents))
     # With a capacity of 0, each deletion from a small corpus would be a retrain.
-    return max(1, int(found.share * fit.documents))
+    return found.documents if found.rule == "fixed" else max(1, int(found.share * fit.documents))
 
 
-def _capacity_formula(settings: Settings, fit: TopicFit) -> float:
-    """Return the capacity of theorem 1 (Wei et al. 2025) at c = 1, or the smallest of theorem 3 over tasks."""
-    n, r = fit.A.shape
-    shares = fit.topic_masses
-    epsilon, delta = settings.epsilon, settings.delta
-    tasks = task_options(settings)
-    # Heads have a formula of their own if they are published in place of topics; next to topics they cost nothing.
-    # Theorem 3 is defined only if each topic has a share.
-    if not tasks.withheld or not tasks.tasks or not (shares > 0).all():
-        return base_capacity(1.0, fit.documents, n, r, epsilon, delta)
-    place = {name: k for k, name in enumerate(fit.topic_names)}
-    formulas = []
-    for task in tasks.tasks.values():
-        # A task may name topics that are gone.
-        topics = [place[topic] for topic in task.topics if topic in place]
-        formulas.append(head_capacity_terms(1.0, fit.documents, n, epsilon, delta, shares, topics).formula)
-    return min(formulas)
-
-
-def _theorem_rule(settings: Settings) -> TheoremRule:
+def _theorem_options(settings: Settings) -> TheoremOptions:
     """Return the settings of theorem mode."""
     found = settings.theorem
     set_by_hand = {
@@ -116,7 +93,7 @@ def _theorem_rule(settings: Settings) -> TheoremRule:
     }
     # A constant that is not set is estimated from the model.
     known = {name: value for name, value in set_by_hand.items() if value is not None}
-    return TheoremRule(settings.epsilon, settings.delta, found.constant, known)
+    return TheoremOptions(1, settings.epsilon, settings.delta, found.constant, known=known)
 
 
 def _private_rule(settings: Settings) -> PrivateRule:

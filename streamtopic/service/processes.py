@@ -3,7 +3,7 @@
 If a component is unreachable, a part waits and is opened again. Nothing is lost by that, since each part can be
 killed at any moment.
 
-    run_all      one process for everything; run_ingest and run_schedule are its parts
+    run_part     one process: `ingest` counts, `schedule` decides and publishes, `run` does both
     Publishing   publishes in a thread of its own, while the loop decides and learns
     watched      metrics and health of a process, made once, whatever is opened again while it runs
     looked_at    looks at the state of a service, for its gauges, every few seconds
@@ -18,8 +18,8 @@ import os
 import random
 import threading
 import time
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from streamtopic.errors import (
     ComponentFull,
@@ -34,7 +34,7 @@ from streamtopic.errors import (
 )
 from streamtopic.monitoring import metrics as catalogue
 from streamtopic.service.app import Service
-from streamtopic.service.ingest.worker import IngestWorker, Round, WorkerOptions
+from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
 from streamtopic.service.log_history import departures
 from streamtopic.service.publish.erasure import waiting_by_stage
 from streamtopic.service.publish.publisher import Published
@@ -42,7 +42,7 @@ from streamtopic.service.requests.request_mover import Moved
 from streamtopic.service.schedule.decide import Wait, decision_text
 from streamtopic.service.schedule.scheduler import Step
 from streamtopic.service.schedule.situation import Base
-from streamtopic.service.watching import Watch, Watching
+from streamtopic.service.watching import Watch
 from streamtopic.signed.signing_keys import read_note
 from streamtopic.state import MAX_WORD_IDS, CutGone, ModelState, Reader
 from streamtopic.state.base_documents import remaining_noted
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from streamtopic.settings import Settings
 
+    Role = Literal["run", "ingest", "schedule"]
     # Told each event, as the command prints it.
     Say = Callable[[dict[str, Any]], None]
 
@@ -65,9 +66,7 @@ __all__ = [
     "Publishing",
     "leave_in_time",
     "looked_at",
-    "run_all",
-    "run_ingest",
-    "run_schedule",
+    "run_part",
     "watched",
     "worker_of",
 ]
@@ -82,21 +81,15 @@ def watched(settings: Settings, role: str, say: Say) -> Iterator[Watch]:
     if settings.metrics_address is None:
         yield Watch()
         return
-    # Here, since a process that nobody watches does without the server and the package of metrics.
-    from streamtopic import __version__
-    from streamtopic.monitoring.health import STALLED_AFTER, Health
-    from streamtopic.monitoring.metrics import Metrics
-
+    # Here, since a process that nobody watches does without the server.
     try:
         from streamtopic.monitoring.http_server import serving
     except ModuleNotFoundError as error:
         raise SettingsError(f"setting `metrics_address` needs {error.name}: pip install 'streamtopic[serve]'") from None
-    loops = (role,) if role == "ingest" else (role, PUBLISH)
-    health = Health(STALLED_AFTER, loops)
-    watching = Watching(role, Metrics(role, str(__version__)), health)
-    with serving(settings.metrics_address, watching) as address:
+    watch = Watch(role, *(() if role == "ingest" else (PUBLISH,)))
+    with serving(settings.metrics_address, watch) as address:
         say({"event": "metrics", "address": address})
-        yield watching
+        yield watch
 
 
 EVERY = 5.0
@@ -112,15 +105,15 @@ class Looks:
     service: whose log, settings and clock are used; Redis is reached over a connection of its own.
     """
 
-    def __init__(self, service: Service, watching: Watching) -> None:
+    def __init__(self, service: Service, watch: Watch) -> None:
         self._service = service
-        self._watching = watching
-        self._metrics = watching.metrics
+        self._watch = watch
+        self._metrics = watch.metrics
         # Opened here and not in the thread that looks: the service's parts are made by the thread that works.
         self._log = service.log
         self._state: ModelState | None = None
         # An ingest process may not read the model.
-        if watching.role != "ingest":
+        if watch.role != "ingest":
             self._state = ModelState(service.connect(), service.settings.model, service.fixed)
 
     def look(self) -> None:
@@ -132,7 +125,7 @@ class Looks:
 
     def _history(self) -> None:
         """Look whether the log is the one that is counted."""
-        owned = self._watching.owned
+        owned = self._watch.owned
         if self._state is None and not owned:
             return
         positions = {partition: ingest.state.meta for partition, ingest in owned.items()}
@@ -143,13 +136,13 @@ class Looks:
         topic = self._service.names.documents
         # Without the records: ingest compares them when it takes ownership, and once a minute.
         found = departures(self._log, topic, self._service.settings.partitions, positions, read=False)
-        self._watching.health.found(one.text for one in found)
+        self._watch.health.found(one.text for one in found)
 
     def _partitions(self) -> None:
         log = self._log
         topic = self._service.names.documents
         now = self._service.clock()
-        for partition, ingest in self._watching.owned.items():
+        for partition, ingest in self._watch.owned.items():
             meta = ingest.state.meta
             readable = log.end(topic, partition)
             lag = max(readable - meta.next_offset, 0)
@@ -161,7 +154,7 @@ class Looks:
                 catalogue.WORDS: meta.next_word / MAX_WORD_IDS,
             }
             hidden = max(log.written_end(topic, partition) - readable, 0)
-            self._watching.show_partition(partition, values, hidden)
+            self._watch.show_partition(partition, values, hidden)
 
     def _model(self, state: ModelState) -> None:
         reader = Reader(state.connection, state.model, state.settings.partitions)
@@ -218,11 +211,11 @@ class Looks:
 @contextmanager
 def looked_at(service: Service, every: float = EVERY) -> Iterator[None]:
     """Look now and then as long as the block runs, where a service is watched. every: seconds between looks."""
-    watching = service.watch
-    if not isinstance(watching, Watching):
+    watch = service.watch
+    if not watch.role:
         yield
         return
-    looks = Looks(service, watching)
+    looks = Looks(service, watch)
     done = threading.Event()
 
     def look() -> None:
@@ -232,7 +225,7 @@ def looked_at(service: Service, every: float = EVERY) -> Iterator[None]:
             except StreamtopicError:
                 # The work meets the same error and says so; here it means only that gauges are old.
                 if not done.is_set():
-                    watching.metrics.add(catalogue.INTERRUPTIONS, reason="look_failed")
+                    watch.metrics.add(catalogue.INTERRUPTIONS, reason="look_failed")
             done.wait(every)
 
     thread = threading.Thread(target=look, name="looks", daemon=True)
@@ -245,7 +238,9 @@ def looked_at(service: Service, every: float = EVERY) -> Iterator[None]:
         thread.join(_LEAVE)
 
 
-WAIT = 0.5
+# Seconds to wait for records, or between decisions. A look for new records is cheap, and a decision in a process that
+# counts as well is not.
+IDLE: Mapping[Role, float] = {"run": 1.0, "ingest": 0.5, "schedule": 1.0}
 _LOOK = 0.02
 _LOOK_SHARE = 20
 LONGEST_PAUSE = 10.0
@@ -255,81 +250,80 @@ GRACE = 8.0
 _SOON = 0.5
 
 
-def run_ingest(settings: Settings, stop: threading.Event, say: Say, *, watch: Watch | None = None) -> None:
-    """Count the records of this process's share of the partitions. Wait where a component is unreachable.
+def run_part(
+    role: Role,
+    settings: Settings,
+    stop: threading.Event,
+    say: Say,
+    *,
+    watch: Watch | None = None,
+) -> None:
+    """Do the work of a role until told to stop. Wait where a component is unreachable.
 
+    role: `ingest` counts the records of its share of the partitions. `schedule` leads, or stands by until the leader
+        is gone: it decides, learns, stages, and publishes in a second thread. `run` does both in turn.
     stop: ends it after the present flush.
     say: told each event, as the command prints it.
     watch: keeps metrics and health.
 
     Raises StateMismatch if state, settings and log do not fit together.
     """
+    watch = watch or Watch()
+    interval = IDLE[role]
+    leave_in_time(stop)
 
-    def work(service: Service) -> None:
-        with worker_of(service) as worker:
-            owned: frozenset[int] = frozenset()
-            while not stop.is_set():
-                done = worker.step(WAIT)
-                _took_turn(service.watch, "ingest", done)
-                if done.partitions != owned:
-                    owned = done.partitions
-                    say({"event": "partitions", "partitions": sorted(owned)})
-                if done.records:
-                    say({"event": "counted", "records": done.records, "outcomes": dict(done.outcomes)})
+    def work() -> None:
+        with Service(settings, resident=True, watch=watch) as service:
+            if service.layout is not None and not service.leads:
+                raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
+            service.connection.ping()
+            with looked_at(service), _heard_at_once(watch), ExitStack() as opened:
+                publishing = opened.enter_context(Publishing(service, say, interval)) if role != "ingest" else None
+                worker = opened.enter_context(worker_of(service)) if role != "schedule" else None
+                _work(service, worker, publishing, stop, say, interval)
 
-    _persevere(settings, stop, say, work, watch)
+    _insist(work, stop, watch, say)
 
 
-def run_schedule(
-    settings: Settings, stop: threading.Event, say: Say, *, interval: float, watch: Watch | None = None
+def _work(
+    service: Service,
+    worker: IngestWorker | None,
+    publishing: Publishing | None,
+    stop: threading.Event,
+    say: Say,
+    interval: float,
 ) -> None:
-    """Lead, or stand by until the leader is gone: decide, learn, stage, and publish in a second thread.
-
-    stop, say: as in `run_ingest`.
-    interval: seconds between decisions.
-    """
-
-    def work(service: Service) -> None:
-        said = ""
-        with Publishing(service, say, interval) as publishing:
-            while not stop.is_set():
-                publishing.check()
-                service.undecided.clear()
-                counted = service.scheduler.offsets()
-                before, said = said, _one_step(service, said, say)
-                service.watch.moved("schedule")
-                if said == before:
-                    _await_change(service, counted, stop, interval)
-
-    _persevere(settings, stop, say, work, watch)
-
-
-def run_all(
-    settings: Settings, stop: threading.Event, say: Say, *, interval: float, watch: Watch | None = None
-) -> None:
-    """Count, decide and learn in turn, in one process, and publish in a second thread. Others may share the work.
-
-    stop, say: as in `run_ingest`.
-    interval: seconds to wait for records.
-    """
-
-    def work(service: Service) -> None:
-        said = ""
-        records = 0
-        with Publishing(service, say, interval) as publishing, worker_of(service) as worker:
-            while not stop.is_set():
-                publishing.check()
-                # What was counted just now is decided on as soon as no record follows it.
-                done = worker.step(0.0 if records else interval)
-                records = done.records
-                _took_turn(service.watch, "run", done)
-                if done.records:
-                    say({"event": "counted", "records": done.records, "outcomes": dict(done.outcomes)})
-                    # A model of half the log would be out of date at once, so counting catches up first.
-                    continue
-                said = _one_step(service, said, say)
-
-    _persevere(settings, stop, say, work, watch)
+    """Count, decide and learn in turn, as far as this process does so."""
+    said = ""
+    records = 0
+    owned: frozenset[int] = frozenset()
+    while not stop.is_set():
+        if publishing is not None:
+            publishing.check()
+        if worker is not None:
+            # What was counted just now is decided on as soon as no record follows it.
+            done = worker.step(0.0 if records else interval)
+            records = done.records
+            # A round without partitions is no progress while the group does not answer.
+            if done.waiting:
+                service.watch.hindered(done.waiting)
+            else:
+                service.watch.moved()
+            if done.partitions != owned:
+                owned = done.partitions
+                say({"event": "partitions", "partitions": sorted(owned)})
+            if records:
+                say({"event": "counted", "records": records, "outcomes": dict(done.outcomes)})
+        # A model of half the log would be out of date at once, so counting catches up first.
+        if publishing is None or records:
+            continue
+        service.undecided.clear()
+        counted = service.scheduler.offsets() if worker is None else {}
+        before, said = said, _one_step(service, said, say)
+        if worker is None:
+            service.watch.moved()
+            if said == before:
+                _await_change(service, counted, stop, interval)
 
 
 def _await_change(service: Service, counted: Mapping[int, int], stop: threading.Event, seconds: float) -> None:
@@ -456,17 +450,8 @@ class Publishing:
             raise self._failure
 
     def _run(self) -> None:
-        patience = _Patience()
         try:
-            while not self._done.is_set():
-                try:
-                    self._round()
-                except (ComponentUnreachable, SettingsError, StateError) as error:
-                    if self._done.is_set():
-                        return
-                    seconds = patience.after(error)
-                    _tell_waiting(self._service.watch, self._say, error, seconds, PUBLISH)
-                    self._done.wait(seconds)
+            _insist(self._round, self._done, self._service.watch, self._say, PUBLISH)
         except BaseException as error:  # noqa: BLE001 -- the loop that works raises it
             self._failure = error
 
@@ -495,56 +480,32 @@ class Publishing:
             service.due.wait(self._interval)
 
 
-class _Patience:
-    """How long to wait after each failure that may pass."""
+def _insist(attempt: Callable[[], None], stop: threading.Event, watch: Watch, say: Say, loop: str = "") -> None:
+    """Attempt something until told to stop; after a failure that may pass, wait before the next attempt.
 
-    def __init__(self) -> None:
-        self._pause = 0.0
-        self._was_well = False
-        self._began = time.monotonic()
-
-    def after(self, error: StreamtopicError) -> float:
-        """Return the seconds to wait before the work begins again. Raises the error if it cannot pass."""
-        now = time.monotonic()
-        # Work that went on for a while was well: the pause grows only while attempts fail at once.
-        if now - self._began > LONGEST_PAUSE:
-            self._pause = 0.0
-            self._was_well = True
-        if not _may_pass(error, was_well=self._was_well):
-            raise error
-        self._pause = min(max(2 * self._pause, 0.2), LONGEST_PAUSE)
-        # Drawn at random, so that many processes do not come back to a broker in the same moment.
-        self._pause *= random.uniform(0.8, 1.2)
-        self._began = now + self._pause
-        return self._pause
-
-
-def _tell_waiting(watch: Watch, say: Say, error: StreamtopicError, seconds: float, loop: str = "") -> None:
-    """Tell why the work waits. loop: that waits, "" for the first one."""
-    answers = isinstance(error, ComponentFull) or not isinstance(error, ComponentUnreachable)
-    watch.waits(error, "refused" if answers else "unreachable", loop)
-    say({"event": "waiting", "reason": str(error), "seconds": round(seconds, 1)})
-
-
-def _persevere(
-    settings: Settings, stop: threading.Event, say: Say, work: Callable[[Service], None], watch: Watch | None
-) -> None:
-    """Do the work until `stop`, and open the service again after each failure that may pass."""
-    patience = _Patience()
-    watch = watch or Watch()
-    leave_in_time(stop)
+    loop: that does it, "" for the first one of the process.
+    """
+    pause, was_well, began = 0.0, False, time.monotonic()
     while not stop.is_set():
         try:
-            with Service(settings, resident=True, watch=watch) as service:
-                if service.layout is not None and not service.leads:
-                    raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
-                service.connection.ping()
-                with looked_at(service), _heard_at_once(watch):
-                    work(service)
+            attempt()
         except (ComponentUnreachable, SettingsError, StateError) as error:
-            seconds = patience.after(error)
-            _tell_waiting(watch, say, error, seconds)
-            stop.wait(seconds)
+            # What publishes ends with the work, and what it uses is closed by then.
+            if loop and stop.is_set():
+                return
+            # Work that went on for a while was well: the pause grows only while attempts fail at once.
+            if time.monotonic() - began > LONGEST_PAUSE:
+                pause, was_well = 0.0, True
+            if not _may_pass(error, was_well=was_well):
+                raise
+            pause = min(max(2 * pause, 0.2), LONGEST_PAUSE)
+            # Drawn at random, so that many processes do not come back to a broker in the same moment.
+            pause *= random.uniform(0.8, 1.2)
+            answers = isinstance(error, ComponentFull) or not isinstance(error, ComponentUnreachable)
+            watch.waits(error, "refused" if answers else "unreachable", loop)
+            say({"event": "waiting", "reason": str(error), "seconds": round(pause, 1)})
+            began = time.monotonic() + pause
+            stop.wait(pause)
 
 
 @contextmanager
@@ -555,14 +516,6 @@ def _heard_at_once(watch: Watch) -> Iterator[None]:
     except (ComponentUnreachable, SettingsError, StateError) as error:
         watch.hindered(str(error))
         raise
-
-
-def _took_turn(watch: Watch, role: str, done: Round) -> None:
-    """Tell that a round of ingest has ended. One without partitions is no progress while the group does not answer."""
-    if done.waiting:
-        watch.hindered(done.waiting)
-    else:
-        watch.moved(role)
 
 
 def _may_pass(error: StreamtopicError, *, was_well: bool) -> bool:

@@ -1,6 +1,5 @@
 """Theorem mode in the service: Algorithm 1 on the base model's own documents, with noise and conditions of its proof.
 
-    TheoremRule       the settings of theorem mode
     TheoremBase       the part of a base model that is kept for this mode
     Run               the algorithm up to its noise
     TheoremModeller   the Modeller of this mode: from counts and a base model to Abar and Rbar
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -58,29 +57,14 @@ if TYPE_CHECKING:
     from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.learner_options import LearnerOptions
 
-__all__ = ["Run", "TheoremBase", "TheoremModeller", "TheoremRule", "theorem_payload"]
+__all__ = ["Run", "TheoremBase", "TheoremModeller", "pair_scale", "theorem_payload"]
 
 
-@dataclass(frozen=True, slots=True)
-class TheoremRule:
-    """The settings of theorem mode.
-
-    epsilon, delta: of each of the two draws, on A and on R.
-    constant: c of Delta.
-    known: constants that are not estimated, by their names in ModelConstants.
-    """
-
-    epsilon: float
-    delta: float
-    constant: float = 1.0
-    known: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def scale(self) -> float:
-        """The scale by which one version composes with others: that of its draws on A and R together."""
-        # sigma = scale * Delta for each of the two.
-        one = theorem_sigma(1.0, self.epsilon, self.delta)
-        return 1 / Composition.of([(one, 0.0), (one, 0.0)]).mu
+def pair_scale(rule: TheoremOptions) -> float:
+    """Return the scale by which one version composes with others: that of its draws on A and R together."""
+    # sigma = scale * Delta for each of the two.
+    one = theorem_sigma(1.0, rule.epsilon, rule.delta)
+    return 1 / Composition.of([(one, 0.0), (one, 0.0)]).mu
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,11 +120,10 @@ class TheoremBase:
         fields = {"words": self.statistics.words, "length": self.length, "facts": asdict(self.facts)}
         return b"".join(parts({"C": self.statistics.C}, {"facts": json.dumps(fields)}))
 
-    def options(self, rule: TheoremRule) -> TheoremOptions:
+    def options(self, rule: TheoremOptions) -> TheoremOptions:
         """Return the options that noise is calibrated to, with m_U = T."""
         # At least 1: for no deletion at all the proof gives no noise.
-        deletions = max(self.capacity, 1)
-        return TheoremOptions(deletions, rule.epsilon, rule.delta, rule.constant, self.length, known=rule.known)
+        return replace(rule, deletions=max(self.capacity, 1), length=self.length)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,12 +138,12 @@ class Run:
 
     left: Remaining
     base: TheoremBase
-    rule: TheoremRule
+    rule: TheoremOptions
     learner: LearnerOptions
     examined: Examined
 
     @classmethod
-    def of(cls, left: Remaining, base: TheoremBase, rule: TheoremRule, learner: LearnerOptions) -> Self:
+    def of(cls, left: Remaining, base: TheoremBase, rule: TheoremOptions, learner: LearnerOptions) -> Self:
         """Run the algorithm. Raises UsageError if the proof gives no noise or T is exceeded, CannotLearn."""
         examined = examine(left, base.facts, base.options(rule))
         return cls(left, base, rule, learner, examined)
@@ -190,7 +173,7 @@ class TheoremModeller:
     """Makes models of the documents of a base model, and keeps the last one for comparison.
 
     options: of the learner.
-    rule: the settings of this mode.
+    rule: the settings of this mode, with neither capacity nor length of documents: those are of a base model.
     stored: reads the kept base model with its numbers; it returns None before the first.
     """
 
@@ -201,7 +184,7 @@ class TheoremModeller:
     def __init__(
         self,
         options: LearnerOptions,
-        rule: TheoremRule,
+        rule: TheoremOptions,
         stored: Callable[[], StoredBase | None],
     ) -> None:
         self.options = options
@@ -217,7 +200,7 @@ class TheoremModeller:
     @property
     def scale(self) -> float:
         """The scale by which one more version composes with others."""
-        return self.rule.scale
+        return pair_scale(self.rule)
 
     def forget(self) -> None:
         """Drop the last model. This mode carries nothing over, so later models are the same without it."""
@@ -335,7 +318,7 @@ def theorem_payload(
     return PayloadPlan(payload, noise, digest, unfitted, covered=release.covered, facts=facts, kept=kept)
 
 
-def _noise(release: TheoremRelease, rule: TheoremRule) -> ReleaseNoise:
+def _noise(release: TheoremRelease, rule: TheoremOptions) -> ReleaseNoise:
     """Describe both draws together; sigma, grid and ratio are those of A."""
     plan = release.plan.topics
     together = release.plan.together

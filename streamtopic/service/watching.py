@@ -1,17 +1,16 @@
 """Reports of the service's parts about their work, and the metrics and health that are made of these reports.
 
-Watch     nobody listens: the parts of a command, a test or a service that is not watched
-Watching  metrics and health of a process; its gauges are set by the looks in processes.py
-
-The parts give numbers, and names that the catalogue of metrics lists: never a document's id and never a word.
+Gauges of the state are set by the looks in processes.py. The parts give numbers, and names that the catalogue of
+metrics lists: never a document's id and never a word.
 """
 
 from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from streamtopic.monitoring import health
 from streamtopic.monitoring import metrics as catalogue
 from streamtopic.security.concealing import conceal
 
@@ -19,21 +18,47 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from streamtopic.monitoring.health import Health, Verdict
-    from streamtopic.monitoring.metrics import Family, Metrics
+    from streamtopic.monitoring.health import Verdict
+    from streamtopic.monitoring.metrics import Family
     from streamtopic.service.ingest.partition_ingest import Ingest, Progress
 
-__all__ = ["Watch", "Watching"]
+__all__ = ["Watch"]
 
 _STAGES = {"self check": "self_check", "noise and release": "release"}
 _RESULTS = {True: "passed", False: "failed", None: "undecided"}
 
 
-class Watch:
-    """Takes the reports of the parts, and does nothing with them."""
+class _NoMetrics:
+    """In the place of the metrics of a process that nobody watches."""
 
-    def moved(self, name: str) -> None:
-        """Take that a loop, or a partition, has got on: it has ended a round."""
+    def add(self, *_: object, **__: object) -> None:
+        """Keep nothing."""
+
+    observe = show = clear = give_up = add
+
+
+class Watch:
+    """Keeps metrics and health of one process; safe with several threads.
+
+    role: `run`, `ingest`, `schedule` or `serve`; "" if nobody watches, as a command, a test, or a service without
+        `metrics_address`.
+    loops: names of loops besides the one of the role.
+    """
+
+    def __init__(self, role: str = "", *loops: str) -> None:
+        self.role = role
+        self.metrics = catalogue.Metrics(role) if role else cast("catalogue.Metrics", _NoMetrics())
+        self.health = health.Health(health.STALLED_AFTER, (role, *loops))
+        self._mutex = threading.Lock()
+        self._owned: dict[int, Ingest] = {}
+        if role in {"run", "ingest"}:
+            self.metrics.show(catalogue.OWNED, 0)
+        # Kept when a partition is given up: Redis may be set back while nothing is open.
+        self._next: dict[int, int] = {}
+
+    def moved(self, loop: str = "") -> None:
+        """Take that a loop has got on; "": the first one of the process."""
+        self.health.moved(loop)
 
     def waits(self, error: Exception, reason: str, loop: str = "") -> None:
         """Take that the work was given up and will begin again.
@@ -41,101 +66,30 @@ class Watch:
         reason: `unreachable` or `refused`.
         loop: name of the loop that did it, "" for the first one of the process.
         """
-
-    def hindered(self, reason: str) -> None:
-        """Take why the work does not get on now, in words, while it is not given up."""
-
-    def busy(self, what: str) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody listens
-        """Tell that something takes long while the block runs: `recovering`, `learning` or `clearing`."""
-        return nullcontext()
-
-    def owns(self, partition: int, ingest: Ingest) -> None:
-        """Take that this process counts a partition from now on."""
-
-    def gave_up(self, partition: int, *, taken_over: bool = False) -> None:
-        """Take that this process counts a partition no longer; taken_over: another one counts it already."""
-
-    def counted(self, partition: int, progress: Progress) -> None:
-        """Take what one flush of a partition counted, and where it goes on."""
-
-    def missed(self, documents: int) -> None:
-        """Take that so many documents are deleted whose deletes had left the log."""
-
-    def leads(self, *, leading: bool) -> None:
-        """Take whether this scheduler leads."""
-
-    def blocked(self, reason: str) -> None:
-        """Take why no model could be made: the code of a CannotLearn."""
-
-    def unblocked(self) -> None:
-        """Take that a model can be made again, or is not asked for."""
-
-    def checked(self, *, passed: bool | None) -> None:
-        """Take the result of the service's own check; None: it could not be made."""
-
-    def staged(self, version: int, kind: str, seconds: Mapping[str, float]) -> None:
-        """Take that a version was staged, and the seconds that it took by stage."""
-
-    def reached(self, stage: str, seconds: float) -> None:
-        """Take that deletions reached a stage, the oldest of them so long after it was counted out."""
-
-    def confirmed(self, ages: Sequence[float]) -> None:
-        """Take that receipts are in the log: the seconds since each delete was sent."""
-
-    def alive(self, made: float) -> None:
-        """Take that the ledger says which version is the newest at a time, seconds since 1970."""
-
-    def witnessed(self, names: int) -> None:
-        """Take how many witnesses signed the newest checkpoint of the ledger."""
-
-
-class Watching(Watch):
-    """Keeps metrics and health of one process; safe with several threads.
-
-    role: `run`, `ingest`, `schedule` or `serve`.
-    """
-
-    def __init__(self, role: str, metrics: Metrics, health: Health) -> None:
-        self.role = role
-        self.metrics = metrics
-        self.health = health
-        self._mutex = threading.Lock()
-        self._owned: dict[int, Ingest] = {}
-        if role in {"run", "ingest"}:
-            metrics.show(catalogue.OWNED, 0)
-        # Kept when a partition is given up: Redis may be set back while nothing is open.
-        self._next: dict[int, int] = {}
-
-    def moved(self, name: str) -> None:
-        """See Watch.moved."""
-        self.health.moved(name)
-
-    def waits(self, error: Exception, reason: str, loop: str = "") -> None:
-        """See Watch.waits."""
         self.metrics.add(catalogue.INTERRUPTIONS, reason=reason)
         self.health.waits(conceal(str(error)), loop)
 
     def hindered(self, reason: str) -> None:
-        """See Watch.hindered."""
+        """Take why the work does not get on now, in words, while it is not given up."""
         self.health.waits(conceal(reason))
 
     def busy(self, what: str) -> AbstractContextManager[None]:
-        """See Watch.busy."""
-        return self.health.exempt(what)
+        """Tell that something takes long while the block runs: `recovering`, `learning` or `clearing`."""
+        # Whether a process is exempt is nobody's question if nobody asks for its health.
+        return self.health.exempt(what) if self.role else nullcontext()
 
     def owns(self, partition: int, ingest: Ingest) -> None:
-        """See Watch.owns."""
+        """Take that this process counts a partition from now on."""
         with self._mutex:
             self._owned[partition] = ingest
             self.metrics.show(catalogue.OWNED, len(self._owned))
 
     def gave_up(self, partition: int, *, taken_over: bool = False) -> None:
-        """See Watch.gave_up."""
+        """Take that this process counts a partition no longer; taken_over: another one counts it already."""
         with self._mutex:
             self._owned.pop(partition, None)
             self.metrics.show(catalogue.OWNED, len(self._owned))
             self.metrics.give_up(partition)
-        self.health.gave_up(f"partition {partition}")
         if taken_over:
             self.metrics.add(catalogue.INTERRUPTIONS, reason="taken_over")
 
@@ -154,7 +108,7 @@ class Watching(Watch):
                 self.metrics.show(catalogue.LAG_RECORDS, hidden, partition=partition, kind="hidden")
 
     def counted(self, partition: int, progress: Progress) -> None:
-        """See Watch.counted."""
+        """Take what one flush of a partition counted, and where it goes on."""
         if progress.begin is not None and progress.begin < self._next.get(partition, 0):
             self.metrics.add(catalogue.INTERRUPTIONS, reason="set_back")
         self._next[partition] = progress.next_offset
@@ -169,52 +123,52 @@ class Watching(Watch):
             self.metrics.observe(catalogue.COMMIT, progress.seconds)
 
     def missed(self, documents: int) -> None:
-        """See Watch.missed."""
+        """Take that so many documents are deleted whose deletes had left the log."""
         self.metrics.add(catalogue.RECORDS, documents, outcome="missed")
 
     def leads(self, *, leading: bool) -> None:
-        """See Watch.leads."""
+        """Take whether this scheduler leads."""
         self.metrics.show(catalogue.LEADER, leading)
         if not leading:
             # What this scheduler could not do says nothing about the one that leads by now.
             self.unblocked()
 
     def blocked(self, reason: str) -> None:
-        """See Watch.blocked."""
+        """Take why no model could be made: the code of a CannotLearn."""
         self.unblocked()
         self.metrics.show(catalogue.BLOCKED_RELEASE, 1, reason=reason)
 
     def unblocked(self) -> None:
-        """See Watch.unblocked."""
+        """Take that a model can be made again, or is not asked for."""
         self.metrics.clear(catalogue.BLOCKED_RELEASE)
 
     def checked(self, *, passed: bool | None) -> None:
-        """See Watch.checked."""
+        """Take the result of the service's own check; None: it could not be made."""
         self.metrics.add(catalogue.SELF_CHECKS, result=_RESULTS[passed])
 
     def staged(self, version: int, kind: str, seconds: Mapping[str, float]) -> None:  # noqa: ARG002 - metrics name no version
-        """See Watch.staged."""
+        """Take that a version was staged, and the seconds that it took by stage."""
         self.unblocked()
         self.metrics.add(catalogue.RELEASES, kind=kind)
         for stage, spent in seconds.items():
             self.metrics.observe(catalogue.STEP, spent, kind=kind, stage=_STAGES.get(stage, "learn"))
 
     def reached(self, stage: str, seconds: float) -> None:
-        """See Watch.reached."""
+        """Take that deletions reached a stage, the oldest of them so long after it was counted out."""
         self.metrics.observe(catalogue.FORGET_STAGE, seconds, stage=stage)
 
     def confirmed(self, ages: Sequence[float]) -> None:
-        """See Watch.confirmed."""
+        """Take that receipts are in the log: the seconds since each delete was sent."""
         if ages:
             self.metrics.observe(catalogue.FORGET_STAGE, max(ages), stage="receipted")
             self.metrics.add(catalogue.RECEIPTS, len(ages))
 
     def alive(self, made: float) -> None:
-        """See Watch.alive."""
+        """Take that the ledger says which version is the newest at a time, seconds since 1970."""
         self.metrics.show(catalogue.ALIVE, made)
 
     def witnessed(self, names: int) -> None:
-        """See Watch.witnessed."""
+        """Take how many witnesses signed the newest checkpoint of the ledger."""
         self.metrics.show(catalogue.WITNESSES, names)
 
     def verdict(self) -> Verdict:

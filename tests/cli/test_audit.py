@@ -35,7 +35,7 @@ def test_an_instance_is_audited_as_it_stands(program, sample_file, tmp_path, qui
     keep = ["--keep", str(folder), "--set", "max_df=1"]
     assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3", "--json", *keep]) == 0
     before = json.loads(program("versions", "--dir", folder, "--json")[1])
-    _, out, err = program("audit", "--dir", folder, *quick[-2:], "--epsilon", "2", "--json")
+    _, out, err = program("audit", "--dir", folder, *quick[-2:], "--set", "epsilon=2", "--json")
     printed = json.loads(out)
     assert err == ""
     assert printed["model"]["documents"] == 597

@@ -120,15 +120,16 @@ def test_a_tampered_log_fails_verification(on, program, kept, tmp_path):
 def test_a_running_service_takes_events_from_commands(on, program, kept, sample):
     """`run` follows the log; meanwhile `delete` only sends, and SIGTERM ends it with status 0."""
     before = on("versions")["versions"][-1]["version"]
-    command = [sys.executable, "-m", "streamtopic", "run", "--dir", str(kept), "--interval", "0.2"]
+    command = [sys.executable, "-m", "streamtopic", "run", "--dir", str(kept)]
     service = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        assert "wait" in service.stdout.readline()
+        told = [json.loads(service.stdout.readline()) for _ in range(2)]
+        assert [one["event"] for one in told] == ["partitions", "decided"]
         assert on("delete", "doc-2")["running"] is True
         until(lambda: on("versions")["versions"][-1]["version"] != before, "a version")
         assert on("versions")["versions"][-1]["version"] == before + 1
         assert on("status")["running"] is True
-        assert on("run", "--once", status=2).startswith("streamtopic: another process")
+        assert on("run", status=2).startswith("streamtopic: another process")
     finally:
         service.send_signal(signal.SIGTERM)
         _, err = service.communicate(timeout=PATIENCE)

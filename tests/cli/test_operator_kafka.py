@@ -115,6 +115,6 @@ def test_the_service_can_be_checked_from_the_log_up(site, tmp_path):
     assert (written["version"], written["passed"], written["complete"]) == (2, True, True)
     assert site.on("verify", report)["passed"] is True
     assert site.on("unlearn")["running"] is True
-    assert site.on("capacity")["rule"] == "share"
+    assert site.on("status")["capacity_rule"] == "share"
     assert "schedule" in site.on("unlearn", "--wait", 0.3, status=1)
     assert site.work()[0].version == 3

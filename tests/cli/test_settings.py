@@ -45,7 +45,7 @@ def test_a_directory_stands_for_its_own_file(tmp_path, monkeypatch):
     [
         ("topics = 0", ["topics", "greater than or equal to 1", "streamtopic.toml"]),
         ("topcs = 5", ["topcs", "did you mean `topics`"]),
-        ('capacity.rule = "some"', ["`capacity.rule`", "'fixed' or 'theorem'"]),
+        ('capacity.rule = "some"', ["`capacity.rule`", "'share' or 'fixed'"]),
         ("capacity.shares = 0.1", ["`capacity.shares`", "did you mean `share`?"]),
         ('model = "a b"', ["model", "letters, digits"]),
         ('kafka = "kafka"', ["kafka", "host:port"]),

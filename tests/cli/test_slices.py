@@ -31,7 +31,7 @@ def instance(folder):
     where = ["--config", str(config)]
     assert main(["init", *where]) == 0
     assert main(["add", str(folder / "documents.jsonl"), *where]) == 0
-    assert main(["run", "--once", *where]) == 0
+    assert main(["unlearn", *where]) == 0
     return where
 
 

@@ -8,7 +8,6 @@ from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import SettingsError, StateError
 from streamtopic.service.app import Service
-from streamtopic.service.inspection.capacity_facts import capacity_of
 from streamtopic.service.verify import passed
 from streamtopic.settings import load
 from streamtopic.state import Connection
@@ -87,9 +86,7 @@ def test_what_the_server_reads_of_the_base_model_is_what_it_shows(run, service):
         with pytest.raises(SettingsError, match="refuses this user"):
             serve.connection.call("GET", f"{MODEL}:base:theorem:0")
     with service("operator") as operator:
-        assert (
-            capacity_of(operator.settings, operator.reader, operator.situation)["capacity"] == head.fields["capacity"]
-        )
+        assert operator.status()["capacity"] == head.fields["capacity"]
 
 
 def test_the_server_adds_requests_and_moves_none(run, service, users):

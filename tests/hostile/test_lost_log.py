@@ -14,12 +14,11 @@ from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateMismatch, TakenOver
 from streamtopic.monitoring.health import Health
-from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.instance import provision
 from streamtopic.service.processes import Looks
-from streamtopic.service.watching import Watching
+from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 from streamtopic.signed import SigningKey
 from streamtopic.state import ModelSettings
@@ -240,8 +239,8 @@ def test_a_topic_of_kafka_that_was_made_again_loses_no_deletion(on_kafka, delete
 
 def test_a_service_with_partitions_that_nobody_counts_is_not_well(on_kafka):
     """From the first look on, though the number of partitions was asked for a moment before."""
-    health = Health(60.0, ("ingest",), lambda: 0.0)
-    watching = Watching("ingest", Metrics("ingest", "0"), health)
+    watching = Watch("ingest")
+    health = watching.health = Health(60.0, ("ingest",), lambda: 0.0)
     with Service(on_kafka, watch=watching) as service:
         topic = service.names.documents
         assert service.log.partitions(topic) == 1

@@ -70,9 +70,7 @@ def test_an_encoded_password_arrives(tmp_path):
                 entered.call("CONFIG", "SET", "requirepass", "")
 
 
-@pytest.mark.parametrize(
-    "command", [["status"], ["doctor"], ["doctor", "--json"], ["verify", "--debug"], ["run", "--once"]]
-)
+@pytest.mark.parametrize("command", [["status"], ["doctor"], ["doctor", "--json"], ["verify", "--debug"], ["init"]])
 @pytest.mark.parametrize(
     "url", ["redis://u:{0}/{0}@127.0.0.1:1/0", "redis://127.0.0.1:1/0?password={0}", "redis://u:{0}@127.0.0.1:1"]
 )

@@ -41,11 +41,11 @@ def instance(tmp_path_factory):
     refused.append(Message(b"refused\xff\x1b[2J", b"{"))
     with FileLog(folder / "log") as log:
         log.append_many("default.documents", [*adds, *refused])
-    assert main(["run", "--once", "--dir", str(folder), "--json"]) == 0
+    assert main(["unlearn", "--dir", str(folder), "--json"]) == 0
     gone = [Message(message.key, None, (("request", EVIL[k].encode()),)) for k, message in enumerate(adds[:4])]
     with FileLog(folder / "log") as log:
         log.append_many("default.documents", gone)
-    assert main(["run", "--once", "--dir", str(folder), "--json"]) == 0
+    assert main(["unlearn", "--dir", str(folder), "--json"]) == 0
     return folder
 
 
@@ -58,7 +58,6 @@ COMMANDS = [
     ["topics"],
     ["versions"],
     ["rejected"],
-    ["capacity"],
     ["doctor"],
     ["verify"],
     *[["receipt", request] for request in EVIL[:2]],

@@ -9,8 +9,7 @@ from pages_client import HOSTILE, SECRET_ID, SECRET_TEXT, TOKEN, served
 
 from streamtopic.local import LocalRedis
 from streamtopic.pages import web_pages
-from streamtopic.pages.attention import concerns
-from streamtopic.pages.service_facts import read_service
+from streamtopic.pages.service_facts import concerns, read_service
 from streamtopic.pages.web_pages import PAGES
 from streamtopic.service.app import Service
 from streamtopic.settings import Settings

@@ -12,7 +12,7 @@ from scipy.linalg import toeplitz
 from scipy.special import log_ndtr
 
 from streamtopic.errors import UsageError
-from streamtopic.privacy import Composition, gaussian_delta, gaussian_epsilon, gaussian_scale
+from streamtopic.privacy.accounting import Composition, gaussian_delta, gaussian_epsilon, gaussian_scale
 from streamtopic.privacy.series_noise import SeriesNoise, factors
 
 DELTA = 1e-6

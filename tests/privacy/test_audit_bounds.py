@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from streamtopic.audit.games import judge, least_draws, rate_bounds
-from streamtopic.privacy import gaussian_epsilon
+from streamtopic.privacy.accounting import gaussian_epsilon
 
 
 @given(st.integers(1, 400), st.data(), st.floats(1e-4, 0.2))

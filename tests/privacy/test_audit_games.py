@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from streamtopic.audit.games import NoiseClaim, broken, certified, edges, heads_game, play, private_game, theorem_game
-from streamtopic.privacy import Composition, NoiseKey, gaussian_scale
-from streamtopic.privacy.keystream import standard_normals
+from streamtopic.privacy.accounting import Composition, gaussian_scale
+from streamtopic.privacy.keystream import NoiseKey, standard_normals
 from streamtopic.privacy.noise import add_noise, plan_noise, release_matrix
 
 GUARANTEE = NoiseClaim(1.0, 1e-6, 1e-7)

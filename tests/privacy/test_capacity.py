@@ -6,12 +6,10 @@ import pytest
 from streamtopic.bench.synthetic import counted, planted
 from streamtopic.errors import UsageError
 from streamtopic.paper.capacity_formulas import (
-    Capacity,
     ModelConstants,
     base_capacity,
     estimate_constants,
     fit_constants,
-    general_head_terms,
     precondition,
     theorem_sensitivity,
     theorem_sigma,
@@ -60,26 +58,3 @@ def test_a_topic_without_a_share_bears_nothing():
     constants = estimate_constants(A, np.diag([1.0, 0.0]), np.array([1.0, 0.0]), np.array([0, 1]))
     assert (constants.a, constants.gamma) == (math.inf, 0.0)
     assert precondition(10**6, 2, constants) == 0
-    assert set(general_head_terms(1.0, 10**6, 3, 2, constants, 0.5).values()) == {0.0}
-
-
-def test_the_head_for_general_q_takes_the_least_term():
-    """Each term is the proof's; with n at least r^3 and balanced topics the one that knows q is the least."""
-    constants = ModelConstants(1.0, 0.1, 0.5, 0.01)
-    unit = 10**8 * 0.01 * 0.5 * 0.1 / 20**2
-    terms = general_head_terms(1.0, 10**8, 10_000, 20, constants, 0.05)
-    assert list(terms.values()) == pytest.approx(
-        [unit / math.sqrt(20), unit / 200_000**0.25, unit * 20 * 0.05 / math.sqrt(200_000)]
-    )
-    assert min(terms, key=terms.get) == "arq/sqrt(nr)"
-    twice = general_head_terms(1.0, 10**8, 10_000, 20, constants, 0.1)
-    assert twice["arq/sqrt(nr)"] == pytest.approx(2 * terms["arq/sqrt(nr)"])
-
-
-def test_a_capacity_implies_its_constant():
-    """A measured capacity names the c for which the formula gives it."""
-    formula = base_capacity(1, 10**6, 5_000, 20, 1, 1e-6)
-    capacity = Capacity(40, "share", formula)
-    assert base_capacity(capacity.constant, 10**6, 5_000, 20, 1, 1e-6) == pytest.approx(40)
-    with pytest.raises(UsageError):
-        Capacity.fixed(-1)

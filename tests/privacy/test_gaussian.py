@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from streamtopic.errors import UsageError
-from streamtopic.privacy import Composition, gaussian_delta, gaussian_scale
+from streamtopic.privacy.accounting import Composition, gaussian_delta, gaussian_scale
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.paper.capacity_formulas import (
     head_capacity_terms,
 )
-from streamtopic.privacy import NoiseKey, gaussian_scale
-from streamtopic.privacy.accounting import Composition
+from streamtopic.privacy.accounting import Composition, gaussian_scale
 from streamtopic.privacy.head_noise import head_constants, head_sensitivity, release_task_weights
+from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.heads import (
     HeadTask,

@@ -11,8 +11,9 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import chisquare, norm
 
 from streamtopic.errors import UsageError
-from streamtopic.privacy import NoiseKey, add_noise, gaussian_scale, plan_noise, project_columns, release_matrix
-from streamtopic.privacy.keystream import box_muller, draw_normals, exact_normal, standard_normals
+from streamtopic.privacy.accounting import gaussian_scale
+from streamtopic.privacy.keystream import NoiseKey, box_muller, draw_normals, exact_normal, standard_normals
+from streamtopic.privacy.noise import add_noise, plan_noise, project_columns, release_matrix
 
 KEY = NoiseKey(bytes(range(32)))
 SEED = KEY.seed("news", 1, "digest")

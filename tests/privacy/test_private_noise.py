@@ -11,9 +11,8 @@ from scipy.linalg import toeplitz
 
 from streamtopic.counts import DocumentBatch, Passage
 from streamtopic.errors import CannotLearn
-from streamtopic.privacy import NoiseKey
 from streamtopic.privacy.document_matrices import UNIT, document_matrices, noised_matrix, word_weights
-from streamtopic.privacy.keystream import exact_normal
+from streamtopic.privacy.keystream import NoiseKey, exact_normal
 from streamtopic.privacy.private_topics import chosen_words, topics_of_noised, word_threshold
 from streamtopic.privacy.series_noise import _POWER, SeriesNoise, factors, sensitivity
 from streamtopic.topics.learner_options import LearnerOptions

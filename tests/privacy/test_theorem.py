@@ -17,7 +17,7 @@ from streamtopic.paper.theorem import (
     plan_theorem,
     theorem_release,
 )
-from streamtopic.privacy import NoiseKey
+from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.synthetic import SyntheticTopics
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions

@@ -13,7 +13,7 @@ from streamtopic.documents.events import encode_add, encode_delete, encode_heart
 from streamtopic.local import LocalRedis
 from streamtopic.monitoring.metrics import CATALOGUE, PREFIX
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
-from streamtopic.service.processes import looked_at, run_all, run_ingest
+from streamtopic.service.processes import looked_at, run_part
 from streamtopic.settings import Settings
 from streamtopic.signed import COSIGNATURE, PublicKey
 from streamtopic.streams import FileLog, Message
@@ -124,7 +124,7 @@ def _went_without_redis(folder, watch):
                 until(lambda: (f"{PREFIX}interruptions_total", ("look_failed",)) in watch.metrics.samples())
     stop = threading.Event()
     settings = Settings(dir=folder / "away", redis_url="redis://127.0.0.1:1")
-    run_ingest(settings, stop, lambda _event: stop.set(), watch=watch)
+    run_part("ingest", settings, stop, lambda _event: stop.set(), watch=watch)
     watch.note()
 
 
@@ -134,8 +134,9 @@ def _asked_a_witness(folder, watch):
     policy.write_text(f"witness w {PublicKey('w', bytes(32), COSIGNATURE)} http://127.0.0.1:1\nquorum w\n")
     settings = Settings(dir=folder / "witnessed", witnesses=policy)
     stop = threading.Event()
-    named = {"interval": 0.01, "watch": watch}
-    thread = threading.Thread(target=run_all, args=(settings, stop, lambda _event: None), kwargs=named)
+    thread = threading.Thread(
+        target=run_part, args=("run", settings, stop, lambda _event: None), kwargs={"watch": watch}
+    )
     thread.start()
     until(lambda: (f"{PREFIX}ledger_witnesses", ()) in watch.metrics.samples(), "a page")
     stop.set()

@@ -8,8 +8,9 @@ import pytest
 from three_topics import SHARED, TOPICS, leaning
 
 from streamtopic.errors import SettingsError
-from streamtopic.privacy import Composition, NoiseKey
+from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.document_matrices import noised_matrix
+from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service import private_mode
 from streamtopic.service.app import Service
 from streamtopic.service.schedule.decide import Policy, Retrain, Situation, Unlearn, Wait, decide

@@ -18,7 +18,7 @@ from streamtopic.documents.corpus import Document
 from streamtopic.errors import StreamtopicError
 from streamtopic.service import app, processes
 from streamtopic.service.app import Service
-from streamtopic.service.processes import Publishing, run_schedule
+from streamtopic.service.processes import Publishing, run_part
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 from streamtopic.signed import Alive, Receipt
@@ -226,12 +226,13 @@ class Rounds(Watch):
     """Counts the rounds of the loop that publishes, and what it waited for."""
 
     def __init__(self):
+        super().__init__()
         self.rounds = 0
         self.waited = []
 
-    def moved(self, name):
+    def moved(self, loop=""):
         """Take a round."""
-        self.rounds += name == "publish"
+        self.rounds += loop == "publish"
 
     def waits(self, error, reason, loop=""):  # noqa: ARG002 - as Watch
         """Take a pause."""
@@ -259,7 +260,7 @@ def _publishing(settings, monkeypatch):
 
     def work():
         try:
-            run_schedule(settings, stop, lambda _event: None, interval=0.05, watch=seen)
+            run_part("schedule", settings, stop, lambda _event: None, watch=seen)
         except StreamtopicError as error:
             errors.append(error)
 

@@ -11,7 +11,7 @@ from ledger_maker import envelope_of, payload_of
 from streamtopic.client import Receipts
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.publish.publisher import Publisher
-from streamtopic.service.requests.deletion_lookup import receipts_of_request
+from streamtopic.service.requests.request_door import receipts_of_request
 from streamtopic.service.schedule.version import erasures, outgoing, release_record
 from streamtopic.signed import (
     Alive,

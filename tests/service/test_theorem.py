@@ -7,9 +7,9 @@ import shutil
 import pytest
 from three_topics import leaning
 
+from streamtopic.paper.theorem import TheoremOptions
 from streamtopic.service import theorem_mode as theorem
 from streamtopic.service.app import Service
-from streamtopic.service.theorem_mode import TheoremRule
 from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
 
@@ -60,7 +60,7 @@ def test_epsilon_is_that_of_topics_and_covariance_together(tmp_path):
         first = instance.release(None).envelope
         assert 0.5 < first.epsilon < 1
         assert first.cumulative_epsilon == pytest.approx(first.epsilon)
-        assert first.scale == pytest.approx(TheoremRule(0.5, 1e-6).scale)
+        assert first.scale == pytest.approx(theorem.pair_scale(TheoremOptions(1, 0.5, 1e-6)))
         instance.delete([DOCUMENTS[0].id])
         instance.settle()
         assert first.epsilon < instance.release(None).envelope.cumulative_epsilon < 2 * first.epsilon
@@ -126,7 +126,7 @@ def test_more_deletions_than_noise_is_for_are_a_retrain(tmp_path):
         ((kind, reason),) = settled(instance)
         assert kind == "retrain"
         assert "exceeds the deletion capacity of 2" in reason
-    with service(tmp_path / "none", capacity={"rule": "theorem"}) as instance:
+    with service(tmp_path / "none", capacity={"rule": "fixed", "documents": 0}) as instance:
         instance.add(DOCUMENTS)
         instance.settle()
         assert instance.status()["capacity"] == 0

@@ -4,11 +4,10 @@ import contextlib
 import time
 
 from streamtopic.documents.corpus import Document
-from streamtopic.monitoring.health import Health
 from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.app import Service
 from streamtopic.service.processes import Looks
-from streamtopic.service.watching import Watching
+from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 
 MARK = "markedid"
@@ -47,11 +46,12 @@ class ReadMetrics(Metrics):
         return found
 
 
-class Watched(Watching):
+class Watched(Watch):
     """Keeps what was shown at the moment when a version was staged, since a model is being made then."""
 
     def __init__(self, role="run"):
-        super().__init__(role, ReadMetrics(role, "0"), Health(60.0, (role,)))
+        super().__init__(role)
+        self.metrics = ReadMetrics(role)
         self.changed = set()
         self._before = {}
 

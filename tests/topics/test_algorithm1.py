@@ -17,7 +17,7 @@ from streamtopic.paper.algorithm1 import (
     retrain_rows,
     unlearn_base,
 )
-from streamtopic.privacy import project_columns
+from streamtopic.privacy.noise import project_columns
 from streamtopic.synthetic import SyntheticTopics
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions

@@ -10,7 +10,7 @@ import pytest
 
 from streamtopic import TextTopics
 from streamtopic.counts import WordSets
-from streamtopic.topics import npmi
+from streamtopic.topics.display import npmi
 from streamtopic.words.text import tokenize
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 Chains with the seeds `seed`, `seed` + 1, ... run until the time is up, in two processes; kinds of corpora take turns.
 Words, anchors, super-anchors and guided topics must be equal; A must be as near as the certificates say, and to 1e-12
-if both are at most 1e-10. A finding is printed with its seed, and `streamtopic bench chains --minutes 0 --seed SEED`
+if both are at most 1e-10. A finding is printed with its seed, and `streamtopic bench chains minutes=0 seed=SEED`
 runs that chain alone. Any finding ends the benchmark with status 1.
 """
 
@@ -47,7 +47,7 @@ def _case(minutes: int, seed: int) -> list[Figure]:
         lines = [table(head, rows), "", *(f"{what}: {times} chains" for what, times in kinds.most_common()), ""]
         lines += [str(finding) for finding in findings[:_SHOWN]]
         sys.stderr.write("\n".join(lines) + "\n")
-        again = f"streamtopic bench chains --minutes 0 --seed {findings[0].seed}"
+        again = f"streamtopic bench chains minutes=0 seed={findings[0].seed}"
         raise CheckFailed(f"{len(findings)} of {len(outcomes)} chains broke a promise: `{again}` repeats the first")
     return figures
 

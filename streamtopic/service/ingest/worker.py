@@ -114,7 +114,7 @@ class IngestWorker:
             if progress is not None:
                 self._watch.counted(partition, progress)
                 # Counted, or found the end of its log: both are progress.
-                self._watch.moved(f"partition {partition}")
+                self._watch.moved()
             if progress is not None and progress.records:
                 records += progress.records
                 outcomes.update(progress.outcomes)
@@ -158,7 +158,6 @@ class IngestWorker:
             return
         self._ingests[partition] = ingest
         self._watch.owns(partition, ingest)
-        self._watch.moved(f"partition {partition}")
         logger.info(
             "took ownership of partition %d", partition, extra={"event": "partition_taken", "partition": partition}
         )

@@ -61,6 +61,7 @@ _INIT = "run `streamtopic init`"
 _RETENTION = {"retention.ms", "retention.bytes"}
 
 _BUSY_OUTBOX = 1_000
+_RUNNING = "is `streamtopic schedule` running?"
 
 
 def examine(
@@ -91,14 +92,18 @@ def examine(
         yield doubt("state", "not looked at", "make Redis and the log answer first")
 
 
+def _judged(name: str, detail: str, remedy: str, otherwise: Callable[[str, str, str], Finding] = doubt) -> Finding:
+    """Return the finding of a check. remedy: "" if nothing is wrong; otherwise: what it is if something is."""
+    return otherwise(name, detail, remedy) if remedy else holds(name, detail)
+
+
 def _guarded(name: str, look: Callable[[], Iterator[Finding]]) -> Generator[Finding, None, bool]:
     """Yield the findings of one part; return whether the part could be examined."""
     try:
         yield from look()
     except StreamtopicError as error:
-        # An error of this program ends with its remedy, after the last colon.
-        detail, _, remedy = str(error).rpartition(": ")
-        yield fails(name, detail or str(error), remedy if detail else "see the message")
+        # Its text ends with the remedy.
+        yield fails(name, str(error), "")
         return False
     return True
 
@@ -122,13 +127,11 @@ def examine_keys(settings: Settings, ledger: Callable[[], LedgerWriter]) -> Iter
             else:
                 load_secret(path)
         except SettingsError as error:
-            # An error of this program ends with its remedy, after the last semicolon or colon.
-            detail, _, remedy = str(error).rpartition("; " if "; " in str(error) else ": ")
-            if not optional:
-                yield fails(name, detail, remedy)
-                continue
-            found = fails if path.exists() else doubt
-            yield found(name, detail, f"{elsewhere} {_NEW_SUPPRESSION_KEY}")
+            if optional:
+                found = fails if path.exists() else doubt
+                yield found(name, str(error), f"{elsewhere} {_NEW_SUPPRESSION_KEY}")
+            else:
+                yield fails(name, str(error), "")
             continue
         yield holds(name, f"{path}, readable by its owner only")
     yield from _public_key(settings, ledger, signing)
@@ -197,10 +200,8 @@ def examine_redis(connection: Connection, clock: Callable[[], float]) -> Iterato
     told = (int(s) + int(micros) / 1e6 for s, micros in connection.everywhere("TIME"))
     skews = [clock() - seconds for seconds in told]
     skew = max(skews, key=abs)
-    if abs(skew) > _SKEW_SECONDS:
-        yield doubt("clock", f"this machine is {skew:+.0f} s from Redis", "run NTP on both: receipts carry these times")
-    else:
-        yield holds("clock", f"this machine is {skew:+.1f} s from Redis")
+    detail = f"this machine is {skew:+.1f} s from Redis"
+    yield _judged("clock", detail, "run NTP on both: receipts carry these times" if abs(skew) > _SKEW_SECONDS else "")
     yield from _redis_network(connection.address)
 
 
@@ -234,7 +235,7 @@ def _server(place: str, info: dict[str, Any]) -> Iterator[Finding]:
     else:
         yield holds("redis", where)
     yield _policy(info)
-    yield from _memory(info)
+    yield _memory(info)
     yield _persistence(info)
     yield from _replicas(place, info)
 
@@ -242,27 +243,19 @@ def _server(place: str, info: dict[str, Any]) -> Iterator[Finding]:
 def _policy(info: dict[str, Any]) -> Finding:
     """Examine whether Redis may evict keys."""
     policy = str(info.get("maxmemory_policy", "unknown"))
-    if policy == "noeviction":
-        return holds("eviction", "maxmemory-policy noeviction")
     remedy = (
         "CONFIG SET maxmemory-policy noeviction, and in redis.conf: any other policy evicts counts when memory is full"
     )
-    return fails("eviction", f"maxmemory-policy {policy}", remedy)
+    return _judged("eviction", f"maxmemory-policy {policy}", "" if policy == "noeviction" else remedy, fails)
 
 
-def _memory(info: dict[str, Any]) -> Iterator[Finding]:
+def _memory(info: dict[str, Any]) -> Finding:
     """Examine the memory in use against the limit."""
     used = int(info["used_memory"])
     limit = int(info.get("maxmemory", 0))
-    shown = f"{used / 2**20:,.0f} MiB used"
-    if not limit:
-        yield holds("memory", f"{shown}, no maxmemory of its own")
-        return
-    detail = f"{shown} of {limit / 2**20:,.0f} MiB"
-    if used > _FULL * limit:
-        yield doubt("memory", detail, "raise maxmemory: at the limit ingest stops")
-    else:
-        yield holds("memory", detail)
+    of = f"of {limit / 2**20:,.0f} MiB" if limit else "no maxmemory of its own"
+    remedy = "raise maxmemory: at the limit ingest stops" if limit and used > _FULL * limit else ""
+    return _judged("memory", f"{used / 2**20:,.0f} MiB used, {of}", remedy)
 
 
 def _persistence(info: dict[str, Any]) -> Finding:
@@ -395,11 +388,11 @@ def examine_ledger(writer: LedgerWriter, settings: Settings, clock: Callable[[],
 def _witnesses(witnesses: Witnesses, settings: Settings, checkpoint: str) -> Finding:
     """Examine whether enough witnesses have signed the newest checkpoint."""
     signed = witnesses.signers(checkpoint)
-    detail = f"{', '.join(sorted(signed)) or 'no witness'} signed the newest checkpoint"
-    if signed and witnesses.quorum.met_by(signed):
-        return holds("witnesses", detail)
-    found = fails if settings.require_witnesses else doubt
-    return found("witnesses", f"{detail}, which is not the quorum", "the log of `streamtopic schedule` says why")
+    met = bool(signed) and witnesses.quorum.met_by(signed)
+    names = ", ".join(sorted(signed)) or "no witness"
+    detail = f"{names} signed the newest checkpoint, which is {'' if met else 'not '}the quorum"
+    remedy = "" if met else "the log of `streamtopic schedule` says why"
+    return _judged("witnesses", detail, remedy, fails if settings.require_witnesses else doubt)
 
 
 def _alive(ledger: Ledger, now: float) -> Finding:
@@ -408,12 +401,10 @@ def _alive(ledger: Ledger, now: float) -> Finding:
     if alive is None:
         return doubt(name, "the service has not said yet which version is the newest", "start `schedule` or `run`")
     age = now - alive.made / 1000
-    detail = f"the last word on the newest version is {age:,.0f} s old"
-    if alive.interval and age > 2 * alive.interval / 1000:
-        return doubt(
-            name, f"{detail}, more than {2 * alive.interval / 1000:,.0f}", "is `streamtopic schedule` running?"
-        )
-    return holds(name, detail)
+    promised = f", and one was promised every {alive.interval / 1000:,.0f} s" if alive.interval else ""
+    late = alive.interval and age > 2 * alive.interval / 1000
+    detail = f"the last word on the newest version is {age:,.0f} s old{promised}"
+    return _judged(name, detail, _RUNNING if late else "")
 
 
 def examine_state(
@@ -483,21 +474,17 @@ def _open_transactions(
 
 def _waiting(state: ModelState) -> Iterator[Finding]:
     """Examine the outbox, and whether there is a model."""
-    waiting = len(state.outbox(_BUSY_OUTBOX))
-    if waiting >= _BUSY_OUTBOX:
-        yield doubt("outbox", f"{waiting} records or more wait to be published", "is `streamtopic schedule` running?")
-    else:
-        yield holds("outbox", f"{waiting} records wait to be published")
+    waiting = state.waiting()
+    yield _judged("outbox", f"{waiting} records wait to be published", _RUNNING if waiting >= _BUSY_OUTBOX else "")
     if state.base_head() is None:
         yield doubt("model", "there is no base model yet", "`streamtopic status` gives the reason")
 
 
 def _words(name: str, meta: Meta) -> Finding:
     """Examine the words and word ids of a partition."""
-    shown = f"{meta.words:,}"
+    remedy = ""
     if meta.next_word > NEARLY * MAX_WORD_IDS:
-        detail = f"{shown}; {meta.next_word:,} of {MAX_WORD_IDS:,} word ids were given, most to words that are gone"
-        return doubt(name, detail, "run `streamtopic rebuild`, which gives new ids: without ids ingest stops")
-    if meta.words > MANY_WORDS:
-        return doubt(name, f"{shown}: each costs memory everywhere", "keep ids, hashes and base64 out of the texts")
-    return holds(name, shown)
+        remedy = "run `streamtopic rebuild`, which gives new ids: without ids ingest stops"
+    elif meta.words > MANY_WORDS:
+        remedy = "keep ids, hashes and base64 out of the texts: each word costs memory everywhere"
+    return _judged(name, f"{meta.words:,}; {meta.next_word:,} of {MAX_WORD_IDS:,} word ids were given", remedy)

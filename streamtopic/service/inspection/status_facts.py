@@ -201,7 +201,7 @@ def status_of(
     facts["hidden"] = [_hidden_fields(one) for one in hiding]
     facts["stalled_partitions"] = stalled
     facts["receipts_waiting"] = receipts
-    facts["outbox"] = len(state.outbox())
+    facts["outbox"] = state.waiting()
     facts["outcomes"] = dict(outcomes)
     facts["ledger"] = _ledger(ledger, now)
     facts["residue"] = residue_fields(residue)

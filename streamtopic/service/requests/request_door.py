@@ -1,4 +1,4 @@
-"""Takes in requests for deletions, and lets people approve or cancel them.
+"""Takes in requests for deletions, lets people approve or cancel them, and finds what became of one.
 
 A request is a record of the requests topic; the scheduler that leads carries it out (request_mover.py).
 
@@ -9,27 +9,45 @@ deletes a document must not be kept from it by a setting that it does not know.
 from __future__ import annotations
 
 import secrets
+from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streamtopic.documents.deletion_record import Wanted, decode_request, encode_request
+from streamtopic.documents.events import DAY
 from streamtopic.errors import InvalidEvent, UsageError
 from streamtopic.monitoring.tracing import producing
 from streamtopic.service.requests.request_mover import new_request
+from streamtopic.signed import Erased, Receipt, link_digest, receipt_id, request_digest
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
+from streamtopic.state.documents import read_documents
+from streamtopic.state.residue_ledger import Stage
 from streamtopic.state.scripts import Stale
 from streamtopic.streams import pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
+    from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.settings import Settings
-    from streamtopic.state import Connection
+    from streamtopic.signed import Logged
+    from streamtopic.state import Connection, Forget, Reader
     from streamtopic.state.deletion_requests import DeletionRequest
+    from streamtopic.state.deletions import LinkKeys
+    from streamtopic.state.documents import StoredDocuments
+    from streamtopic.state.residue_ledger import ResidueState
     from streamtopic.streams import EventLog
 
-__all__ = ["Received", "RequestDoor", "guarded_by"]
+__all__ = [
+    "Received",
+    "RequestDoor",
+    "documents_with_label",
+    "guarded_by",
+    "receipts_of_request",
+    "traces_of_receipt",
+    "waiting_deletion",
+]
 
 _ATTEMPTS = 10
 
@@ -153,3 +171,110 @@ class RequestDoor:
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
+
+
+_SHOWN = 20
+
+
+def receipts_of_request(ledger: LedgerWriter, links: LinkKeys, name: str, salt: str | None) -> list[Logged]:
+    """Return the receipt with this id, else all receipts of this request, in the order of the ledger.
+
+    A request that was written to the requests topic has a `RequestReceipt`, too.
+
+    links: the keys of the months.
+    salt: the requester's own; None: the keys of the months are tried, which only the service has.
+
+    Raises SettingsError if the user of Redis may not read the keys of the months.
+    """
+    ledger.catch_up()
+    if named := ledger.find([name]):
+        return named[name]
+    if salt is not None:
+        digests = [request_digest(name, salt)]
+    else:
+        keys = links.all()
+        digests = [link_digest(key, name) for key in keys.values()]
+    found = ledger.find(digests)
+    every = (logged for some in found.values() for logged in some)
+    return sorted(every, key=lambda logged: logged.index)
+
+
+def traces_of_receipt(
+    ledger: LedgerWriter, residue: ResidueState, logged: Logged
+) -> tuple[dict[Stage, int | None], int | None]:
+    """Return when the traces of a deletion were gone, and the index of the entry `erased` that says so.
+
+    logged: its receipt.
+
+    The times are those of the ledger if the deletion is complete, else as far as Redis knows; None for a stage that is
+    ahead. The index is None before such an entry.
+    """
+    receipt = logged.entry
+    if not isinstance(receipt, Receipt):
+        return {}, None
+    erased = _erased(ledger, logged.index, receipt)
+    if erased is None or not isinstance(erased.entry, Erased):
+        return residue.read().reached(receipt.partition, receipt.offset), None
+    signed = erased.entry.reached.get(receipt.partition, {})
+    return {stage: signed.get(stage.value) for stage in Stage}, erased.index
+
+
+def _erased(ledger: LedgerWriter, index: int, receipt: Receipt) -> Logged | None:
+    """Return the first entry that says that nothing is left of a deletion, None without one."""
+    name = f"erased/{receipt.partition}"
+    known = ledger.places([name]).get(name, [])
+    indexes = [one for one in known if one > index and not ledger.ledger.is_void(one)]
+
+    def covers(place: int) -> bool:
+        logged = ledger.entries([place]).get(place)
+        return logged is not None and isinstance(logged.entry, Erased) and logged.entry.covers(receipt)
+
+    # Ends only grow, so all later entries of this partition cover it as well.
+    first = bisect_left(indexes, x=True, key=covers)
+    return ledger.entries([indexes[first]]).get(indexes[first]) if first < len(indexes) else None
+
+
+def waiting_deletion(reader: Reader, model: str, name: str) -> tuple[int, Forget] | None:
+    """Return partition and entry of a deletion that is counted and waits for its receipt, None without one.
+
+    name: request id, or the id that the receipt will have.
+    """
+    for partition in reader.positions():
+        for forget in reader.forgets(partition).each():
+            if name in {forget.request, receipt_id(model, partition, forget.offset)}:
+                return partition, forget
+    return None
+
+
+def documents_with_label(reader: Reader, task: str, name: str) -> list[str]:
+    """Return the ids of the live documents of a class, in the order of their ids, from all partitions.
+
+    task: name of the label.
+    name: class of the label.
+
+    Raises UsageError for a task or a class that no live document has, StateError, ComponentUnreachable.
+    """
+    found = _read(reader, {task})
+    pairs = zip(found.ids, found.labels, strict=True)
+    documents = [document.decode() for document, labels in pairs if labels.get(task) == name]
+    if documents:
+        return documents
+    classes = {labels[task] for labels in found.labels if task in labels and task != DAY}
+    if classes:
+        raise UsageError(f"no live document has class {name!r} of task {task!r}: its classes are {_listed(classes)}")
+    tasks = {one for labels in _read(reader, ()).labels for one in labels}
+    if tasks - {DAY}:
+        raise UsageError(f"no live document has a label of task {task!r}: there are labels of {_listed(tasks - {DAY})}")
+    raise UsageError("no live document has a label: delete by ids, or add documents with labels")
+
+
+def _read(reader: Reader, tasks: Collection[str]) -> StoredDocuments:
+    """Return the documents with a label of these tasks; all documents where it names none."""
+    return reader.read(lambda counts: read_documents(counts, (), labelled=tasks))
+
+
+def _listed(names: Collection[str]) -> str:
+    """Return names in words, the first of many."""
+    first = sorted(names)[:_SHOWN]
+    more = len(names) - len(first)
+    return ", ".join(map(repr, first)) + (f" and {more} more" if more else "")

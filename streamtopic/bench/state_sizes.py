@@ -17,8 +17,8 @@ class Sizes:
     """The size of a partition in Redis, in bytes from samples.
 
     documents: document records.
-    changes: what readers follow: changes of documents, and the word statistics that they begin with.
-    words: words and their ids.
+    changes: of documents, which readers follow.
+    words: words, their ids and statistics.
     held: number of words of live documents.
     """
 
@@ -35,9 +35,8 @@ class Sizes:
 
 def measure(connection: Connection, keys: PartitionKeys) -> Sizes:
     """Measure a partition. Raises StateMissing, ComponentUnreachable."""
-    read_meta(connection, keys)
-    names = [keys.words, keys.statistics, *keys.changes, *(keys.documents(bucket) for bucket in range(BUCKETS))]
+    held = read_meta(connection, keys).words
+    names = [keys.statistics, *keys.changes, *(keys.documents(bucket) for bucket in range(BUCKETS))]
     usage = [("MEMORY", "USAGE", key, "SAMPLES", _SAMPLES) for key in names]
-    *sizes, held = connection.batch([*usage, ("HLEN", keys.words)])
-    words, totals, even, odd, *documents = (int(size or 0) for size in sizes)
-    return Sizes(documents=sum(documents), changes=totals + even + odd, words=words, held=int(held))
+    words, even, odd, *documents = (int(size or 0) for size in connection.batch(usage))
+    return Sizes(documents=sum(documents), changes=even + odd, words=words, held=held)

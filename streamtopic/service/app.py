@@ -50,8 +50,8 @@ from streamtopic.service.verify.finding import Sources
 from streamtopic.service.watching import Watch
 from streamtopic.signed import KeyRing, load_secret
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
-from streamtopic.state.base_documents import remaining_noted
 from streamtopic.state.deletions import LinkKeys
+from streamtopic.state.reader import remaining_noted
 from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import FileLog, Message, TopicNames, addressed, open_log
 

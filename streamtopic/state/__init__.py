@@ -5,16 +5,15 @@ follow, deletions and the next offset together. Readers count pairs from the doc
 
 Writing a partition
     partition_writer    PartitionWriter: `prepare` a batch, `apply` its changes; the one writer of a partition
-    flush               the bounds of one flush, its statistics, and the arguments of its commit
+    flush               the bounds of one flush, its statistics, and the commands of its commit
     word_ids            numbers of words
     document_records    a document as bytes: the counts to subtract when it is deleted
     deletions           deletions that wait for their receipts, documents of people, suppressions, and the keys that tie
                         receipts to requests
 Reading
-    base_documents      BaseDocuments: how many documents of the base model are left
-    reader              Reader: positions, and counts as of a cut of all partitions
+    reader              Reader: positions, counts as of a cut of all partitions, what is left of the base model
     document_counts     those counts: words, pairs that are counted from documents, what changed since an older cut
-    change_log          the changes of a partition, and its word statistics as of a moment
+    change_log          the changes of a partition, and its words with their statistics as of a moment
     documents           the documents that counts are of
     meta                the position of a partition: offset and counters
 Of a model, besides its partitions
@@ -27,11 +26,10 @@ Of a model, besides its partitions
 Below all
     connection          the only module that speaks to Redis; redis_servers: a server, a cluster, or sentinels
     redis_keys          the name of everything in Redis
-    scripts             guarded writes: the Lua scripts in `lua/` and their outcomes
-    varints             whole numbers in few bytes
+    scripts             guarded writes: `change`, the Lua scripts in `lua/`, and their outcomes
+    packing             values as bytes, and back
 """
 
-from streamtopic.state.base_documents import BaseDocuments, RemainingBase, StoredBase
 from streamtopic.state.change_log import CutGone
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget, ForgetKind, Forgets, SubjectIndex, Suppressed
@@ -45,9 +43,9 @@ from streamtopic.state.flush import (
     Flush,
 )
 from streamtopic.state.meta import LastRecord, Meta
-from streamtopic.state.model_state import Lease, ModelSettings, ModelState, OutboxEntry, OutboxRecord
+from streamtopic.state.model_state import Lease, ModelSettings, ModelState, OutboxEntry, OutboxRecord, StoredBase
 from streamtopic.state.partition_writer import PartitionWriter, PreparedBatch
-from streamtopic.state.reader import Reader
+from streamtopic.state.reader import BaseDocuments, Reader, RemainingBase
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale
 from streamtopic.state.word_ids import MAX_WORD_IDS, Rows
 from streamtopic.words.lexicon import Lexicon

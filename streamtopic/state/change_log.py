@@ -1,8 +1,10 @@
-"""What readers follow: the changes of a partition, and the statistics of its words as of a moment.
+"""What readers follow: the changes of a partition, and its words with their statistics as of a moment.
 
 Every change of the state has an entry under its version: the documents that came and those that went, as they are
 stored, with the ids of this change and of the one before. So a reader that holds counts of one moment carries them to a
 later one without reading the documents again, and notices a history that is not its own, as after Redis was set back.
+Nothing else names the words of a partition: those of now are the words of the statistics, with what changes add and
+take away.
 
 Entries are in two hashes, one for each of the last two generations. The writer begins a generation when it writes the
 word statistics (`PartitionWriter.sum_changes`), and the generation before the last goes as a whole: Redis then gives
@@ -11,31 +13,30 @@ its memory back, where deleted entries of a stream would stay in memory until th
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Self
 
 import msgpack
 import numpy as np
 
-from streamtopic.counts import statistics
 from streamtopic.counts.arrays import Int64
 from streamtopic.errors import StateCorrupt, StateError
 from streamtopic.state.connection import Connection
-from streamtopic.state.document_records import EVERY_OFFSET, Records, decode_batch
+from streamtopic.state.document_records import Records
+from streamtopic.state.packing import Codec
 from streamtopic.state.redis_keys import PartitionKeys
-from streamtopic.state.varints import pack_numbers, unpack_numbers
 
 __all__ = [
+    "CHANGES",
     "MOST_UNSUMMED",
     "ChangeEntry",
     "CutGone",
     "Place",
     "WordStatistics",
     "came_and_went",
-    "current_totals",
-    "lost_changes",
+    "pack_numbers",
     "read_changes",
     "read_statistics",
+    "unpack_numbers",
 ]
 
 MOST_UNSUMMED = 8 << 20
@@ -65,76 +66,90 @@ class Place:
 class ChangeEntry:
     """The documents of one commit.
 
+    base, commit: ids of the change before, and of this one.
     came: records of documents that came.
     went: records of documents that went. A document that was replaced is in both.
     ids: of the documents that went.
-    born: words that no live document held before, with their ids.
+    born: words that no live document held before, as `word_bytes` writes them, with their ids.
     dead: words that no live document holds any more, with their ids.
     """
 
+    base: str
+    commit: str
     came: Sequence[bytes] = ()
     went: Sequence[bytes] = ()
     ids: Sequence[bytes] = ()
-    born: Mapping[str, int] = field(default_factory=dict)
-    dead: Mapping[str, int] = field(default_factory=dict)
+    born: Mapping[bytes, int] = field(default_factory=dict)
+    dead: Mapping[bytes, int] = field(default_factory=dict)
 
-    def pack(self, base: str, commit: str) -> bytes:
-        """Return the bytes of its entry. base, commit: ids of the change before, and of this one."""
-        parts = (base, commit, self.came, self.went, self.ids, dict(self.born), dict(self.dead))
-        return bytes(msgpack.packb(parts, unicode_errors="surrogatepass"))
+    def __post_init__(self) -> None:
+        if len(self.went) != len(self.ids):
+            raise ValueError("each document that went has an id")
 
-    @classmethod
-    def unpack(cls, data: bytes) -> tuple[str, str, Self]:
-        """Undo `pack`: base, commit and the change. Raises StateCorrupt."""
-        try:
-            base, commit, *rest = msgpack.unpackb(data, unicode_errors="surrogatepass")
-            change = cls(*rest)
-            change._check()
-        except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as error:
-            raise StateCorrupt(f"a change cannot be read ({error}): run `streamtopic rebuild`") from None
-        return base, commit, change
 
-    def _check(self) -> None:
-        """Raise ValueError, TypeError or AttributeError for parts of another form."""
-        records = set(map(type, chain(self.came, self.went, self.ids)))
-        words = set(map(type, chain(self.born, self.dead)))
-        numbers = set(map(type, chain(self.born.values(), self.dead.values())))
-        if not (records <= {bytes} and words <= {str} and numbers <= {int} and len(self.went) == len(self.ids)):
-            raise ValueError("another form")
+CHANGES = Codec(ChangeEntry, "a change cannot be read: run `streamtopic rebuild`")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordStatistics:
-    """Statistics of all words of a partition.
+    """The words of a partition's live documents.
 
     place: the moment that they are of.
-    totals: (3, ids) documents, occurrences and heavy documents of each word id that was given.
+    words: (k,) as `word_bytes` writes them.
+    ids: (k,) of the words, ascending.
+    totals: (3, k) documents, occurrences and heavy documents of each.
     """
 
     place: Place
+    words: Sequence[bytes]
+    ids: Int64
     totals: Int64
 
     def pack(self) -> bytes:
         """Return the bytes that Redis keeps."""
-        columns = [pack_numbers(column) for column in self.totals]
-        return bytes(msgpack.packb((self.place.version, self.place.commit, self.totals.shape[1], *columns)))
+        columns = [pack_numbers(column) for column in (self.ids, *self.totals)]
+        return bytes(msgpack.packb((self.place.version, self.place.commit, self.words, *columns)))
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
         """Undo `pack`. Raises StateCorrupt."""
         try:
-            version, commit, ids, *columns = msgpack.unpackb(data)
+            version, commit, words, *columns = msgpack.unpackb(data)
             place = Place(int(version), str(commit))
-            totals = np.stack([unpack_numbers(column, ids) for column in columns]).reshape(3, ids)
+            ids, *totals = (unpack_numbers(column, len(words)) for column in columns)
+            found = cls(place, words, ids, np.stack(totals).reshape(3, len(words)))
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(f"word statistics cannot be read ({error}): run `streamtopic rebuild`") from None
-        return cls(place, totals)
+        if not set(map(type, words)) <= {bytes} or (np.diff(ids) <= 0).any():
+            raise StateCorrupt("word statistics cannot be read: run `streamtopic rebuild`")
+        return found
+
+
+def pack_numbers(values: Int64) -> bytes:
+    """Return numbers of 0 or more, each in as many bytes as the largest takes, and this number of bytes before them."""
+    size = (int(values.max(initial=0)).bit_length() + 7) // 8
+    return bytes([size]) + values.astype("<i8").view(np.uint8).reshape(-1, 8)[:, :size].tobytes()
+
+
+def unpack_numbers(data: bytes, number: int) -> Int64:
+    """Undo `pack_numbers`. number: how many there are. Raises StateCorrupt for other bytes."""
+    size = data[0] if data else 9
+    if size > 8 or len(data) != 1 + size * number:
+        raise StateCorrupt("numbers in Redis cannot be read: run `streamtopic rebuild`")
+    found = np.zeros((number, 8), np.uint8)
+    found[:, :size] = np.frombuffer(data, np.uint8, offset=1).reshape(number, size)
+    values: Int64 = found.view("<i8").reshape(number).astype(np.int64, copy=False)
+    if size == 8 and (values < 0).any():
+        raise StateCorrupt("numbers in Redis cannot be read: run `streamtopic rebuild`")
+    return values
 
 
 def read_statistics(connection: Connection, keys: PartitionKeys) -> WordStatistics:
     """Return the word statistics of a partition. Before the first ones all changes are kept: these are of no word."""
     data = connection.call("GET", keys.statistics)
-    return WordStatistics(Place(1, ""), np.zeros((3, 0), np.int64)) if data is None else WordStatistics.unpack(data)
+    if data is None:
+        return WordStatistics(Place(1, ""), (), np.zeros(0, np.int64), np.zeros((3, 0), np.int64))
+    return WordStatistics.unpack(data)
 
 
 def read_changes(
@@ -153,10 +168,10 @@ def read_changes(
         for version, entry in zip(some, map(_either, first, second), strict=True):
             if entry is None:
                 raise CutGone(f"changes of partition {keys.number} since version {after.version} are gone by now")
-            base, commit, change = ChangeEntry.unpack(entry)
-            if base != reached.commit:
+            change = CHANGES.unpack(entry)
+            if change.base != reached.commit:
                 raise _other_history(keys)
-            reached = Place(version, commit)
+            reached = Place(version, change.commit)
             yield reached, change
     if reached != through:
         raise _other_history(keys)
@@ -169,32 +184,6 @@ def came_and_went(changes: Iterable[tuple[Place, ChangeEntry]]) -> list[tuple[in
         came += change.came
         went += change.went
     return [(1, Records.of(came)), (-1, Records.of(went))]
-
-
-def current_totals(
-    connection: Connection, keys: PartitionKeys, known: WordStatistics, through: Place, ids: int
-) -> Int64:
-    """Return word statistics as of a moment: those that are known and the changes since then, (3, ids) int64.
-
-    ids: number of word ids that were given by then. Raises CutGone, StateCorrupt.
-    """
-    changed = came_and_went(read_changes(connection, keys, known.place, through))
-    # Only now: statistics of a later moment, which hold more ids, end above.
-    totals = np.zeros((3, ids), np.int64)
-    totals[:, : known.totals.shape[1]] = known.totals
-    itself = np.arange(ids)
-    for sign, records in changed:
-        batch = decode_batch(records, itself, EVERY_OFFSET).batch
-        totals += np.stack(statistics(batch, ids, np.full(batch.documents, sign)))
-    return totals
-
-
-def lost_changes(keys: PartitionKeys) -> StateCorrupt:
-    """Return the error for a state without the changes since its word statistics."""
-    return StateCorrupt(
-        f"Redis has lost changes of partition {keys.number}: stop ingest and run `streamtopic rebuild`, which counts "
-        "the log again"
-    )
 
 
 def _either(first: bytes | None, second: bytes | None) -> bytes | None:

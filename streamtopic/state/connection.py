@@ -10,31 +10,25 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import msgpack
 import redis
 
 from streamtopic.errors import ComponentFull, ComponentUnreachable, SettingsError, StateError, StreamtopicError
 from streamtopic.security.concealing import clear_address, conceal, shown_address
 from streamtopic.security.tls_faults import tls_fault
 from streamtopic.state.redis_servers import Client, Clustered, clients_at, close, combined
-from streamtopic.state.scripts import SCAN_HASH
 
-__all__ = ["Connection", "mapped"]
+__all__ = ["Command", "Connection", "mapped"]
 
 T = TypeVar("T")
 Command = Sequence[str | bytes | int]
 
 _TIMEOUT = 30.0
-_LONG = 1 << 16
-_MANY = 1 << 13
 _errors = redis.exceptions
 _FORM = (
     "give redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss://..., unix:///PATH, redis+cluster://HOST:PORT,HOST:PORT or "
     "redis+sentinel://HOST:PORT,HOST:PORT/SERVICE, with /, ?, #, @ and % in a password written as %2F, %3F, %23, %40 "
     "and %25"
 )
-# Two nodes that name each other for a slot would otherwise send a command to and fro for ever.
-_REDIRECTIONS = 16
 _CROSS_SLOT = "same key slot"
 # A server that says "not now" is asked again for so long. Electing another master takes longer than that mostly; then
 # the whole step is repeated by its process, as after any fault.
@@ -67,13 +61,8 @@ class _Passing:
 
     def fits(self, error: BaseException) -> bool:
         """Whether it is this error."""
-        text = _said(error)
+        text = str(error)
         return isinstance(error, self.kinds) or any(text.startswith(f"{c} ") or f" -{c} " in text for c in self.codes)
-
-
-def _said(error: BaseException) -> str:
-    """Return the text of an error. Of a transaction redis-py quotes the command first, and so what documents said."""
-    return str(error).rpartition(" of pipeline caused error: ")[2]
 
 
 _REPLICA = _Passing(
@@ -139,7 +128,7 @@ def mapped(error: Exception, address: str, act: str = "") -> StreamtopicError:
 
     act: the command and key that were sent.
     """
-    text = conceal(_said(error)) or type(error).__name__
+    text = conceal(str(error)) or type(error).__name__
     if _CROSS_SLOT in text:
         return StateError(f"Redis at {address} cannot change keys of several slots in one step")
     refusal = _refusal(error, address, text, act)
@@ -174,37 +163,6 @@ def _refusal(error: Exception, address: str, text: str, act: str) -> Streamtopic
     return None
 
 
-class _Packer:
-    """Commands as bytes for the socket: a flush has many arguments, and redis-py's own packer is slow with those."""
-
-    def pack(self, *arguments: str | bytes | float | memoryview) -> list[bytes | memoryview]:
-        """Return what to send, long arguments by themselves so that they are not copied."""
-        # redis-py names some commands by two words.
-        command = arguments[0]
-        first = command.split() if isinstance(command, str | bytes) else [command]
-        whole = (*first, *arguments[1:])
-        found: list[bytes | memoryview] = []
-        parts: list[bytes | memoryview] = [b"*%d\r\n" % len(whole)]
-        for argument in whole:
-            value = argument if isinstance(argument, bytes | memoryview) else _bytes(argument)
-            parts.append(b"$%d\r\n" % len(value))
-            if len(value) > _LONG:
-                found += [b"".join(parts), value]
-                parts = [b"\r\n"]
-            else:
-                parts += (value, b"\r\n")
-            if len(parts) > _MANY:
-                # Each part takes some 40 bytes besides its own: those of 100,000 words are not held at once.
-                found.append(b"".join(parts))
-                parts = []
-        found.append(b"".join(parts))
-        return found
-
-
-def _bytes(value: str | float) -> bytes:
-    return value.encode() if isinstance(value, str) else repr(value).encode()
-
-
 class Connection:
     """A Redis connection whose errors are StreamtopicErrors.
 
@@ -224,13 +182,12 @@ class Connection:
         if clear_address(url) is None:
             raise SettingsError(f"Redis address {self.address} is malformed: {_FORM}")
         try:
-            self._make = clients_at(url, timeout, _Packer(), self._connected)
+            self._make = clients_at(url, timeout)
         except (ValueError, TypeError):
             # What redis-py says of it may quote a part of the password.
             raise SettingsError(f"Redis address {self.address} cannot be used: {_FORM}") from None
         self._made: Client | None = None
         self._lock = threading.Lock()
-        self._connections = 0
         self._digests: dict[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -251,9 +208,6 @@ class Connection:
             if self._made is None:
                 self._made = self._make()
             return self._made
-
-    def _connected(self) -> None:
-        self._connections += 1
 
     def ping(self) -> None:
         """Raise ComponentUnreachable unless every server that holds keys answers."""
@@ -293,17 +247,12 @@ class Connection:
         """Send one command without a key to every server that holds keys."""
         return self._everywhere(lambda client: client.execute_command(*command))  # type: ignore[no-untyped-call]
 
-    def batch(self, commands: Iterable[Command], *, atomic: bool = False) -> list[Any]:
-        """Send commands together that may safely be sent twice.
-
-        atomic: nothing comes between them, so all keys must lie in one slot. Else commands of one key keep their order.
-        """
+    def batch(self, commands: Iterable[Command]) -> list[Any]:
+        """Send commands together that may safely be sent twice; those of one key keep their order."""
         todo = list(commands)
         if not todo:
             return []
-        if atomic:
-            return self._run(lambda: self._transaction(todo), todo[0])
-        answers = self._run(lambda: self._pipelines(todo), todo[0])
+        answers = self._run(lambda: self._pipeline(todo), todo[0])
         for place, answer in enumerate(answers):
             if isinstance(answer, Exception) and self._may_go_on(answer):
                 answers[place] = self.call(*todo[place])
@@ -311,38 +260,12 @@ class Connection:
                 raise mapped(answer, self.address, _act(todo[place])) from answer
         return answers
 
-    def _pipelines(self, commands: Sequence[Command]) -> list[Any]:
-        """Return the answers to commands, errors among them. redis-py's own for a cluster sends some of them again."""
-        by_server: dict[redis.Redis, list[int]] = {}
-        for place, command in enumerate(commands):
-            by_server.setdefault(self._server(command), []).append(place)
-        answers: list[Any] = [None] * len(commands)
-        for server, places in by_server.items():
-            pipeline = server.pipeline(transaction=False)
-            for place in places:
-                pipeline.execute_command(*commands[place])  # type: ignore[no-untyped-call]
-            # What redis-py raises by itself quotes the command, and with it what documents said.
-            for place, answer in zip(places, pipeline.execute(raise_on_error=False), strict=True):
-                answers[place] = answer
-        return answers
-
-    def _transaction(self, commands: Sequence[Command]) -> list[Any]:
-        """Return the answers to commands between MULTI and EXEC. redis-py's own for a cluster takes ASK for MOVED."""
-        client = self.client
-        if not isinstance(client, Clustered):
-            return _multi(client, commands)
-        if len({client.determine_slot(*command) for command in commands}) > 1:
-            raise _errors.CrossSlotTransactionError(_CROSS_SLOT)
-        asked: redis.Redis | None = None
-        for _ in range(_REDIRECTIONS):
-            try:
-                return _multi(asked or self._server(commands[0]), commands, asking=asked is not None)
-            except _errors.MovedError as error:
-                asked = None
-                client.nodes_manager.move_slot(error)
-            except _errors.AskError as error:
-                asked = client.get_redis_connection(client.node_asked(f"{error.host}:{error.port}"))
-        raise _errors.ClusterError("redirected too often")
+    def _pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """Return the answers to commands, errors among them: what redis-py raises by itself quotes the command."""
+        pipeline = self.client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        return list(pipeline.execute(raise_on_error=False))
 
     def script(self, text: str, keys: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:  # noqa: ANN401 - as call
         """Run a Lua script that recognises its own repetition. All keys must lie in one slot."""
@@ -359,36 +282,6 @@ class Connection:
                 return self.client.execute_command("EVAL", text, *rest)  # type: ignore[no-untyped-call]
 
         return self._run(send, ("EVALSHA", digest, *rest))
-
-    def scan(self, key: str, count: int = 2000) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the fields of a hash in slices, so that Redis is never busy for long.
-
-        A field that is there all the time comes exactly once; one that comes or goes meanwhile may be missing.
-        """
-        cursor = 0
-        seen = set[bytes]()
-        process = self._run(lambda: self._process(key))
-        while True:
-            answer = self.script(SCAN_HASH, [key], [cursor, count])
-            # A cursor is a place in the hash table of one process: another server, or the same one started again, has
-            # another order, and fields would be passed over.
-            before, process = process, self._run(lambda: self._process(key))
-            if cursor and before != process:
-                cursor = 0
-                continue
-            cursor = int(answer[0])
-            flat = msgpack.unpackb(answer[1], raw=True)
-            for field, value in zip(flat[::2], flat[1::2], strict=True):
-                if field not in seen:
-                    seen.add(field)
-                    yield field, value
-            if cursor == 0:
-                return
-
-    def _process(self, key: str) -> tuple[str, int, int]:
-        """Return what changes if a key may be answered by another process of Redis than before."""
-        asked = self.client.asked if isinstance(self.client, Clustered) else 0
-        return _place(self._server(("GET", key))), self._connections, asked
 
     def _server(self, command: Command) -> redis.Redis:
         """Return the client of the server that a command belongs to."""
@@ -450,21 +343,6 @@ class Connection:
             # A server by itself stays what it is. A cluster and sentinels come to have another primary.
             return not self.address.startswith(("redis://", "rediss://", "unix://"))
         return isinstance(error, _NOT_NOW)
-
-
-def _multi(server: redis.Redis, commands: Sequence[Command], *, asking: bool = False) -> list[Any]:
-    """Return the answers to commands between MULTI and EXEC; raise the first error. asking: see Redis's ASK."""
-    pipeline = server.pipeline(transaction=True)
-    if asking:
-        # It holds for the transaction as a whole.
-        pipeline.immediate_execute_command("ASKING")  # type: ignore[no-untyped-call]
-    for command in commands:
-        pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
-    answers = list(pipeline.execute(raise_on_error=False))
-    for answer in answers:
-        if isinstance(answer, Exception):
-            raise answer
-    return answers
 
 
 def _act(command: Command) -> str:

@@ -17,17 +17,15 @@ Redis does not hold whom a request names: that is in its record alone.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
-import msgpack
-
-from streamtopic.errors import StateCorrupt, UsageError
-from streamtopic.state.connection import Connection
+from streamtopic.errors import UsageError
+from streamtopic.state.connection import Command, Connection
 from streamtopic.state.model_state import Lease
+from streamtopic.state.packing import Codec
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import MOVE_DELETION, RECEIVE_DELETION, Outcome, outcome
+from streamtopic.state.scripts import RECEIVE_DELETION, Check, Outcome, change, outcome
 
 __all__ = [
     "MOST_OPEN",
@@ -155,20 +153,15 @@ class DeletionRequest:
 
     def pack(self) -> bytes:
         """Return the value of its field."""
-        return bytes(msgpack.packb(asdict(self)))
+        return _REQUESTS.pack(self)
 
     @classmethod
     def unpack(cls, data: bytes) -> "DeletionRequest":
         """Undo `pack`. Raises StateCorrupt."""
-        try:
-            values: dict[str, Any] = msgpack.unpackb(data, strict_map_key=False)
-            # A later version may have written more.
-            known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-            return cls(**known | {"state": RequestState(known["state"])})
-        except (KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
-            raise StateCorrupt(
-                f"a request for deletions cannot be read ({error}): send it again under another id"
-            ) from None
+        return _REQUESTS.unpack(data)
+
+
+_REQUESTS = Codec(DeletionRequest, "a request for deletions cannot be read: send it again under another id")
 
 
 class DeletionRequests:
@@ -215,26 +208,24 @@ class DeletionRequests:
 
         Stale if the request has moved on, or another scheduler leads.
         """
-        keys = [self._open, self._ended, self._sums]
-        holder: list[str | bytes | int] = ["", ""]
-        if lease is not None:
-            # Not for a person's move: who moves requests need not have a right to the lease.
-            keys += [self._keys.named("fence"), self._keys.named("lease")]
-            holder = [lease.token, lease.holder]
-        change: list[str | bytes | int] = [
-            before.id,
-            before.pack(),
-            after.pack(),
-            int(after.state.ended),
-            before.documents,
-        ]
-        answer = self._connection.script(MOVE_DELETION, keys, [*holder, *change])
-        return outcome(answer)
+        name, packed = before.id, after.pack()
+        steps: list[Command] = [("HSET", self._open, name, packed)]
+        if after.state.ended:
+            steps = [
+                ("HDEL", self._open, name),
+                ("HSET", self._ended, name, packed),
+                ("HINCRBY", self._sums, "documents", -before.documents),
+            ]
+        seen: Check = (("HGET", self._open, name), before.pack(), "the request has moved on")
+        # Not for a person's move: who moves requests need not have a right to the lease.
+        guards = [seen, *(lease.guards(self._keys) if lease is not None else ())]
+        done = ("HGET", self._ended if after.state.ended else self._open, name), packed
+        return change(self._connection, steps, guards=guards, done=done)
 
     def is_led(self, lease: Lease) -> bool:
         """Return whether the scheduler with this lease leads still."""
         keys = [self._keys.named("fence"), self._keys.named("lease")]
-        fence, holder = self._connection.batch([("GET", key) for key in keys], atomic=True)
+        fence, holder = self._connection.batch([("GET", key) for key in keys])
         return (fence, holder) == (b"%d" % lease.token, lease.holder.encode())
 
     def unseen(self) -> list[DeletionRequest]:

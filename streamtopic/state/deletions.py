@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-import msgpack
-
 from streamtopic.documents.subjects import subject_digest
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Connection
 from streamtopic.state.meta import require_keys
+from streamtopic.state.packing import Codec
 from streamtopic.state.redis_keys import MARK, ModelKeys, PartitionKeys
 
 __all__ = [
@@ -97,29 +96,15 @@ class Forget:
 
     def pack(self) -> bytes:
         """Return the value of its stream entry."""
-        fields = [self.document, self.kind.value, self.request, self.salt, self.document_offset]
-        return bytes(msgpack.packb([*fields, self.received_ms, self.applied_ms, self.trace]))
+        return _FORGETS.pack(self)
 
     @classmethod
-    def unpack(cls, entry: bytes, value: bytes) -> "Forget":
+    def unpack(cls, value: bytes) -> "Forget":
         """Undo `pack`. Raises StateCorrupt."""
-        try:
-            document, kind, request, salt, document_offset, received_ms, applied_ms, trace = msgpack.unpackb(value)
-            return cls(
-                int(entry.partition(b"-")[0]) - 1,
-                document,
-                ForgetKind(kind),
-                request,
-                salt,
-                document_offset,
-                received_ms,
-                applied_ms,
-                trace,
-            )
-        except (ValueError, TypeError, msgpack.UnpackException) as error:
-            raise StateCorrupt(
-                f"deletion entry {entry!r} cannot be read ({error}): run `streamtopic rebuild`"
-            ) from None
+        return _FORGETS.unpack(value)
+
+
+_FORGETS = Codec(Forget, "a deletion that waits for its receipt cannot be read: run `streamtopic rebuild`")
 
 
 class Forgets:
@@ -144,9 +129,9 @@ class Forgets:
 
         For those who may not read what `meta.require_keys` reads. partition: number for the error.
         """
-        reads: list[tuple[str | bytes, ...]] = [("HGET", self._people, _SECRET), ("EXISTS", self._key)]
-        secret, there = self._connection.batch(reads, atomic=True)
-        # Before the first claim of a partition there is neither.
+        # In this order: before the first claim of a partition there is neither, and it makes both at once.
+        secret = self._connection.call("HGET", self._people, _SECRET)
+        there = self._connection.call("EXISTS", self._key)
         if secret is not None and not there:
             raise StateCorrupt(
                 f"Redis has lost the deletions of partition {partition} that wait for receipts: stop ingest and run "
@@ -156,7 +141,7 @@ class Forgets:
     def read(self, from_offset: int = 0, count: int = 1000) -> list[Forget]:
         """Return the deletions of records from `from_offset` on, oldest first. count: number of entries."""
         rows = self._connection.call("XRANGE", self._key, f"{from_offset + 1}-0", "+", "COUNT", count)
-        return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
+        return [Forget.unpack(fields[b"forget"]) for _, fields in rows]
 
     def each(self, from_offset: int = 0) -> Iterator[Forget]:
         """Yield the deletions of records from `from_offset` on, oldest first, as many as there are."""

@@ -36,6 +36,8 @@ from streamtopic.state.connection import Connection
 from streamtopic.state.document_records import EVERY_OFFSET, DecodedRecords, Records, decode_batch
 from streamtopic.state.meta import Meta, require_keys
 from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
+from streamtopic.state.word_ids import word_text
+from streamtopic.words.lexicon import Lexicon
 
 __all__ = ["ChangedDocuments", "DocumentCounts", "Part", "PartitionCut", "WordTable", "changed_documents", "followed"]
 
@@ -69,23 +71,20 @@ class WordTable:
 
     def __init__(self, partitions: int) -> None:
         self.texts: list[str] = []
-        self._numbers: dict[str, int] = {}
+        self._lexicon = Lexicon("")
         self._ids = [np.full(0, -1, np.int64) for _ in range(partitions)]
 
-    def learn(self, partition: int, ids: Mapping[str, int]) -> None:
-        """Take up words of a partition. ids: word to its id there."""
-        if not ids:
-            return
-        size = max(ids.values()) + 1
+    def learn(self, partition: int, ids: Mapping[bytes, int]) -> None:
+        """Take up words of a partition. ids: word, as Redis has it, to its id there."""
+        given = np.fromiter(ids.values(), np.int64, len(ids))
+        size = int(given.max(initial=-1)) + 1
         known = self._ids[partition]
         if size > len(known):
-            wide = np.full(max(size, 2 * len(known)), -1, np.int64)
-            wide[: len(known)] = known
-            known = self._ids[partition] = wide
-        for word, number in ids.items():
-            known[number] = self._numbers.setdefault(word, len(self._numbers))
-            if known[number] == len(self.texts):
-                self.texts.append(word)
+            self._ids[partition] = np.full(max(size, 2 * len(known)), -1, np.int64)
+            self._ids[partition][: len(known)] = known
+        self._ids[partition][given] = self._lexicon.number(list(ids))
+        if len(self._lexicon) > len(self.texts):
+            self.texts += map(word_text, self._lexicon.words(len(self.texts)))
 
     def numbers(self, partition: int) -> Int64:
         """Return the number of each word id of a partition, -1 for an id that is not known."""

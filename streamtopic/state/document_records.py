@@ -5,11 +5,11 @@ labels and digests of subjects as a msgpack list of two. A passage is `L, number
 its gap to the word before, times two; one is added if its count is above one, and `count - 2` follows. All integers
 are varints. Equal documents have equal bytes after the offset.
 
-One compiled pass reads many records. `decode_batch` gives them as a batch over the words that are asked for, and
-`decode_records` as a value for each document, which takes most of the time.
+One compiled pass reads many records: `decode_batch` gives them as a batch over the words that are asked for. Of a
+StoredDocument only what comes before its passages is read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from types import MappingProxyType
@@ -18,11 +18,10 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import Whole, allocating, inner, kernel
-from streamtopic.counts import MAX_LENGTH, TWICE, DocumentBatch, Passage
+from streamtopic.compiled import Whole, allocating, inner, kernel, short
+from streamtopic.counts import MAX_LENGTH, TWICE, DocumentBatch
 from streamtopic.errors import StateCorrupt
 from streamtopic.formats import STORED_DOCUMENT
-from streamtopic.state.varints import get_varint, put_varint
 
 __all__ = [
     "EVERY_OFFSET",
@@ -31,11 +30,9 @@ __all__ = [
     "StoredDocument",
     "ascending_rows",
     "decode_batch",
-    "decode_records",
     "encode_records",
-    "record_offsets",
+    "record_offset",
     "unpack_names",
-    "unreadable",
 ]
 
 Bytes = npt.NDArray[np.uint8]
@@ -46,8 +43,6 @@ _VERSION = STORED_DOCUMENT.number
 EVERY_OFFSET = 1 << 62
 """An offset after all records."""
 
-# Bytes of records that become values in one pass.
-_AT_ONCE = 256 << 10
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -55,32 +50,52 @@ _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 class StoredDocument:
     """A live document as Redis holds it.
 
+    record: its bytes.
     offset: of the record that added it.
-    passages: counts over the partition's word ids.
+    body: its passages as bytes, equal for equal passages.
     labels: task to class.
     subjects: digests of the subjects, ascending.
-    record: its bytes.
     """
 
+    record: bytes
     offset: int
-    passages: tuple[Passage, ...]
+    body: bytes = b""
     labels: Mapping[str, str] = field(default_factory=dict)
     subjects: tuple[bytes, ...] = ()
-    record: bytes = b""
 
-    @property
-    def length(self) -> int:
-        """Tokens L of all passages."""
-        return sum(passage.length for passage in self.passages)
+    @classmethod
+    def of(cls, record: bytes) -> "StoredDocument":
+        """Read what comes before the passages of a record. Raises StateCorrupt for bytes that are not a record."""
+        offset, at = _offset(record)
+        size, begin = _whole(record, at)
+        end = begin + size
+        if end >= len(record):
+            raise unreadable()
+        return cls(record, offset, record[end:], *unpack_names(record[begin:end]))
 
-    def values(self) -> list[tuple[int, bytes, bytes]]:
-        """Return each passage as (L, words, counts), with bytes for the arrays: equal for equal passages."""
-        found = []
-        for passage in self.passages:
-            words = passage.words.tobytes()
-            counts = passage.counts.tobytes()
-            found.append((passage.length, words, counts))
-        return found
+
+def record_offset(record: bytes) -> int:
+    """Return the offset of the log's record that added a document. Raises StateCorrupt for bytes that are no record."""
+    return _offset(record)[0]
+
+
+def _offset(record: bytes) -> tuple[int, int]:
+    """Return the offset in a record, and where it ends."""
+    if record[:1] != bytes([_VERSION]):
+        raise unreadable()
+    return _whole(record, 1)
+
+
+def _whole(record: bytes, at: int) -> tuple[int, int]:
+    """Return the varint at a place, and where it ends. Python reads a few faster than it calls compiled code."""
+    value = 0
+    for shift in range(0, 63, 7):
+        byte = record[at] if at < len(record) else 0xFF
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise unreadable()
 
 
 def encode_records(
@@ -141,37 +156,6 @@ def unpack_names(packed: bytes) -> tuple[Mapping[str, str], tuple[bytes, ...]]:
     return MappingProxyType(labels), tuple(subjects)
 
 
-def decode_records(records: Sequence[bytes]) -> list[StoredDocument]:
-    """Undo `encode_records`. Raises StateCorrupt for bytes that are not a record."""
-    documents = list[StoredDocument]()
-    first = size = 0
-    for stop, record in enumerate(records, 1):
-        size += len(record)
-        # The pass takes some thirty bytes of memory for each byte of these.
-        if size >= _AT_ONCE or stop == len(records):
-            documents += _documents(records[first:stop])
-            first, size = stop, 0
-    return documents
-
-
-def _documents(records: Sequence[bytes]) -> Iterator[StoredDocument]:
-    """Yield the documents of records that are read in one pass."""
-    together = Records.of(records)
-    found = _decoded(together, np.zeros(0, np.int64), EVERY_OFFSET, by_id=True)
-    batch = found.batch
-    rows = np.searchsorted(batch.owners, np.arange(batch.documents + 1)).tolist()
-    for number, (record, (start, end)) in enumerate(zip(records, found.labels.tolist(), strict=True)):
-        passages = tuple(_passage(batch, row) for row in range(rows[number], rows[number + 1]))
-        labels, subjects = unpack_names(together.data[start:end])
-        yield StoredDocument(int(found.offsets[number]), passages, labels, subjects, record)
-
-
-def _passage(batch: DocumentBatch, row: int) -> Passage:
-    here = slice(batch.indptr[row], batch.indptr[row + 1])
-    # Copies: a slice would keep the arrays of the whole batch in memory.
-    return Passage(int(batch.lengths[row]), batch.words[here].copy(), batch.counts[here].copy())
-
-
 def unreadable() -> StateCorrupt:
     """Return the error for a stored document that cannot be read."""
     return StateCorrupt("a stored document cannot be read: rebuild the state from the log (`streamtopic rebuild`)")
@@ -224,19 +208,14 @@ def decode_batch(records: Records, positions: Int64, before: int) -> DecodedReco
 
     Every passage stays, and its length counts the words that are left out. Raises StateCorrupt for other bytes.
     """
-    return _decoded(records, positions, before, by_id=False)
-
-
-def _decoded(records: Records, positions: Int64, before: int, *, by_id: bool) -> DecodedRecords:
-    """Return the documents that were added before an offset. by_id: whether each word's id is its position."""
     # A copy that can be written to: numba compiles a kernel once more for an array that cannot.
     data = np.frombuffer(bytearray(records.data), np.uint8)
-    found = _decode(data, records.ends, positions, before, int(by_id))
-    documents, places, labels, offsets, indptr, words, counts, lengths, limited, owners = found
+    documents, places, labels, offsets, indptr, ids, amounts, lengths, limited, owners = _decode(
+        data, records.ends, positions, before
+    )
     if documents < 0:
         raise unreadable()
-    if not by_id:
-        words, counts = ascending_rows(indptr[:-1], indptr, words, counts)
+    words, counts = ascending_rows(indptr[:-1], indptr, ids, amounts)
     # Two ids of one word cannot both be live.
     twice = np.flatnonzero(words[1:] == words[:-1]) + 1
     if not np.isin(twice, indptr).all():
@@ -245,14 +224,46 @@ def _decoded(records: Records, positions: Int64, before: int, *, by_id: bool) ->
     return DecodedRecords(batch, places, labels, offsets)
 
 
+@short
+def _put(out: Bytes, at: Whole, value: np.uint64) -> Whole:
+    """Write `value` at `at`; return the position after it. The caller sees to ten free bytes.
+
+    at: np.int64 in a kernel also at the beginning, since numba compiles the function again for a literal.
+    """
+    rest = np.uint64(value)
+    while rest > np.uint64(127):
+        out[at] = np.uint8(rest & np.uint64(127)) | np.uint8(128)
+        rest >>= np.uint64(7)
+        at += 1
+    out[at] = np.uint8(rest)
+    return at + 1
+
+
+@short
+def _get(data: Bytes, at: Whole) -> tuple[np.uint64, Whole]:
+    """Read an integer at `at`; return it and the position after it, which is -1 for a malformed one.
+
+    With a position of -1 it returns -1 again, so that a caller may read several integers and look once.
+    """
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    if at < 0:
+        return value, -1
+    while at < len(data) and shift < np.uint64(70):
+        byte = data[at]
+        at += 1
+        value |= np.uint64(byte & np.uint8(127)) << shift
+        if byte < np.uint8(128):
+            return value, at
+        shift += np.uint64(7)
+    return value, -1
+
+
 @allocating
 def _decode(
-    data: Bytes, ends: Int64, positions: Int64, before: int, by_id: int
+    data: Bytes, ends: Int64, positions: Int64, before: int
 ) -> tuple[int, Int64, Int64, Int64, Int64, Int32, Int32, Int64, Int64, Int32]:
-    """Return the number of chosen documents, -1 if a record is malformed; places, labels, offsets; their batch.
-
-    by_id: 1 if each word's id is its position, 0 if `positions` has it.
-    """
+    """Return the number of chosen documents, -1 if a record is malformed; places, labels, offsets; their batch."""
     # A passage takes two bytes at least and a word one, so no array is too short; untouched pages take no memory.
     most = len(data) // 2 + 1
     places = np.empty(len(ends), np.int64)
@@ -277,10 +288,10 @@ def _decode(
             break
         if offset >= before:
             continue
-        size, at = get_varint(record, body)
+        size, at = _get(record, body)
         stop = at + np.int64(size)
         free = indptr[rows:], lengths[rows:], limited[rows:], owners[rows:]
-        held = _body(record[stop:], positions, by_id, documents, free[0], free[1], free[2], free[3], entries)
+        held = _body(record[stop:], positions, documents, free[0], free[1], free[2], free[3], entries)
         if held < 0:
             documents = -1
             break
@@ -299,34 +310,13 @@ def _decode(
     return (documents, *chosen, *batch)
 
 
-def record_offsets(records: Records) -> Int64:
-    """Return the offset of the log's record that added each document, (k,). Raises StateCorrupt for other bytes."""
-    data = np.frombuffer(bytearray(records.data), np.uint8)
-    offsets = np.empty(len(records.ends), np.int64)
-    if not _read_offsets(data, records.ends, offsets):
-        raise unreadable()
-    return offsets
-
-
-@kernel
-def _read_offsets(data: Bytes, ends: Int64, offsets: Int64) -> bool:
-    """Fill in the offset of each record; return whether all records are well-formed."""
-    start = np.int64(0)
-    for k in range(len(ends)):
-        offsets[k], body = _head(data[start : ends[k]])
-        if body < 0:
-            return False
-        start = ends[k]
-    return True
-
-
 @inner
 def _head(record: Bytes) -> tuple[np.int64, Whole]:
     """Return the offset in a record, and where the length of its labels begins, -1 if the record is malformed."""
     if len(record) == 0 or record[0] != _VERSION:
         return np.int64(0), -1
-    offset, at = get_varint(record, np.int64(1))
-    size, behind = get_varint(record, at)
+    offset, at = _get(record, np.int64(1))
+    size, behind = _get(record, at)
     if behind < 0 or size > np.uint64(len(record) - behind) or offset >> np.uint64(63):
         return np.int64(0), -1
     return np.int64(offset), at
@@ -334,7 +324,7 @@ def _head(record: Bytes) -> tuple[np.int64, Whole]:
 
 @inner
 def _body(
-    body: Bytes, positions: Int64, by_id: int, document: int, indptr: Int64, lengths: Int64, limited: Int64,
+    body: Bytes, positions: Int64, document: int, indptr: Int64, lengths: Int64, limited: Int64,
     owners: Int32, entries: Int64,
 ) -> Whole:  # fmt: skip
     """Read the passages of one record. Return how many there are, -1 if they are malformed.
@@ -343,16 +333,16 @@ def _body(
         at indptr[0].
     entries: of all documents, a word's position above 32 bits with its count.
     """
-    passages, at = get_varint(body, np.int64(0))
+    passages, at = _get(body, np.int64(0))
     if at < 0 or passages > np.uint64(len(body)):
         return -1
     for row in range(np.int64(passages)):
-        length, at = get_varint(body, at)
-        size, at = get_varint(body, at)
+        length, at = _get(body, at)
+        size, at = _get(body, at)
         if at < 0 or size > np.uint64(len(body)) or length > np.uint64(MAX_LENGTH):
             return -1
         first = indptr[row]
-        at, used, limited[row] = _words(body, at, np.int64(size), np.int64(length), positions, by_id, entries, first)
+        at, used, limited[row] = _words(body, at, np.int64(size), np.int64(length), positions, entries, first)
         if at < 0:
             return -1
         lengths[row] = np.int64(length)
@@ -363,7 +353,7 @@ def _body(
 
 @inner
 def _words(
-    body: Bytes, at: Whole, size: Whole, rest: Whole, positions: Int64, by_id: int, entries: Int64, used: Whole
+    body: Bytes, at: Whole, size: Whole, rest: Whole, positions: Int64, entries: Int64, used: Whole
 ) -> tuple[Whole, Whole, Whole]:
     """Read the words of one passage to `entries`.
 
@@ -375,10 +365,10 @@ def _words(
     word = np.int64(-1)
     limited = rest
     for _ in range(size):
-        gap, at = get_varint(body, at)
+        gap, at = _get(body, at)
         count = np.int64(1)
         if gap & np.uint64(1):
-            extra, at = get_varint(body, at)
+            extra, at = _get(body, at)
             # A damaged number may be too large for a signed one.
             count = np.int64(min(extra, np.uint64(MAX_LENGTH))) + 2
         step = gap >> np.uint64(1)
@@ -386,10 +376,10 @@ def _words(
         if at < 0 or step >> np.uint64(31) or rest < 0:
             return -1, used, limited
         word += 1 + np.int64(step)
-        if word >> 31 or (word >= len(positions) and not by_id):
+        if word >= len(positions):
             return -1, used, limited
         limited -= max(count - TWICE, np.int64(0))
-        place = word if by_id else positions[word]
+        place = positions[word]
         if place >= 0:
             entries[used] = (place << 32) | count
             used += 1
@@ -469,20 +459,20 @@ def _encode(
     label = np.int64(0)
     for document in range(documents):
         out[at] = _VERSION
-        at = put_varint(out, at + 1, np.uint64(offsets[document]))
-        at = put_varint(out, at, np.uint64(label_ends[document] - label))
+        at = _put(out, at + 1, np.uint64(offsets[document]))
+        at = _put(out, at, np.uint64(label_ends[document] - label))
         while label < label_ends[document]:
             out[at] = names[label]
             label += 1
             at += 1
         first = firsts[document]
         stop = firsts[document + 1]
-        at = put_varint(out, at, np.uint64(stop - first))
+        at = _put(out, at, np.uint64(stop - first))
         for row in range(first, stop):
             begin = indptr[row]
             end = indptr[row + 1]
-            at = put_varint(out, at, np.uint64(lengths[row]))
-            at = put_varint(out, at, np.uint64(end - begin))
+            at = _put(out, at, np.uint64(lengths[row]))
+            at = _put(out, at, np.uint64(end - begin))
             previous = -1
             for k in range(begin, end):
                 word = words[k]
@@ -490,9 +480,9 @@ def _encode(
                 # Most words of a document occur once: these take no byte for their count.
                 repeated = count > 1
                 gap = word - previous - 1
-                at = put_varint(out, at, np.uint64(2 * gap + repeated))
+                at = _put(out, at, np.uint64(2 * gap + repeated))
                 if repeated:
-                    at = put_varint(out, at, np.uint64(count - 2))
+                    at = _put(out, at, np.uint64(count - 2))
                 previous = word
         ends[document] = at
     return at

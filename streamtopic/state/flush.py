@@ -1,38 +1,35 @@
 """A flush: the records that it may hold, the statistics of its words, and its commit.
 
-AddedDocuments               what the records of a batch add, and what that costs a flush
-Changes -> plan -> Flush     documents as they are stored, words numbered and counted
-Flush -> commit_arguments    keys and arguments of `commit_flush.lua`
+AddedDocuments       what the records of a batch add, and what that costs a flush
+Changes -> Flush     documents as they are stored, words numbered and counted, and the commands that write all of it
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel
 from streamtopic.counts import DocumentBatch, statistics
-from streamtopic.state.change_log import ChangeEntry
+from streamtopic.state.change_log import CHANGES, ChangeEntry
+from streamtopic.state.connection import Command
 from streamtopic.state.deletions import Forget
-from streamtopic.state.document_records import StoredDocument, encode_records
+from streamtopic.state.document_records import EVERY_OFFSET, Records, StoredDocument, decode_batch, encode_records
 from streamtopic.state.meta import LastRecord, Meta
 from streamtopic.state.redis_keys import PartitionKeys
-from streamtopic.state.word_ids import Rows, Vocabulary, WordPassage, number_rows, word_bytes, word_text
+from streamtopic.state.word_ids import Rows, Vocabulary, WordPassage, number_rows
 from streamtopic.words.lexicon import Lexicon
 
 __all__ = [
     "MAX_FLUSH_DOCUMENTS",
     "MAX_FLUSH_RECORD_BYTES",
-    "MAX_FLUSH_WRITES",
     "MAX_STORED_BYTES",
     "AddedDocuments",
     "Changes",
     "Flush",
     "by_bucket",
-    "commit_arguments",
     "plan",
 ]
 
@@ -43,9 +40,6 @@ Int64 = npt.NDArray[np.int64]
 MAX_FLUSH_DOCUMENTS = 3_000
 """Documents of one flush: its commit keeps Redis busy for about 10 ms (docs/decisions/0004)."""
 
-MAX_FLUSH_WRITES = 4_000
-"""Documents, new words and deletions of one flush together, for the same reason."""
-
 MAX_FLUSH_RECORD_BYTES = 1_500_000
 """Bytes of document records of one flush, for the same reason."""
 
@@ -53,8 +47,9 @@ MAX_STORED_BYTES = 5_000_000
 """Bytes of the records of live documents that one flush replaces or removes; the last one may go over. A delete is
 short however long its document is, so the log does not bound them. In memory they take ten times as much."""
 
-# Bytes of an average document in Redis (measured: 1.8 a word). A flush has to be bounded before it is encoded.
-_BYTES_A_WORD = 2
+# Bytes of a document in Redis, and of its words in the change: 1.8 a word that is known (measured), and more than 10 a
+# new one. A flush has to be bounded before it is encoded.
+_BYTES_A_WORD = 5
 _BYTES_A_DOCUMENT = 60
 # Each subject is one more write of the commit, which costs Redis as much time as so many bytes.
 _BYTES_A_SUBJECT = 375
@@ -130,21 +125,36 @@ class AddedDocuments:
         short[owners[self.rows.lengths[chosen] >= 2]] = False
         return short
 
-    def values(self, place: int, numbers: Int32 | None = None) -> list[tuple[int, bytes, bytes]]:
-        """Return each passage of a document as (L, words, counts), words ascending: equal for equal passages.
+    def numbered(self, numbers: Int32, next_id: int) -> tuple[DocumentBatch, Int32]:
+        """Return the documents with word ids, and the entries that got an id here.
 
-        numbers: the number of each entry; None for the entries themselves.
+        numbers: as of `number_rows`, and changed as there.
+        next_id: the first id to give.
         """
-        found = []
-        for row in range(self.firsts[place], self.stops[place]):
-            within = slice(self.rows.starts[row], self.rows.stops[row])
-            words = self.rows.entries[within]
-            if numbers is not None:
-                words = numbers[words]
-            order = np.argsort(words)
-            counts = self.rows.counts[within][order]
-            found.append((int(self.rows.lengths[row]), words[order].tobytes(), counts.tobytes()))
-        return found
+        rows = self.rows
+        chosen, owners = self.own_rows()
+        indptr, words, counts, born = number_rows(
+            chosen, rows.starts, rows.stops, rows.entries, rows.counts, numbers, next_id
+        )
+        batch = DocumentBatch.whole(
+            indptr=indptr,
+            words=words,
+            counts=counts,
+            lengths=rows.lengths[chosen],
+            owners=owners.astype(np.int32),
+            documents=len(self),
+        )
+        return batch, born
+
+    def bodies(self, places: Sequence[int], numbers: Int32, next_id: int) -> dict[int, bytes]:
+        """Return the passages of the documents at these places as `StoredDocument.body` has them.
+
+        numbers, next_id: as in `numbered`; they stay as they are.
+        """
+        batch, _ = self.take(places).numbered(numbers.copy(), next_id)
+        nothing = [0] * len(places)
+        records = encode_records(batch, nothing, [{}] * len(places))
+        return {place: StoredDocument.of(record).body for place, record in zip(places, records, strict=True)}
 
     def sizes(self) -> Int64:
         """Return about how many bytes each document takes in the state, (k,)."""
@@ -155,38 +165,6 @@ class AddedDocuments:
             if labels:
                 sizes[k] += sum(map(len, chain.from_iterable(labels.items())))
         return sizes + _BYTES_A_SUBJECT * np.fromiter(map(len, self.subjects), np.int64, len(self))
-
-    def writes(self, numbers: Int32) -> Int64:
-        """Return how many documents and words each place writes or removes, (k,).
-
-        numbers: id of each entry of the lexicon, -1 for words that the state does not have.
-
-        A new word counts for the document that has it first. A place without a passage counts twice: a deletion also
-        has an entry for its receipt.
-        """
-        made = np.where(self.stops > self.firsts, 1, 2)
-        _count_new(*self.own_rows(), self.rows.starts, self.rows.stops, self.rows.entries, numbers < 0, made)
-        return made
-
-
-@kernel
-def _count_new(
-    chosen: Int64, owners: Int64, starts: Int64, stops: Int64, entries: Int32, unseen: npt.NDArray[np.bool_],
-    made: Int64,
-) -> None:  # fmt: skip
-    """Add to the number of each document the words that it has first, of those that are `unseen`.
-
-    chosen, owners: rows, and the document of each.
-    starts, stops, entries: as in `Rows`.
-    unseen: (entries of the lexicon,); False afterwards for words that were met.
-    made: (documents,).
-    """
-    for k in range(len(chosen)):
-        for place in range(starts[chosen[k]], stops[chosen[k]]):
-            entry = entries[place]
-            if unseen[entry]:
-                unseen[entry] = False
-                made[owners[k]] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,46 +193,88 @@ class Flush:
     """One commit.
 
     base: the state that it is made for; on any other state the commit is Stale.
-    changes: that are committed.
-    records: id of an added document to its stored record.
+    after: the state afterwards, but for the time of the commit.
     entry: the documents that come and go, for readers that follow them.
-    held: number of words of live documents afterwards.
     ids: word ids.
     totals: (3, ids) the difference of their documents, occurrences and heavy documents.
+    steps: commands that write all of it.
     """
 
-    commit_id: str
     base: Meta
-    changes: Changes
-    records: Mapping[bytes, bytes]
+    after: Meta
     entry: ChangeEntry
-    held: int
     ids: Int64
     totals: Int64
+    steps: Sequence[Command]
 
 
-def plan(changes: Changes, base: Meta, vocabulary: Vocabulary, new_id: Callable[[], str]) -> Flush:
+def plan(changes: Changes, base: Meta, vocabulary: Vocabulary, of: PartitionKeys, new_id: Callable[[], str]) -> Flush:
     """Lay out the commit of the changes. Nothing is written, and `vocabulary` stays as it is.
 
     changes: the net effect of the records.
     base: the state that the commit is made for.
+    of: keys of the partition.
     new_id: makes ids of commits that no other process makes.
     """
     added, removed = changes.added, changes.removed
-    batch, born, records = DocumentBatch.build([]), dict[str, int](), dict[bytes, bytes]()
+    batch, born, records = DocumentBatch.build([]), dict[bytes, int](), dict[bytes, bytes]()
     if added is not None and len(added):
-        batch, born = _number(added, vocabulary)
+        batch, entries = added.numbered(vocabulary.numbers(), vocabulary.next_id)
+        born = {vocabulary.lexicon.word(entry): k for k, entry in enumerate(entries.tolist(), vocabulary.next_id)}
         packed = encode_records(batch, added.offsets, added.labels, added.subjects)
         records = dict(zip(added.ids, packed, strict=True))
-    ids, totals = _totals_change(removed.values(), batch)
+    went = [stored.record for stored in removed.values()]
+    ids, totals = _totals_change(went, batch, vocabulary.next_id)
     unused = vocabulary.frequency(ids) + totals[0] == 0
     gone = ids[unused & (totals[0] < 0)].tolist()
-    words = vocabulary.word
-    dead = {words(number): number for number in gone}
-    held = len(vocabulary) + len(born) - len(gone)
-    went = [stored.record for stored in removed.values()]
-    entry = ChangeEntry(list(records.values()), went, list(removed), born, dead)
-    return Flush(new_id(), base, changes, records, entry, held, ids, totals)
+    dead = {vocabulary.word(number): number for number in gone}
+    commit = new_id()
+    entry = ChangeEntry(base.commit, commit, list(records.values()), went, list(removed), born, dead)
+    change = CHANGES.pack(entry)
+    after = replace(
+        base,
+        next_offset=changes.next_offset,
+        version=base.version + 1,
+        commit=commit,
+        time_ms=max(base.time_ms, changes.time_ms),
+        next_word=base.next_word + len(born),
+        words=len(vocabulary) + len(born) - len(dead),
+        documents=base.documents + len(records) - len(removed),
+        totals=dict(Counter(base.totals) + Counter(changes.totals)),
+        removed=changes.next_offset if changes.forgets else base.removed,
+        removals=base.removals + len(changes.forgets),
+        # With what Redis itself takes for an entry.
+        unsummed=base.unsummed + len(change) + 100,
+        last=changes.last or base.last,
+    )
+    steps = [*_document_steps(changes, records, of), *_subject_steps(changes, of)]
+    steps += [("XADD", of.forgets, forget.entry, "forget", forget.pack()) for forget in changes.forgets]
+    steps.append(("HSET", of.changes[base.generation % 2], after.version, change))
+    position = ("next", after.next_offset, "version", after.version, "commit", commit, "facts", after.pack())
+    steps.append(("HSET", of.meta, *position))
+    return Flush(base, after, entry, ids, totals, steps)
+
+
+def _document_steps(changes: Changes, records: Mapping[bytes, bytes], of: PartitionKeys) -> Iterator[Command]:
+    """Yield the commands that remove and store documents. records: id of an added document to its record."""
+    for bucket, documents in by_bucket(changes.removed.keys() - records.keys(), of).items():
+        yield "HDEL", of.documents(bucket), *sorted(documents)
+    for bucket, documents in by_bucket(records, of).items():
+        stored = ((document, records[document]) for document in documents)
+        yield "HSET", of.documents(bucket), *chain.from_iterable(stored)
+
+
+def _subject_steps(changes: Changes, of: PartitionKeys) -> Iterator[Command]:
+    """Yield the commands that keep the index of subjects."""
+    named, unnamed = _index_change(changes)
+    for bucket, members in _by_subject(unnamed, of).items():
+        yield "ZREM", of.subjects(bucket), *members
+    for bucket, members in _by_subject(named, of).items():
+        # All of one score: Redis then sorts them by their bytes, and those of a subject are neighbours.
+        scored: list[str | bytes] = []
+        for member in members:
+            scored += ("0", member)
+        yield "ZADD", of.subjects(bucket), *scored
 
 
 def _index_change(changes: Changes) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
@@ -272,38 +292,18 @@ def _index_change(changes: Changes) -> tuple[list[tuple[bytes, bytes]], list[tup
     return sorted(after - before), sorted(before - after)
 
 
-def _number(added: AddedDocuments, vocabulary: Vocabulary) -> tuple[DocumentBatch, dict[str, int]]:
-    """Return the added documents with word ids, and the words that are new with the ids that they get."""
-    rows = added.rows
-    chosen, owners = added.own_rows()
-    first = vocabulary.next_id
-    numbers = vocabulary.numbers()
-    indptr, words, counts, entries = number_rows(
-        chosen, rows.starts, rows.stops, rows.entries, rows.counts, numbers, first
-    )
-    batch = DocumentBatch.whole(
-        indptr=indptr,
-        words=words,
-        counts=counts,
-        lengths=rows.lengths[chosen],
-        owners=owners.astype(np.int32),
-        documents=len(added),
-    )
-    born = {}
-    for number, entry in enumerate(entries.tolist(), first):
-        word = vocabulary.lexicon.word(entry)
-        born[word_text(word)] = number
-    return batch, born
-
-
-def _totals_change(removed: Collection[StoredDocument], arrived: DocumentBatch) -> tuple[Int64, Int64]:
+def _totals_change(went: Sequence[bytes], arrived: DocumentBatch, given: int) -> tuple[Int64, Int64]:
     """Return the ids of the words of a flush, and the (3, ids) difference of their statistics.
 
+    went: records of the removed documents.
     arrived: the added documents with word ids.
+    given: number of word ids that were given before.
     """
-    left = DocumentBatch.build([gone.passages for gone in removed])
-    both = DocumentBatch.joined(arrived, left) if left.documents else arrived
-    signs = np.repeat(np.array([1, -1], np.int64), [arrived.documents, left.documents])
+    both, left = arrived, 0
+    if went:
+        gone = decode_batch(Records.of(went), np.arange(given), EVERY_OFFSET).batch
+        both, left = DocumentBatch.joined(arrived, gone), gone.documents
+    signs = np.repeat(np.array([1, -1], np.int64), [arrived.documents, left])
     largest = int(both.words.max(initial=-1))
     used = np.zeros(largest + 1, np.bool_)
     used[both.words] = True
@@ -312,63 +312,6 @@ def _totals_change(removed: Collection[StoredDocument], arrived: DocumentBatch) 
     place = np.cumsum(used, dtype=np.int32) - np.int32(1)
     local = replace(both, words=place[both.words])
     return ids, np.stack(statistics(local, len(ids), signs))
-
-
-def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[str], list[str | bytes | int]]:
-    """Return keys and arguments of `commit_flush.lua`. fence: the writer's token."""
-    base, changes, records, entry = flush.base, flush.changes, flush.records, flush.entry
-    keys = [of.meta, of.forgets, *of.changes]
-    arguments: list[str | bytes | int] = [entry.pack(base.commit, flush.commit_id)]
-    steps: list[list[str | int]] = []
-
-    def step(command: str, key: str, values: Iterable[str | bytes | int]) -> None:
-        # Arguments of Lua count from 1, and the plan is the first of them.
-        begin = len(arguments) + 2
-        arguments.extend(values)
-        end = len(arguments) + 1
-        if end >= begin:
-            keys.append(key)
-            steps.append([command, len(keys), begin, end])
-
-    def put(key: str, fields: Iterable[tuple[str | bytes | int, str | bytes | int]]) -> None:
-        step("HSET", key, chain.from_iterable(fields))
-
-    for bucket, documents in by_bucket(changes.removed.keys() - records.keys(), of).items():
-        step("HDEL", of.documents(bucket), sorted(documents))
-    for bucket, documents in by_bucket(records, of).items():
-        put(of.documents(bucket), ((document, records[document]) for document in documents))
-    step("HDEL", of.words, map(word_bytes, entry.dead))
-    put(of.words, ((word_bytes(word), number) for word, number in entry.born.items()))
-    named, unnamed = _index_change(changes)
-    for bucket, members in _by_subject(unnamed, of).items():
-        step("ZREM", of.subjects(bucket), members)
-    for bucket, members in _by_subject(named, of).items():
-        # All of one score: Redis then sorts them by their bytes, and those of a subject are neighbours.
-        scored = ((0, member) for member in members)
-        step("ZADD", of.subjects(bucket), chain.from_iterable(scored))
-    entries = []
-    for forget in changes.forgets:
-        entries.append(len(arguments) + 2)
-        arguments.extend((forget.entry, forget.pack()))
-    last = changes.last or base.last
-    increments = {f"total:{name}": number for name, number in changes.totals.items()}
-    increments["documents"] = len(records) - len(changes.removed)
-    # Offsets and versions as text: that is how Redis holds them, and Lua compares numbers as floats.
-    head = {
-        "commit": flush.commit_id,
-        "base": base.commit,
-        "next": str(base.next_offset),
-        "fence": str(fence),
-        "to": str(changes.next_offset),
-        "time": str(max(base.time_ms, changes.time_ms)),
-        "last": "" if last is None else last.pack(),
-        "next_word": str(base.next_word + len(entry.born)),
-        "words": str(flush.held),
-        "steps": steps,
-        "entries": entries,
-        "increments": increments,
-    }
-    return keys, [msgpack.packb(head), *arguments]
 
 
 def _by_subject(entries: Iterable[tuple[bytes, bytes]], of: PartitionKeys) -> dict[int, list[bytes]]:

@@ -13,11 +13,9 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgpack
-
 from streamtopic.state.connection import Command, Connection
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import SAVE_INDEX, Stale, outcome
+from streamtopic.state.scripts import Check, Stale, change
 
 __all__ = ["TILE", "Additions", "LedgerIndex", "ReadOnlyIndex"]
 
@@ -63,21 +61,18 @@ class LedgerIndex:
         dump: of the ledger at `after`.
         before, after: offsets; None for an index without a head. May be repeated.
         """
-        groups = self._by_set(additions.names)
-        plan = {
-            "before": "" if before is None else str(before),
-            "after": str(after),
-            "dump": dump,
-            "places": [[tile * _PLACE_BYTES, place.to_bytes(_PLACE_BYTES)] for tile, place in additions.places.items()],
-            "nodes": [[tile * _HASH_BYTES, node] for tile, node in additions.nodes.items()],
-            "counts": [len(numbers) for numbers in groups.values()],
-        }
-        keys = [*(self._named(name) for name in ("head", "tiles", "nodes")), *groups]
-        # As text: a number of Lua has 53 bits.
-        numbers = [str(number) for of_set in groups.values() for number in of_set]
-        # Redis reads the kinds of msgpack from before it told bytes and text apart.
-        answer = self._connection.script(SAVE_INDEX, keys, [bytes(msgpack.packb(plan, use_bin_type=False)), *numbers])
-        return not isinstance(outcome(answer), Stale)
+        head, tiles, nodes = (self._named(name) for name in ("head", "tiles", "nodes"))
+        steps: list[Command] = []
+        for tile, place in additions.places.items():
+            steps.append(("SETRANGE", tiles, tile * _PLACE_BYTES, place.to_bytes(_PLACE_BYTES)))
+        steps += [("SETRANGE", nodes, tile * _HASH_BYTES, node) for tile, node in additions.nodes.items()]
+        steps += [("SADD", names, *numbers) for names, numbers in self._by_set(additions.names).items()]
+        steps.append(("HSET", head, "dump", dump, "offset", after))
+        reached = ("HGET", head, "offset")
+        # A Redis that was set back lacks what lies between, and would seem to have it under a newer head.
+        known: Check = (reached, "" if before is None else str(before), "the index has moved")
+        result = change(self._connection, steps, guards=[known], done=(reached, str(after)))
+        return not isinstance(result, Stale)
 
     def clear(self) -> None:
         """Begin again: the head goes, and with it all that follows from it is made again."""
@@ -93,10 +88,13 @@ class LedgerIndex:
         return found if offset == at else None
 
     def _read(self, names: Sequence[str]) -> tuple[int | None, dict[str, list[int]]]:
-        """Return the offset of the index at one moment, and what it has under these names."""
-        reads: list[Command] = [("HGET", self._named("head"), "offset")]
-        reads += [("SMEMBERS", self._set_of(name)) for name in names]
-        offset, *answers = self._connection.batch(reads, atomic=True)
+        """Return the offset of the index, and what it has under these names; what came meanwhile may be there, too."""
+        reached: Command = ("HGET", self._named("head"), "offset")
+        sets = [("SMEMBERS", self._set_of(name)) for name in names]
+        offset, *answers, after = self._connection.batch([reached, *sets, reached])
+        if int(after or -1) < int(offset or -1):
+            # It was set back between the two, and may lack names that were there at `offset`.
+            offset = after
         found: dict[str, list[int]] = {}
         for name, numbers in zip(names, answers, strict=True):
             wanted = _part_of(name)

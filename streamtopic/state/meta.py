@@ -2,21 +2,22 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 from streamtopic.documents.events import keeps_days
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
 from streamtopic.formats import STATE, refusal
 from streamtopic.state.change_log import Place
-from streamtopic.state.connection import Connection
+from streamtopic.state.connection import Command, Connection
+from streamtopic.state.packing import Codec
 from streamtopic.state.redis_keys import BUCKETS, MARK, PartitionKeys
 
 __all__ = [
     "MURMUR2",
+    "Facts",
     "Fixed",
     "LastRecord",
     "Meta",
-    "changed_limits",
     "claimed_keys",
     "fixed",
     "mismatch",
@@ -27,7 +28,8 @@ __all__ = [
 MURMUR2 = "murmur2"
 """The default partitioner."""
 
-_Read = tuple[str | bytes, ...]
+# A commit between two reads would look like a loss: then all is read again.
+_ATTEMPTS = 20
 
 Fixed = tuple[int, int, int, str, str]
 """Format, cap, partitions, partitioner and limits: fixed when a model is created."""
@@ -46,31 +48,12 @@ class LastRecord:
     offset: int
     digest: str
 
-    @classmethod
-    def parse(cls, text: str) -> "LastRecord | None":
-        """Read the field; None for "", before the first record. Raises ValueError."""
-        if not text:
-            return None
-        topic, offset, digest = text.split(":")
-        return cls(topic, int(offset), digest)
 
-    def pack(self) -> str:
-        """Return the field."""
-        return f"{self.topic}:{self.offset}:{self.digest}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The part of a Meta that a commit writes as one value: its writer knows all of it beforehand.
 
-
-@dataclass(frozen=True, slots=True)
-class Meta:
-    """A partition's meta hash. Times are milliseconds since 1970 by Redis's clock, unless a line says otherwise.
-
-    partitions: number of partitions of the model.
-    cap: the model's cap of a document's weight f(L).
-    next_offset: the first record that is not counted yet.
-    version: grows with every commit.
-    commit: id of the last change; it names this history of the partition and no other.
-    fence: fencing token of the newest writer.
-    time_ms: newest time of a counted record, by the log's clock; 0 before the first.
-    moved_ms: time of the last commit.
+    time_ms: newest time of a counted record, by the log's clock, milliseconds since 1970; 0 before the first.
     next_word: the first word id that was never given.
     words: number of words of live documents.
     documents: number of live documents.
@@ -79,12 +62,48 @@ class Meta:
     removals: number of documents that ever left.
     generation: number of generations of changes before this one.
     summed: version that the word statistics are of.
-    summed_ms: time at which they were written.
+    summed_next: the first record that was not counted then.
     unsummed: bytes of the changes since then.
     trimmed: the changes hold no document that left before this offset.
+    last: the record that was counted last; None before the first.
+    """
+
+    time_ms: int = 0
+    next_word: int = 0
+    words: int = 0
+    documents: int = 0
+    totals: Mapping[str, int] = field(default_factory=dict)
+    removed: int = 0
+    removals: int = 0
+    generation: int = 0
+    summed: int = 1
+    summed_next: int = 0
+    unsummed: int = 0
+    trimmed: int = 0
+    last: LastRecord | None = None
+
+    def pack(self) -> bytes:
+        """Return the bytes that Redis keeps."""
+        return _FACTS.pack(Facts(**{one.name: getattr(self, one.name) for one in fields(Facts)}))
+
+
+_FACTS = Codec(Facts, "a partition's position cannot be read: run `streamtopic rebuild`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta(Facts):
+    """A partition's meta hash. Times are milliseconds since 1970 by Redis's clock.
+
+    partitions: number of partitions of the model.
+    cap: the model's cap of a document's weight f(L).
+    next_offset: the first record that is not counted yet.
+    version: grows with every commit.
+    commit: id of the last change; it names this history of the partition and no other.
+    fence: fencing token of the newest writer.
+    moved_ms: time of the last commit.
+    summed_ms: time at which the word statistics were written.
     through: records of other partitions' keys before this offset were dealt with before the state was last rebuilt.
     marked: SHA-1 of the secret of the partition, in hex (`require_keys`).
-    last: the record that was counted last; None before the first.
     """
 
     partitions: int
@@ -93,59 +112,32 @@ class Meta:
     version: int
     commit: str
     fence: int
-    time_ms: int
     moved_ms: int
-    next_word: int
-    words: int
-    documents: int
-    totals: Mapping[str, int]
-    removed: int
-    removals: int
-    generation: int
-    summed: int
     summed_ms: int
-    unsummed: int
-    trimmed: int
     through: int
     marked: str
-    last: LastRecord | None = None
 
     @classmethod
-    def parse(cls, fields: Mapping[bytes, bytes]) -> "Meta":
+    def parse(cls, stored: Mapping[bytes, bytes]) -> "Meta":
         """Read the hash. Raises StateMismatch for another format and StateCorrupt for a hash that is damaged."""
-        text = {key.decode(): value.decode("ascii", "replace") for key, value in fields.items()}
         # Before any field is read: those of another format may be missing, which is not damage.
-        found = text.get("schema", "")
+        found = stored.get(b"schema", b"").decode("ascii", "replace")
         if found != str(STATE.number):
             raise StateMismatch(refusal(STATE, found))
-
-        def number(name: str) -> int:
-            return int(text[name])
-
         try:
+            facts = _FACTS.unpack(stored[b"facts"])
             return cls(
-                partitions=number("partitions"),
-                cap=number("cap"),
-                next_offset=number("next"),
-                version=number("version"),
-                commit=text["commit"],
-                fence=number("fence"),
-                time_ms=number("time"),
-                moved_ms=number("moved"),
-                next_word=number("next_word"),
-                documents=number("documents"),
-                totals=_counters(text, "total:"),
-                words=number("words"),
-                removed=number("removed"),
-                removals=number("removals"),
-                generation=number("generation"),
-                summed=number("summed"),
-                summed_ms=number("summed_at"),
-                unsummed=number("unsummed"),
-                trimmed=number("trimmed"),
-                through=number("through"),
-                marked=text["marked"],
-                last=LastRecord.parse(text.get("last", "")),
+                **{one.name: getattr(facts, one.name) for one in fields(facts)},
+                partitions=int(stored[b"partitions"]),
+                cap=int(stored[b"cap"]),
+                next_offset=int(stored[b"next"]),
+                version=int(stored[b"version"]),
+                commit=stored[b"commit"].decode(),
+                fence=int(stored[b"fence"]),
+                moved_ms=int(stored[b"moved"]),
+                summed_ms=int(stored[b"summed_at"]),
+                through=int(stored[b"through"]),
+                marked=stored[b"marked"].decode(),
             )
         except (KeyError, ValueError) as error:
             raise StateCorrupt(f"partition state cannot be read ({error}): run `streamtopic rebuild`") from None
@@ -171,12 +163,12 @@ def read_meta(connection: Connection, keys: PartitionKeys) -> Meta:
 
     Raises StateMissing if there is no state, StateMismatch for one of another format, StateCorrupt.
     """
-    fields = connection.call("HGETALL", keys.meta)
-    if not fields:
+    stored = connection.call("HGETALL", keys.meta)
+    if not stored:
         raise StateMissing(
             f"there is no state under {keys.tag}: start `streamtopic ingest`, or check model and address"
         )
-    return Meta.parse(fields)
+    return Meta.parse(stored)
 
 
 def claimed_keys(keys: PartitionKeys) -> list[str]:
@@ -184,7 +176,7 @@ def claimed_keys(keys: PartitionKeys) -> list[str]:
     subjects = [keys.subjects(bucket) for bucket in range(BUCKETS)]
     documents = [keys.documents(bucket) for bucket in range(BUCKETS)]
     first = [keys.meta, keys.subject_secret, keys.forgets]
-    return [*first, *subjects, keys.words, keys.statistics, *keys.changes, *documents]
+    return [*first, *subjects, keys.statistics, *keys.changes, *documents]
 
 
 def require_keys(connection: Connection, keys: PartitionKeys) -> None:
@@ -194,7 +186,8 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
     somebody deletes a key, a server evicts. A key that is gone looks like one that has nothing in it, so each kind is
     compared with something that another key says:
 
-        documents, words            the numbers of live documents and of words in the position
+        documents                   the number of live documents in the position
+        changes                     there is one for each version since the word statistics
         word statistics             they are there from the second generation of changes on
         the index of subjects       each part has a mark in it from the claim on: an entry with an empty name
         secret of subjects          its digest is in the position
@@ -206,28 +199,34 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
 
     Without a position nothing is compared. Raises StateMismatch for another format, ComponentUnreachable.
     """
-    documents: list[_Read] = [("HLEN", keys.documents(bucket)) for bucket in range(BUCKETS)]
+    documents: list[Command] = [("HLEN", keys.documents(bucket)) for bucket in range(BUCKETS)]
     # From the first of all members up to the mark, which sorts before all others.
-    subjects: list[_Read] = [("ZLEXCOUNT", keys.subjects(bucket), "-", b"[" + MARK) for bucket in range(BUCKETS)]
-    reads: list[_Read] = [
-        ("HGETALL", keys.meta),
+    subjects: list[Command] = [("ZLEXCOUNT", keys.subjects(bucket), "-", b"[" + MARK) for bucket in range(BUCKETS)]
+    position: Command = ("HGETALL", keys.meta)
+    reads: list[Command] = [
         ("EXISTS", keys.forgets),
         ("HGET", keys.subject_secret, "secret"),
-        ("HLEN", keys.words),
         ("EXISTS", keys.statistics),
+        *(("HLEN", key) for key in keys.changes),
     ]
-    # Atomic: a commit between two of them would look like a loss.
-    answers = connection.batch([*reads, *documents, *subjects], atomic=True)
-    fields, stream, secret, words, statistics, *numbers = answers
-    if not fields:
+    for _ in range(_ATTEMPTS):
+        stored, *answers, after = connection.batch([position, *reads, *documents, *subjects, position])
+        if stored == after:
+            break
+    else:
+        # Commits came between each time, so somebody counts, who looks as well.
         return
-    meta = Meta.parse(fields)
+    stream, secret, statistics, even, odd, *numbers = answers
+    if not stored:
+        return
+    meta = Meta.parse(stored)
     held = sum(numbers[:BUCKETS])
     lost = []
     if held != meta.documents:
         lost.append(f"{held} documents are there, {meta.documents} are counted")
-    if words < meta.words:
-        lost.append(f"{words} words of {meta.words}")
+    changes, made = (even, odd)[meta.generation % 2], meta.version - meta.summed
+    if changes != made:
+        lost.append(f"{changes} changes are there, {made} were made")
     whole = {
         "the word statistics": bool(statistics) or not meta.generation,
         "the deletions that wait for receipts": bool(stream),
@@ -263,57 +262,23 @@ def fixed(answer: Sequence[bytes | None]) -> Fixed:
 
 def mismatch(model: str, have: Fixed, want: Fixed) -> str:
     """Return the error text for settings that differ from those that the state was made with."""
-    number, cap, partitions, partitioner, limits = have
-    _, want_cap, want_partitions, want_partitioner, want_limits = want
-    if number != STATE.number:
-        return refusal(STATE, number, name=f"the state of {model}")
-    remedy = "or rebuild the state from the log under the new setting (`streamtopic rebuild`)"
-    if partitions != want_partitions:
-        differs = (
-            f"was made for {partitions} partitions, not {want_partitions}, and documents would be looked for where "
-            f"they are not: go back to {partitions} partitions"
-        )
-    elif partitioner != want_partitioner:
-        differs = (
-            f"was made for partitioner {partitioner}, not {want_partitioner}, and documents would be looked for where "
-            f"they are not: set partitioner = {partitioner}"
-        )
-    elif cap != want_cap:
-        differs = f"was counted with document mass cap {cap}, not {want_cap}: go back to cap {cap}"
-    elif keeps_days(limits) != keeps_days(want_limits):
-        had, wants = ("with", "without") if keeps_days(limits) else ("without", "with")
-        back = "true" if keeps_days(limits) else "false"
-        differs = f"was counted {had} the days of documents, not {wants} them: go back to keep_days = {back}"
-    else:
-        changed = changed_limits(limits, want_limits)
-        differs = (
-            f"was counted under other limits of records ({changed}), which decide on refusals: go back to the "
-            "program, and to the setting `input`, that counted it"
-        )
-        remedy = "or count it again from the log (`streamtopic rebuild`)"
-    return f"the state of {model} {differs}, {remedy}"
+    if have[0] != STATE.number:
+        return refusal(STATE, have[0], name=f"the state of {model}")
+    before, now = _named(have), _named(want)
+    changed = [name for name in now | before if before.get(name) != now.get(name)]
+    listed = ", ".join(f"{name} {before.get(name, 'none')} and not {now.get(name, 'none')}" for name in changed)
+    back = ", ".join(f"{name} = {before.get(name, 'none')}" for name in changed)
+    return (
+        f"the state of {model} was counted under other settings or limits of records ({listed}), and what is in it "
+        f"rests on them: set {back}, go back to the program that counted it, or rebuild the state from the log under "
+        "the present ones (`streamtopic rebuild`)"
+    )
 
 
-def changed_limits(found: str, wanted: str) -> str:
-    """Return the names and values of the limits of records that differ, for an error text; "" if none does.
-
-    found: limits that a state was counted under, as `events.LIMITS`.
-    wanted: limits of this program.
-    """
-    before = dict(limit.partition("=")[::2] for limit in found.split(","))
-    now = dict(limit.partition("=")[::2] for limit in wanted.split(","))
-    changed = []
-    for name in now | before:
-        old = before.get(name, "none")
-        new = now.get(name, "none")
-        if old != new:
-            changed.append(f"{name} {old} and not {new}")
-    return ", ".join(changed)
-
-
-def _counters(text: Mapping[str, str], prefix: str) -> dict[str, int]:
-    found = {}
-    for key, value in text.items():
-        if key.startswith(prefix):
-            found[key.removeprefix(prefix)] = int(value)
+def _named(fixed: Fixed) -> dict[str, str]:
+    """Return settings and limits of records by their names."""
+    _, cap, partitions, partitioner, limits = fixed
+    found = {"partitions": str(partitions), "partitioner": partitioner, "cap": str(cap)}
+    found |= dict(limit.partition("=")[::2] for limit in limits.split(","))
+    found["keep_days"] = str(keeps_days(limits)).lower()
     return found

@@ -13,12 +13,20 @@ from streamtopic.counts import Weighting
 from streamtopic.documents.events import LIMITS
 from streamtopic.errors import StateCorrupt, StateMismatch
 from streamtopic.formats import STATE
-from streamtopic.state import scripts
-from streamtopic.state.base_documents import RemainingBase, StoredBase
-from streamtopic.state.connection import Connection
+from streamtopic.state.connection import Command, Connection
 from streamtopic.state.meta import MURMUR2, fixed, mismatch
+from streamtopic.state.packing import Codec
+from streamtopic.state.reader import RemainingBase
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import UPLOAD_SECONDS, Outcome, outcome
+from streamtopic.state.scripts import (
+    ACQUIRE_LEASE,
+    UPLOAD_SECONDS,
+    AlreadyApplied,
+    Check,
+    Outcome,
+    Stale,
+    change,
+)
 
 __all__ = [
     "BASE_GRACE_SECONDS",
@@ -27,16 +35,15 @@ __all__ = [
     "ModelState",
     "OutboxEntry",
     "OutboxRecord",
-    "pack_record",
-    "unpack_record",
+    "StoredBase",
+    "acquired",
 ]
 
 _FIXED = ("schema", "cap", "partitions", "partitioner", "limits")
-# Bytes of one string of the base model. Redis takes 512 MB at most, and is busy with one command at a time.
 BASE_GRACE_SECONDS = 600.0
-"""Life of the strings of a base model once it was replaced, for readers that took its head before; in
-`stage_version.lua`."""
+"""Life of the strings of a base model once it was replaced, for readers that took its head before."""
 
+# Bytes of one string of the base model. Redis takes 512 MB at most, and is busy with one command at a time.
 _CHUNK = 8 << 20
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -74,6 +81,13 @@ class Lease:
     holder: str
     token: int
 
+    def guards(self, keys: ModelKeys) -> list[Check]:
+        """Return what must be so for a write of the leading scheduler."""
+        # Both: a Redis that was set back may give one token twice, and a name alone may lead again after somebody else.
+        reason = "another scheduler leads, or the lease ended"
+        fence, holder = ("GET", keys.named("fence")), ("GET", keys.named("lease"))
+        return [(fence, str(self.token), reason), (holder, self.holder, reason)]
+
 
 @dataclass(frozen=True, slots=True)
 class OutboxRecord:
@@ -99,6 +113,37 @@ class OutboxEntry:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredBase:
+    """The current base model.
+
+    version: of the release that was made with it.
+    start: the documents that it was learned from, as of the cut that they were read at.
+    fields: facts for the scheduler, msgpack values.
+    blob: bytes of the model, b"" if only the facts were read.
+    """
+
+    version: int
+    start: RemainingBase
+    fields: Mapping[str, Any]
+    blob: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _BaseHead:
+    """A base model as Redis has it: StoredBase with the names of the strings that hold its bytes, and their digest."""
+
+    version: int
+    start: RemainingBase
+    fields: Mapping[str, Any]
+    parts: Sequence[str]
+    sha256: bytes
+
+
+_HEADS = Codec(_BaseHead, "the base model cannot be read: run `streamtopic unlearn --retrain`")
+_RECORDS = Codec(OutboxRecord, "a record in the outbox cannot be read: run `streamtopic unlearn --retrain`")
+
+
 class ModelState:
     """A model's own keys, besides those of its partitions. Writes of the leading scheduler take its lease."""
 
@@ -121,8 +166,11 @@ class ModelState:
         wanted = STATE.number, settings.cap, settings.partitions, settings.partitioner, settings.limits
         answer = connection.call("HMGET", key, *_FIXED)
         if answer[0] is None:
-            # Read first, so that only a user who creates models needs the right to run scripts.
-            answer = connection.script(scripts.CREATE_MODEL, [key], wanted)
+            # Read first, so that only a user who creates models needs the right to run scripts. Of two processes that
+            # create a model, one decides; the other compares its settings with the answer.
+            fields = chain.from_iterable(zip(_FIXED, map(str, wanted), strict=True))
+            change(connection, [("HSET", key, *fields)], guards=[(("EXISTS", key), "0", "it is there")])
+            answer = connection.call("HMGET", key, *_FIXED)
         have = fixed(answer)
         if have != wanted:
             raise StateMismatch(mismatch(model, have, wanted))
@@ -151,14 +199,13 @@ class ModelState:
         holder: name of this scheduler.
         ttl_ms: life of the lease by Redis's clock, milliseconds.
         """
-        keys = self._named("lease", "fence")
-        answer = self.connection.script(scripts.ACQUIRE_LEASE, keys, [holder, ttl_ms])
-        token = int(answer)
+        token = acquired(self.connection, self._keys, holder, ttl_ms)
         return Lease(holder, token) if token else None
 
     def release(self, lease: Lease) -> None:
         """Give leadership up. Nothing happens if another scheduler leads by now."""
-        self.connection.script(scripts.RELEASE_LEASE, self._named("lease"), [lease.holder])
+        # Compared and deleted in one step: between two commands the lease could end and be taken by another.
+        self._remove("lease", lease.holder)
 
     def stage(
         self,
@@ -183,28 +230,24 @@ class ModelState:
         """
         # A retry of the same version finds its own uploads by this name, and cannot mix with those of another attempt.
         identity = _digest(records, dict(release), _base_head(base, ()))
+        last, known, _ = self._newest()
+        if known != identity and last != (version - 1 if before is None else before):
+            return Stale(f"version {last} is the last one")
+        outbox, releases = self._named("outbox", "releases")
         uploads = self._upload_records(identity, records)
-        new: list[str] = []
-        old: list[str] = []
+        steps: list[Command] = [("XADD", releases, f"{version}-0", "release", _packed(release), "identity", identity)]
+        steps += [("XADD", outbox, "*", "key", key) for key in uploads]
         if base:
-            parts = _cut(base.blob)
-            new = [self._upload(f"base:{identity}:{k}", part) for k, part in enumerate(parts)]
-            # A repetition after a commit finds the new parts as those of the current base: they must not expire.
-            old = [key for key in self._base_parts() if key not in new]
-        keys = self._named("fence", "releases", "outbox", "base", "lease")
-        plan = {
-            "token": str(lease.token),
-            "holder": lease.holder,
-            "version": version,
-            "before": version - 1 if before is None else before,
-            "identity": identity,
-            "records": len(records),
-            "new": len(new),
-        }
-        arguments = [msgpack.packb(plan), msgpack.packb(dict(release)), _base_head(base, new)]
-        keys += [*uploads, *new, *old]
-        answer = self.connection.script(scripts.STAGE_VERSION, keys, arguments)
-        return outcome(answer)
+            new = [self._upload(f"base:{identity}:{k}", part) for k, part in enumerate(_cut(base.blob))]
+            # A repetition after a commit finds the new parts as those of the current base: they must not expire. The
+            # old ones are not deleted at once: a reader may have the old head and be fetching them.
+            gone = [key for key in self._base_parts() if key not in new]
+            steps += [("PEXPIRE", key, int(BASE_GRACE_SECONDS * 1000)) for key in gone]
+            steps.append(("HSET", self._keys.named("base"), "head", _base_head(base, new)))
+            uploads = [*uploads, *new]
+        newest = self._last_identity()
+        follows: Check = (newest, known, f"version {last} is not the last one any more")
+        return self._kept(uploads, steps, [*lease.guards(self._keys), follows], (newest, identity))
 
     def adopt(self, lease: Lease, version: int, release: Mapping[str, Any]) -> Outcome:
         """Record a version as the ledger has it, after Redis was set back.
@@ -216,12 +259,21 @@ class ModelState:
         AlreadyApplied for a version that was recorded so, and for all before the newest. Stale if another scheduler
         leads.
         """
+        digest = str(release["digest"])
+        last, known, part = self._newest()
+        if last > version or (last == version and known == digest):
+            return AlreadyApplied()
         head = self.base_head()
         gone = [self._keys.named("base"), *self._base_parts()] if head is not None and head.version == version else []
-        keys = [*self._named("fence", "releases", "lease"), *gone]
-        arguments = [lease.token, lease.holder, version, release["digest"], msgpack.packb(dict(release))]
-        answer = self.connection.script(scripts.ADOPT_VERSION, keys, arguments)
-        return outcome(answer)
+        releases = self._keys.named("releases")
+        # A stream takes ascending ids only.
+        entry = f"{version}-{part + 1 if last == version else 0}"
+        steps: list[Command] = [("XDEL", releases, f"{last}-{part}")] if last == version else []
+        steps.append(("XADD", releases, entry, "release", _packed(release), "identity", digest))
+        steps += [("DEL", key) for key in gone]
+        newest = self._last_identity()
+        follows: Check = (newest, known, f"version {last} is not the last one any more")
+        return change(self.connection, steps, guards=[*lease.guards(self._keys), follows], done=(newest, digest))
 
     def withdraw(self, lease: Lease, versions: Iterable[int], records: Sequence[OutboxRecord]) -> Outcome:
         """Mark versions as withdrawn without a new one in their place.
@@ -231,10 +283,35 @@ class ModelState:
         todo = list(versions)
         identity = _digest(records, todo)
         uploads = self._upload_records(identity, records)
-        keys = [*self._named("fence", "withdrawn", "outbox", "lease"), *uploads]
-        arguments: list[str | int] = [lease.token, lease.holder, len(records), *todo]
-        answer = self.connection.script(scripts.WITHDRAW_VERSIONS, keys, arguments)
-        return outcome(answer)
+        withdrawn, outbox = self._named("withdrawn", "outbox")
+        steps: list[Command] = [("SADD", withdrawn, *todo)]
+        steps += [("XADD", outbox, "*", "key", key) for key in uploads]
+        # The first version stands for all, since they are added by one command.
+        return self._kept(uploads, steps, lease.guards(self._keys), (("SISMEMBER", withdrawn, todo[0]), "1"))
+
+    def _kept(
+        self, uploads: Sequence[str], steps: Sequence[Command], guards: Sequence[Check], done: tuple[Command, str]
+    ) -> Outcome:
+        """Write a change that keeps what was uploaded for it."""
+        there: list[Check] = [(("EXISTS", key), "1", "a part expired before it was committed") for key in uploads]
+        kept: list[Command] = [("PERSIST", key) for key in uploads]
+        return change(self.connection, [*kept, *steps], guards=[*guards, *there], done=done)
+
+    def _last_identity(self) -> Command:
+        """Return the command whose answer ends with the identity of the newest version."""
+        return "XREVRANGE", self._keys.named("releases"), "+", "-", "COUNT", 1
+
+    def _newest(self) -> tuple[int, str, int]:
+        """Return the newest version, its identity, and which of its records it is; 0, "" and 0 before the first."""
+        for row in self.connection.call(*self._last_identity()):
+            version, part = _version_of(row)
+            return version, row[1][b"identity"].decode(), part
+        return 0, "", 0
+
+    def _remove(self, name: str, value: str) -> None:
+        """Remove the global key `name`, unless it has another value by now."""
+        key = self._keys.named(name)
+        change(self.connection, [("DEL", key)], guards=[(("GET", key), value, "it has another value")])
 
     def withdrawn(self, records: Sequence[tuple[int, Mapping[str, Any]]] | None = None) -> set[int]:
         """Return all withdrawn versions, whether a later version names them or not.
@@ -263,7 +340,8 @@ class ModelState:
 
     def fulfil(self, request: str) -> None:
         """Remove a request, unless another took its place."""
-        self.connection.script(scripts.FULFIL_REQUEST, self._named("request"), [request])
+        # Values are unique, so a request that came while this one was acted on stays.
+        self._remove("request", request)
 
     def note_decision(self, text: str, now_ms: int) -> None:
         """Store the leader's last decision for `streamtopic status`.
@@ -301,7 +379,7 @@ class ModelState:
                     raise StateCorrupt(f"outbox entry {entry.decode()} of {self.model} has lost its bytes: retrain")
                 continue
             key = fields[b"key"].decode()
-            record = unpack_record(data)
+            record = _RECORDS.unpack(data)
             entries.append(OutboxEntry(entry.decode(), record, key))
         return entries
 
@@ -313,28 +391,28 @@ class ModelState:
     def confirm(self, entries: Iterable[OutboxEntry]) -> None:
         """Remove published records from the outbox. May be repeated."""
         outbox = self._keys.named("outbox")
-        commands: list[tuple[str, ...]] = []
+        steps: list[Command] = []
         for entry in entries:
-            commands += [("XDEL", outbox, entry.id), ("DEL", entry.key)]
-        # Atomic: an entry whose bytes are gone looks like damage.
-        self.connection.batch(commands, atomic=True)
+            steps += [("XDEL", outbox, entry.id), ("DEL", entry.key)]
+        # All or nothing: an entry whose bytes are gone looks like damage.
+        change(self.connection, steps)
 
     def base(self) -> StoredBase | None:
         """Return the current base model; None before the first. Raises StateCorrupt."""
         head = self._call("HGETALL", "base")
         if not head:
             return None
-        fields = msgpack.unpackb(head[b"head"])
-        reads = [("GET", key) for key in fields["parts"]]
+        found = _HEADS.unpack(head[b"head"])
+        reads = [("GET", key) for key in found.parts]
         parts = self.connection.batch(reads)
         # A part that has expired leaves a gap, which the checksum finds.
         blob = b"".join(part or b"" for part in parts)
         digest = hashlib.sha256(blob).digest()
-        if digest != fields["sha256"]:
+        if digest != found.sha256:
             raise StateCorrupt(
                 f"the base model of {self.model} fails its checksum: run `streamtopic unlearn --retrain`"
             )
-        return StoredBase(fields["version"], RemainingBase.unpack(fields["start"]), fields["fields"], blob)
+        return StoredBase(found.version, found.start, found.fields, blob)
 
     def has_base_bytes(self) -> bool:
         """Whether the bytes of the base model are stored."""
@@ -345,8 +423,8 @@ class ModelState:
         head = self._call("HGET", "base", "head")
         if head is None:
             return None
-        fields = msgpack.unpackb(head)
-        return StoredBase(fields["version"], RemainingBase.unpack(fields["start"]), fields["fields"], b"")
+        found = _HEADS.unpack(head)
+        return StoredBase(found.version, found.start, found.fields, b"")
 
     def releases(self, count: int | None = None) -> list[tuple[int, dict[str, Any]]]:
         """Return (version, release record), oldest first; only the last `count`, if given."""
@@ -395,11 +473,24 @@ class ModelState:
         return key
 
     def _upload_records(self, identity: str, records: Sequence[OutboxRecord]) -> list[str]:
-        return [self._upload(f"out:{identity}:{k}", pack_record(record)) for k, record in enumerate(records)]
+        return [self._upload(f"out:{identity}:{k}", _RECORDS.pack(record)) for k, record in enumerate(records)]
 
     def _base_parts(self) -> list[str]:
         head = self._call("HGET", "base", "head")
-        return [] if head is None else list(msgpack.unpackb(head)["parts"])
+        return [] if head is None else list(_HEADS.unpack(head).parts)
+
+
+def acquired(connection: Connection, keys: ModelKeys, holder: str, ttl_ms: int, *, seize: bool = False) -> int:
+    """Take or renew the scheduler's lease; return its token, 0 while another holder's lease runs.
+
+    seize: whether to take it from its holder.
+    """
+    names = [keys.named("lease"), keys.named("fence")]
+    return int(connection.script(ACQUIRE_LEASE, names, [holder, ttl_ms, int(seize)]))
+
+
+def _packed(release: Mapping[str, Any]) -> bytes:
+    return bytes(msgpack.packb(dict(release)))
 
 
 def _version_of(row: tuple[bytes, object]) -> tuple[int, int]:
@@ -416,31 +507,10 @@ def _cut(blob: bytes) -> list[bytes]:
 def _base_head(base: StoredBase | None, parts: Sequence[str]) -> bytes:
     if base is None:
         return b""
-    digest = hashlib.sha256(base.blob).digest()
-    fields = {
-        "version": base.version,
-        "start": base.start.pack(),
-        "fields": dict(base.fields),
-        "parts": list(parts),
-        "sha256": digest,
-    }
-    return bytes(msgpack.packb(fields))
+    return _HEADS.pack(_BaseHead(base.version, base.start, base.fields, parts, hashlib.sha256(base.blob).digest()))
 
 
 def _digest(records: Sequence[OutboxRecord], *parts: object) -> str:
     """Return a name for staged parts that follows from their content. parts: values that msgpack can write."""
-    packed = msgpack.packb([*map(pack_record, records), *parts])
+    packed = msgpack.packb([*map(_RECORDS.pack, records), *parts])
     return hashlib.sha256(packed).hexdigest()[:32]
-
-
-def pack_record(record: OutboxRecord) -> bytes:
-    """Return the bytes of a record in the outbox."""
-    headers = [list(header) for header in record.headers]
-    return bytes(msgpack.packb([record.topic, record.key, record.value, headers]))
-
-
-def unpack_record(data: bytes) -> OutboxRecord:
-    """Undo `pack_record`."""
-    topic, key, value, headers = msgpack.unpackb(data)
-    named = tuple((name, content) for name, content in headers)
-    return OutboxRecord(topic, key, value, named)

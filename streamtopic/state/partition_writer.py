@@ -7,14 +7,13 @@ word id. Every write of a writer is Stale as soon as another process opens the p
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import Weighting
-from streamtopic.counts.arrays import Int64
+from streamtopic.counts import Weighting, statistics
 from streamtopic.documents.events import LIMITS, keeps_days
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, TakenOver
 from streamtopic.formats import STATE
@@ -23,36 +22,26 @@ from streamtopic.state.change_log import (
     MOST_UNSUMMED,
     CutGone,
     WordStatistics,
-    current_totals,
-    lost_changes,
+    came_and_went,
+    read_changes,
     read_statistics,
 )
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forgets
-from streamtopic.state.document_records import StoredDocument, decode_records
+from streamtopic.state.document_records import EVERY_OFFSET, StoredDocument, decode_batch
 from streamtopic.state.flush import (
     MAX_FLUSH_DOCUMENTS,
     MAX_FLUSH_RECORD_BYTES,
-    MAX_FLUSH_WRITES,
     MAX_STORED_BYTES,
     AddedDocuments,
     Changes,
     Flush,
-    commit_arguments,
     plan,
 )
-from streamtopic.state.meta import (
-    MURMUR2,
-    Meta,
-    claimed_keys,
-    fixed,
-    mismatch,
-    read_meta,
-    require_keys,
-)
+from streamtopic.state.meta import MURMUR2, Facts, Meta, claimed_keys, fixed, mismatch, read_meta, require_keys
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
-from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
-from streamtopic.state.word_ids import MAX_WORD_IDS, Vocabulary, word_text
+from streamtopic.state.scripts import Applied, Check, Outcome, Stale, change
+from streamtopic.state.word_ids import MAX_WORD_IDS, Vocabulary
 from streamtopic.words.lexicon import Lexicon
 
 __all__ = ["PartitionWriter", "PreparedBatch"]
@@ -166,7 +155,7 @@ class PartitionWriter:
         keys = ModelKeys(model).partition(partition)
         drawn = secrets.token_bytes(_SECRET_BYTES)
         arguments: list[str | bytes | int] = [weighting.cap, partitions, first_offset, STATE.number, partitioner]
-        arguments += [limits, drawn, BUCKETS]
+        arguments += [limits, drawn, BUCKETS, Facts().pack()]
         answer = connection.script(scripts.CLAIM_PARTITION, claimed_keys(keys), arguments)
         if answer[0] == b"lost":
             raise StateCorrupt(
@@ -191,11 +180,11 @@ class PartitionWriter:
         """
         numbers = self.vocabulary.numbers()
         loads = self.loads
-        bounds = ((batch.sizes(), MAX_FLUSH_RECORD_BYTES), (batch.writes(numbers), MAX_FLUSH_WRITES))
-        fitting = [int(np.searchsorted(np.cumsum(costs), bound, side="right")) for costs, bound in bounds]
-        likely = [int(_LIKELY * bound / costs.mean()) for costs, bound in bounds]
+        sizes = batch.sizes()
+        fitting = int(np.searchsorted(np.cumsum(sizes), MAX_FLUSH_RECORD_BYTES, side="right"))
+        likely = int(_LIKELY * MAX_FLUSH_RECORD_BYTES / sizes.mean())
         # One at least: a record that is too large by itself must still be counted, or the partition would stop.
-        records = max(1, min(most, len(batch), *fitting))
+        records = max(1, min(most, len(batch), fitting))
         # In this order: documents are looked up only for records that the other bounds let in.
         keys = batch.ids[:records]
         named = filter(None, keys)
@@ -205,7 +194,7 @@ class PartitionWriter:
             # The words were read again meanwhile, and the stored documents are numbered by them.
             numbers = self.vocabulary.numbers()
         looked_up = _before(keys, asked[looked:])
-        return PreparedBatch(self.meta, stored, numbers, min(records, looked_up), max(1, min(likely)))
+        return PreparedBatch(self.meta, stored, numbers, min(records, looked_up), max(1, likely))
 
     def apply(self, changes: Changes) -> Outcome:
         """Count the changes and move the offset past their records, all or nothing.
@@ -251,14 +240,6 @@ class PartitionWriter:
         position = self.connection.call("HGET", self.keys.meta, "next")
         return position is None or int(position) < self.meta.next_offset
 
-    def follow(self, commit_id: str) -> None:
-        """Read meta after a change of its own, and words too if another change has followed it."""
-        meta = read_meta(self.connection, self.keys)
-        if meta.commit == commit_id:
-            self.meta = meta
-        else:
-            self.reload()
-
     def documents(self, ids: Iterable[bytes]) -> dict[bytes, StoredDocument]:
         """Return the live ones of these documents, whatever their size. Raises as `first_documents`."""
         return self.first_documents(ids, _ALL)[0]
@@ -283,7 +264,8 @@ class PartitionWriter:
         places = {bucket: place for place, bucket in enumerate(distinct, start=2)}
         keys = [self.keys.meta, *map(self.keys.documents, places)]
         of_each = bytes(places[bucket] for bucket in hashes)
-        arguments: list[str | bytes | int] = [most, of_each, *asked]
+        # Redis reads the kinds of msgpack from before it told bytes and text apart.
+        arguments: list[str | bytes | int] = [most, of_each, msgpack.packb(asked, use_bin_type=False)]
         # After a commit whose answer was lost, or another writer's, records hold word ids that are unknown here.
         while True:
             commit, fence, looked, packed = self.connection.script(scripts.READ_DOCUMENTS, keys, arguments)
@@ -293,8 +275,7 @@ class PartitionWriter:
             self.reload()
         found = msgpack.unpackb(packed, raw=True)
         ids_found = [asked[place] for place in found[::2]]
-        documents = decode_records(found[1::2])
-        return dict(zip(ids_found, documents, strict=True)), int(looked)
+        return dict(zip(ids_found, map(StoredDocument.of, found[1::2]), strict=True)), int(looked)
 
     def live_ids(self) -> Iterator[list[bytes]]:
         """Yield the ids of all live documents, one list for each hash.
@@ -302,8 +283,7 @@ class PartitionWriter:
         An id that comes or goes meanwhile may be missing.
         """
         for bucket in range(BUCKETS):
-            records = self.connection.scan(self.keys.documents(bucket))
-            yield [document for document, _ in records]
+            yield self.connection.call("HKEYS", self.keys.documents(bucket))
 
     def tidy(self) -> None:
         """Replace the lexicon once most of its words are in no live document."""
@@ -315,19 +295,39 @@ class PartitionWriter:
 
     def plan(self, changes: Changes) -> Flush:
         """Lay the changes out as a flush. Nothing is written so far."""
-        return plan(changes, self.meta, self.vocabulary, self.new_id)
+        return plan(changes, self.meta, self.vocabulary, self.keys, self.new_id)
 
     def commit(self, flush: Flush) -> Outcome:
         """Write a flush, all or nothing. May be repeated after any error: at most one repetition is Applied.
 
         Stale if the offset, the state or the writer changed since it was planned: reload and plan again.
         """
-        keys, arguments = commit_arguments(flush, self.keys, self.fence)
-        answer = self.connection.script(scripts.COMMIT_FLUSH, keys, arguments)
-        result = outcome(answer)
-        if not isinstance(result, Stale) and self.meta.commit == flush.base.commit:
-            self._take_over(flush, took_part=isinstance(result, Applied))
+        # Keys that are lost would look whole if they were written again. The writer reads the state anew, and its error
+        # names what is lost.
+        lost: Check = (("EXISTS", self.keys.forgets), "1", "keys of the partition are lost")
+        committed = ("HGET", self.keys.meta, "commit"), flush.after.commit
+        guards = [*self._guards(flush.base), lost]
+        result = change(self.connection, flush.steps, guards=guards, done=committed, clock=(self.keys.meta, "moved"))
+        if isinstance(result, Stale) or self.meta.commit != flush.base.commit:
+            return result
+        if isinstance(result, Applied):
+            self.vocabulary.rename(flush.entry.born, flush.entry.dead)
+            self.vocabulary.count(flush.ids, flush.totals)
+            self.meta = replace(flush.after, moved_ms=result.at_ms)
+        else:
+            # The answer to an earlier attempt was lost, and other changes may have followed it.
+            self.reload()
         return result
+
+    def _guards(self, base: Meta) -> list[Check]:
+        """Return what must be so for a write that is based on a position."""
+        meta = self.keys.meta
+        return [
+            (("EXISTS", meta), "1", "the state is gone"),
+            (("HGET", meta, "fence"), str(self.fence), "another writer took the partition over"),
+            # After Redis was set back, offsets may count up to the same numbers again; the id of a change cannot.
+            (("HGET", meta, "commit"), base.commit, "the state has another history"),
+        ]
 
     def keep_summed(self, max_age: float) -> bool:
         """Write the word statistics if that is due; return whether they were written.
@@ -337,9 +337,9 @@ class PartitionWriter:
         Raises TakenOver as `reload` does.
         """
         meta = self.meta
-        # Statistics take about four bytes for each word id: writing them must not cost more than the changes do. And
-        # whoever reads many documents takes longer, and must find the changes since its cut still.
-        most = max(MOST_UNSUMMED, 4 * meta.next_word, 16 * meta.documents)
+        # Statistics take about 24 bytes for each word: writing them must not cost more than the changes do. And whoever
+        # reads many documents takes longer, and must find the changes since its cut still.
+        most = max(MOST_UNSUMMED, 24 * meta.words, 16 * meta.documents)
         if meta.unsummed <= most and not self._is_overdue(max_age):
             return False
         result = self.sum_changes()
@@ -349,12 +349,25 @@ class PartitionWriter:
 
     def sum_changes(self) -> Outcome:
         """Write the word statistics of now, and begin a generation of changes: that before the last is removed."""
-        keys = [self.keys.meta, self.keys.statistics, *self.keys.changes]
-        packed = WordStatistics(self.meta.place, self.vocabulary.totals).pack()
-        arguments: list[str | bytes | int] = [self.fence, self.meta.commit, self.meta.generation, packed]
-        result = outcome(self.connection.script(scripts.SUM_CHANGES, keys, arguments))
+        keys, meta = self.keys, self.meta
+        after = replace(
+            meta,
+            generation=meta.generation + 1,
+            trimmed=meta.summed_next,
+            summed=meta.version,
+            summed_next=meta.next_offset,
+            unsummed=0,
+        )
+        steps: list[tuple[str | bytes, ...]] = [
+            ("SET", keys.statistics, WordStatistics(meta.place, *self.vocabulary.held()).pack()),
+            ("UNLINK", keys.changes[after.generation % 2]),
+            ("HSET", keys.meta, "facts", after.pack()),
+        ]
+        # A repetition after a lost answer would remove changes that readers have had no time to take up.
+        summed = ("HGET", keys.meta, "facts"), after.pack()
+        result = change(self.connection, steps, guards=self._guards(meta), done=summed, clock=(keys.meta, "summed_at"))
         if not isinstance(result, Stale):
-            self.follow(self.meta.commit)
+            self.meta = read_meta(self.connection, keys)
         return result
 
     def _is_overdue(self, max_age: float) -> bool:
@@ -368,14 +381,6 @@ class PartitionWriter:
         # By the clock of this server: masters of a cluster have clocks of their own.
         return self.connection.time_ms(self.keys.meta) - self.meta.summed_ms >= 1000 * wait
 
-    def _take_over(self, flush: Flush, *, took_part: bool) -> None:
-        if not took_part:
-            # The answer to an earlier attempt was lost, and other changes may have followed it.
-            self.reload()
-            return
-        self.vocabulary.apply(flush.entry.born, flush.entry.dead, flush.ids, flush.totals)
-        self.follow(flush.commit_id)
-
     def _read(self) -> tuple[Meta, Vocabulary]:
         """Return position and words of one state. They are read again if a change came between."""
         self.loads += 1
@@ -385,24 +390,32 @@ class PartitionWriter:
                 raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
             # First: its error names what is lost, if those below name what contradicts it.
             self.require_keys()
-            scanned = self.connection.scan(self.keys.words)
-            ids = {word_text(word): int(number) for word, number in scanned}
+            error: StateError | None = None
             try:
-                vocabulary = Vocabulary(ids, meta.next_word, self._totals(meta), self.lexicon)
-            except (CutGone, StateCorrupt) as error:
+                vocabulary = self._words(meta)
+            except (CutGone, StateCorrupt) as found:
                 # Words and changes of two states look like damage, too.
-                if self._is_last(meta.commit):
-                    raise (error if isinstance(error, StateCorrupt) else lost_changes(self.keys)) from None
+                error = found
+            last: bytes | None = self.connection.call("HGET", self.keys.meta, "commit")
+            if last != meta.commit.encode():
                 continue
-            if self._is_last(meta.commit):
+            if isinstance(error, StateCorrupt):
+                raise error
+            if error is None:
                 return meta, vocabulary
         raise StateError(f"partition {self.partition} changes faster than it can be read: is a second ingest running?")
 
-    def _is_last(self, commit: str) -> bool:
-        last: bytes | None = self.connection.call("HGET", self.keys.meta, "commit")
-        return last == commit.encode()
-
-    def _totals(self, meta: Meta) -> Int64:
-        """Return the statistics of all word ids at a position, (3, ids). Raises CutGone, StateCorrupt."""
+    def _words(self, meta: Meta) -> Vocabulary:
+        """Return the words at a position. Raises CutGone, StateCorrupt."""
         known = read_statistics(self.connection, self.keys)
-        return current_totals(self.connection, self.keys, known, meta.place, meta.next_word)
+        vocabulary = Vocabulary(known.words, known.ids, known.totals, self.lexicon)
+        changes = list(read_changes(self.connection, self.keys, known.place, meta.place))
+        for _, entry in changes:
+            vocabulary.rename(entry.born, entry.dead)
+        itself = np.arange(meta.next_word)
+        for sign, records in came_and_went(changes):
+            batch = decode_batch(records, itself, EVERY_OFFSET).batch
+            totals = statistics(batch, len(itself), np.full(batch.documents, sign))
+            vocabulary.count(itself, np.stack(totals))
+        vocabulary.check(meta.words, meta.next_word)
+        return vocabulary

@@ -1,9 +1,14 @@
-"""Reading a model while its writers work: positions, deletions that wait, and the counts of all partitions."""
+"""Reading a model while its writers work: positions, deletions that wait, and the counts of all partitions.
+
+How many documents of the base model are still there follows from the documents: one belongs to the base if the record
+that added it lies before the cut that the base was learned from. So no fault can refund a deletion. The leading
+scheduler follows the changes and notes the number; if changes are gone, it looks through the documents once.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, compress
 from typing import TypeVar
 
@@ -12,17 +17,17 @@ import numpy as np
 from streamtopic.counts import statistics
 from streamtopic.counts.arrays import Int64, Mask
 from streamtopic.errors import NegativeCounts, StateCorrupt
-from streamtopic.state.change_log import CutGone, read_statistics
+from streamtopic.state.change_log import CutGone, Place, WordStatistics, read_changes, read_statistics
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forgets
 from streamtopic.state.document_counts import DocumentCounts, PartitionCut, WordTable, changed_documents, followed
-from streamtopic.state.document_records import decode_records
+from streamtopic.state.document_records import record_offset
 from streamtopic.state.flush import by_bucket
 from streamtopic.state.meta import Meta, read_meta, require_keys
+from streamtopic.state.packing import Codec
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.word_ids import word_text
 
-__all__ = ["Reader"]
+__all__ = ["BaseDocuments", "Reader", "RemainingBase", "remaining_noted"]
 
 T = TypeVar("T")
 _ATTEMPTS = 5
@@ -64,8 +69,7 @@ class Reader:
         found = self.connection.batch([("HMGET", keys.documents(bucket), *ids) for bucket, ids in buckets.items()])
         require_keys(self.connection, keys)
         pairs = zip(chain.from_iterable(buckets.values()), chain.from_iterable(found), strict=True)
-        live = {document: record for document, record in pairs if record is not None}
-        return {document: one.offset for document, one in zip(live, decode_records(list(live.values())), strict=True)}
+        return {document: record_offset(record) for document, record in pairs if record is not None}
 
     def counts(
         self, *, before: Mapping[int, int] | None = None, at: Mapping[int, Meta] | None = None
@@ -108,48 +112,45 @@ class Reader:
         return [PartitionCut(p, keys, metas[p], metas[p].next_offset) for p, keys in numbered]
 
     def _followed(self, cuts: list[PartitionCut]) -> DocumentCounts:
-        """Return counts of all documents at a cut, from what is known of an earlier one."""
+        """Return counts of all documents at a cut: the last counts, or the statistics in Redis, and what came since."""
         for known in (self._carried, self._begun):
             with suppress(CutGone):
-                return known(cuts)
+                places, totals = known(cuts)
+                change = changed_documents(self.connection, self._table, places, cuts)
+                wide = np.zeros((3, len(self._table)), np.int64)
+                wide[:, : totals.shape[1]] = totals
+                wide[:, change.numbers] += change.frequency, change.tokens, change.heavy
+                counts = self._named(wide, sum(cut.meta.documents for cut in cuts), cuts)
+                # An update of the last model asks for the same changes: they are read and decoded once.
+                return replace(counts, _carried={places: change})
         # The statistics in Redis are newer than the cut, or changes after them are gone: the documents tell them too.
         return self._counted(cuts)
 
-    def _carried(self, cuts: list[PartitionCut]) -> DocumentCounts:
-        """Return the last counts with the changes since then. Raises CutGone if these are not all known."""
+    def _carried(self, _cuts: list[PartitionCut]) -> tuple[tuple[Place, ...], Int64]:
+        """Return the moment of the last counts, and their statistics, (3, words of the table). Raises CutGone."""
         last = self._last
         if last is None:
             raise CutGone("there are no earlier counts")
-        change = changed_documents(self.connection, self._table, last.places, cuts)
         totals = np.zeros((3, len(self._table)), np.int64)
         totals[:, last.numbers] = last.frequency, last.tokens, last.heavy
-        totals[:, change.numbers] += change.frequency, change.tokens, change.heavy
-        counts = self._named(totals, last.documents + change.documents, cuts)
-        # An update of the last model asks for the same changes: they are read and decoded once.
-        return replace(counts, _carried={last.places: change})
+        return last.places, totals
 
-    def _begun(self, cuts: list[PartitionCut]) -> DocumentCounts:
-        """Return counts of the word statistics in Redis and of the changes since they were written. Raises CutGone."""
-        known = [read_statistics(self.connection, keys) for keys in self._keys]
-        for cut in cuts:
-            self._learn(cut)
-        change = changed_documents(self.connection, self._table, [one.place for one in known], cuts)
+    def _begun(self, cuts: list[PartitionCut]) -> tuple[tuple[Place, ...], Int64]:
+        """Return the moment of the word statistics in Redis, and their sums, (3, words of the table)."""
+        known = [self._statistics(cut) for cut in cuts]
         totals = np.zeros((3, len(self._table)), np.int64)
         for cut, one in zip(cuts, known, strict=True):
-            held = np.flatnonzero(one.totals[0])
-            numbers = self._table.numbers(cut.partition)
-            if len(held) and (held[-1] >= len(numbers) or (numbers[held] < 0).any()):
-                raise StateCorrupt(f"partition {cut.partition} counts a word without a name: run `streamtopic rebuild`")
-            # A partition may have two ids of one word, of which one has gone since.
-            for total, part in zip(totals, one.totals, strict=True):
-                np.add.at(total, numbers[held], part[held])
-        totals[:, change.numbers] += change.frequency, change.tokens, change.heavy
-        return self._named(totals, sum(cut.meta.documents for cut in cuts), cuts)
+            totals[:, self._table.numbers(cut.partition)[one.ids]] += one.totals
+        return tuple(one.place for one in known), totals
 
     def _counted(self, cuts: list[PartitionCut]) -> DocumentCounts:
         """Return counts whose statistics are made of the documents themselves. Raises CutGone."""
         for cut in cuts:
-            self._learn(cut)
+            # Words that have come since the statistics, and those that have gone since the cut.
+            first = min(self._statistics(cut).place, cut.meta.place, key=lambda place: place.version)
+            now = read_meta(self.connection, cut.keys)
+            for _ in followed(self.connection, self._table, cut, first, now.place):
+                pass
         words = len(self._table)
         every = np.arange(words)
         nothing = np.zeros(words, np.int64)
@@ -206,10 +207,98 @@ class Reader:
             before = place
         return np.insert(numbers, places, born), joined + list(words[before:]) if places else words
 
-    def _learn(self, cut: PartitionCut) -> None:
-        """Take up the words of a partition at a cut: those that are there, and those that have gone since."""
-        scanned = self.connection.scan(cut.keys.words)
-        self._table.learn(cut.partition, {word_text(word): int(number) for word, number in scanned})
-        now = read_meta(self.connection, cut.keys)
-        for _ in followed(self.connection, self._table, cut, cut.meta.place, now.place):
-            pass
+    def _statistics(self, cut: PartitionCut) -> WordStatistics:
+        """Return the word statistics of a partition, and take up its words."""
+        found = read_statistics(self.connection, cut.keys)
+        self._table.learn(cut.partition, dict(zip(found.words, found.ids.tolist(), strict=True)))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class RemainingBase:
+    """The documents of a base model that are live at a moment.
+
+    offsets: partition to the first offset that was not counted then.
+    places: partition to the moment.
+    documents: how many there are.
+    """
+
+    offsets: Mapping[int, int]
+    places: Mapping[int, Place]
+    documents: int
+
+    @classmethod
+    def at(cls, positions: Mapping[int, Meta], documents: int) -> "RemainingBase":
+        """Return what there is at these positions. documents: how many."""
+        offsets = {partition: meta.next_offset for partition, meta in positions.items()}
+        places = {partition: meta.place for partition, meta in positions.items()}
+        return cls(offsets, places, documents)
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """What is left of the base model that was published as a version."""
+
+    version: int
+    left: RemainingBase
+
+
+_NOTED = Codec(_Noted, "what is left of the base model cannot be read")
+
+
+def remaining_noted(connection: Connection, model: str, version: int, start: RemainingBase) -> RemainingBase:
+    """Return what is left of a base model as the leader noted it last, usually a moment ago.
+
+    version: that the base model was published as.
+    start: the documents that it was learned from: what is left if there is no note yet.
+    """
+    packed = connection.call("HGET", ModelKeys(model).named("base"), "left")
+    with suppress(StateCorrupt):
+        noted = _NOTED.unpack(packed or b"")
+        return noted.left if noted.version == version else start
+    return start
+
+
+class BaseDocuments:
+    """Keeps count of the base model's documents that are left. Only the leading scheduler does."""
+
+    def __init__(self, reader: Reader, model: str) -> None:
+        self._reader = reader
+        self._keys = ModelKeys(model)
+        self._known: tuple[int, RemainingBase] | None = None
+
+    def left(self, version: int, start: RemainingBase, positions: Mapping[int, Meta]) -> RemainingBase:
+        """Return what is left at these positions, and note it for others.
+
+        version: that the base model was published as.
+        start: the documents that it was learned from.
+
+        Raises CutGone if documents change faster than they can be read, StateCorrupt, ComponentUnreachable.
+        """
+        connection = self._reader.connection
+        of, known = self._known or (0, start)
+        if of != version:
+            known = remaining_noted(connection, self._keys.model, version, start)
+        try:
+            change = sum(self._change(start, known, partition, meta) for partition, meta in positions.items())
+            documents = known.documents + change
+        except CutGone:
+            documents = self._reader.counts(before=start.offsets, at=positions).documents
+        found = RemainingBase.at(positions, documents)
+        if (version, found) != self._known:
+            connection.call("HSET", self._keys.named("base"), "left", _NOTED.pack(_Noted(version, found)))
+            self._known = version, found
+        return found
+
+    def _change(self, start: RemainingBase, known: RemainingBase, partition: int, meta: Meta) -> int:
+        """Return by how many the base's documents of a partition have changed since a moment. Raises CutGone."""
+        if partition not in known.places:
+            raise CutGone(f"nothing is known of partition {partition}")
+        keys = self._keys.partition(partition)
+        before = start.offsets.get(partition, 0)
+        found = 0
+        for _, change in read_changes(self._reader.connection, keys, known.places[partition], meta.place):
+            # One whose subjects change goes, and comes back under the offset that it had.
+            found += sum(record_offset(record) < before for record in change.came)
+            found -= sum(record_offset(record) < before for record in change.went)
+        return found

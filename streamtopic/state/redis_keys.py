@@ -34,18 +34,13 @@ class PartitionKeys:
         return f"{self.tag}:meta"
 
     @property
-    def words(self) -> str:
-        """Hash: word to local id."""
-        return f"{self.tag}:words"
-
-    @property
     def changes(self) -> tuple[str, str]:
         """Hashes: version to the change that made it; those of even and of odd generations (change_log.py)."""
         return f"{self.tag}:changes:0", f"{self.tag}:changes:1"
 
     @property
     def statistics(self) -> str:
-        """String: statistics of all words as of a moment; what came later is in the changes."""
+        """String: all words with their statistics as of a moment; what came later is in the changes."""
         return f"{self.tag}:statistics"
 
     @property

@@ -23,12 +23,7 @@ _SENTINEL_PORT = 26379
 
 
 class Clustered(RedisCluster):
-    """redis-py's client of a cluster, which also follows an ASK to a node that has no slot yet.
-
-    asked: how often a node was asked in place of the one that has the slot.
-    """
-
-    asked = 0
+    """redis-py's client of a cluster, which also follows an ASK to a node that has no slot yet."""
 
     def get_node(
         self, host: str | None = None, port: int | None = None, node_name: str | None = None
@@ -40,7 +35,6 @@ class Clustered(RedisCluster):
 
     def node_asked(self, name: str) -> ClusterNode:
         """Return the node that an ASK names, HOST:PORT, also if it has no slot yet."""
-        self.asked += 1
         host, _, port = name.rpartition(":")
         node = ClusterNode(host, int(port), "primary")  # type: ignore[no-untyped-call]
         return self.nodes_manager.nodes_cache.setdefault(name, node)
@@ -49,12 +43,10 @@ class Clustered(RedisCluster):
 Client = redis.Redis | Clustered
 
 
-def clients_at(url: str, timeout: float, packer: object, connected: Callable[[], None]) -> Callable[[], Client]:
+def clients_at(url: str, timeout: float) -> Callable[[], Client]:
     """Return what makes the client of an address that `clear_address` can read. A cluster is asked for its slots then.
 
     timeout: seconds that an answer may take.
-    packer: see redis-py's `command_packer`.
-    connected: is called after each new connection to a server that holds keys.
 
     Raises ValueError or TypeError for an address that cannot be used; nothing is sent.
     """
@@ -62,7 +54,6 @@ def clients_at(url: str, timeout: float, packer: object, connected: Callable[[],
         "protocol": 2,
         "socket_timeout": timeout,
         "socket_connect_timeout": min(timeout, _CONNECT_SECONDS),
-        "command_packer": packer,
         "retry": _once(),
     }
     found = clear_address(url)
@@ -72,7 +63,7 @@ def clients_at(url: str, timeout: float, packer: object, connected: Callable[[],
     if not plus:
         if "," in found["server"]:
             raise ValueError("it names several servers")
-        return _checked(redis.Redis.from_url(url, **options, redis_connect_func=_counting(connected)))
+        return _checked(redis.Redis.from_url(url, **options))
     login = "" if found["user"] is None else f"{found['user']}@"
     # redis-py reads one host; login and parameters are the same for all.
     parsed: dict[str, Any] = dict(parse_url(f"{scheme}://{login}localhost{found['query'] or ''}"))  # type: ignore[no-untyped-call]
@@ -80,14 +71,13 @@ def clients_at(url: str, timeout: float, packer: object, connected: Callable[[],
     if kind == "cluster":
         if (found["path"] or "/") not in {"/", "/0"}:
             raise ValueError("a cluster has no database but 0")
-        return _cluster(_places(found["server"], 6379), f"{scheme}://{login}", named, connected)
+        return _cluster(_places(found["server"], 6379), f"{scheme}://{login}", named)
     if kind != "sentinel":
         raise ValueError(f"{kind} is unknown")
     _, service, *number = (found["path"] or "/").split("/")
     if not service or len(number) > 1:
         raise ValueError("name the service")
     named["db"] = int(*number or (0,))
-    named["redis_connect_func"] = _counting(connected)
     return _behind_sentinels(_places(found["server"], _SENTINEL_PORT), service, named)
 
 
@@ -102,14 +92,6 @@ def close(client: Client) -> None:
 
 def _once() -> Retry:
     return Retry(NoBackoff(), 0)
-
-
-def _counting(connected: Callable[[], None]) -> Callable[[redis.Connection], None]:
-    def connect(connection: redis.Connection) -> None:
-        connection.on_connect()  # type: ignore[no-untyped-call]
-        connected()
-
-    return connect
 
 
 def _checked(client: redis.Redis) -> Callable[[], redis.Redis]:
@@ -134,9 +116,7 @@ def _behind_sentinels(
     return lambda: client
 
 
-def _cluster(
-    places: Sequence[tuple[str, int]], login: str, named: Mapping[str, Any], connected: Callable[[], None]
-) -> Callable[[], Clustered]:
+def _cluster(places: Sequence[tuple[str, int]], login: str, named: Mapping[str, Any]) -> Callable[[], Clustered]:
     """Return what makes the client of a cluster, of whose nodes one must answer."""
     (host, port), *others = places
     _checked(redis.Redis(connection_pool=ConnectionPool(host=host, port=port, **named)))
@@ -149,7 +129,6 @@ def _cluster(
         protocol=2,
         retry=_once(),
         require_full_coverage=False,  # one lost master must not stop the partitions of the others
-        redis_connect_func=lambda _: connected(),
     )
 
 

@@ -1,18 +1,20 @@
 """Taking a model's counts out of Redis, so that they can be made again from the log."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import msgpack
 
-from streamtopic.errors import StateCorrupt
+from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
 from streamtopic.formats import STATE
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget
-from streamtopic.state.model_state import Lease, ModelSettings
+from streamtopic.state.meta import read_meta
+from streamtopic.state.model_state import Lease, ModelSettings, acquired
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
-from streamtopic.state.scripts import PUT_FORGETS, REMOVE_POSITION, SEIZE_LEASE
+from streamtopic.state.scripts import PUT_FORGETS, REMOVE_POSITION
 
 __all__ = [
     "Recorded",
@@ -80,8 +82,10 @@ def record(connection: Connection, model: str, settings: ModelSettings, moved: i
 
 
 def counted_documents(connection: Connection, model: str, partition: int) -> int:
-    """Return the number of documents that a partition's state counts; 0 without a state."""
-    return int(connection.call("HGET", ModelKeys(model).partition(partition).meta, "documents") or 0)
+    """Return the number of documents that a partition's state counts; 0 without a state that this program can read."""
+    with suppress(StateMissing, StateMismatch, StateCorrupt):
+        return read_meta(connection, ModelKeys(model).partition(partition)).documents
+    return 0
 
 
 def lead(connection: Connection, model: str, holder: str, ttl_ms: int) -> Lease:
@@ -90,10 +94,7 @@ def lead(connection: Connection, model: str, holder: str, ttl_ms: int) -> Lease:
     holder: name of the new leader.
     ttl_ms: life of the lease, milliseconds.
     """
-    keys = ModelKeys(model)
-    lease_keys = [keys.named("lease"), keys.named("fence")]
-    token = connection.script(SEIZE_LEASE, lease_keys, [holder, ttl_ms])
-    return Lease(holder, int(token))
+    return Lease(holder, acquired(connection, ModelKeys(model), holder, ttl_ms, seize=True))
 
 
 def hold_lease(connection: Connection, model: str, holder: str) -> None:
@@ -113,9 +114,9 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
     # The position first: without it a writer cannot commit between the removals that follow.
     position = [keys.forgets, keys.kept_forgets, keys.meta, keys.subject_secret]
     connection.script(REMOVE_POSITION, position, [int(rearranged)])
-    names = [keys.words, *(keys.documents(bucket) for bucket in range(BUCKETS))]
     # The secret of subjects stays.
-    names += [keys.statistics, *keys.changes, *(keys.subjects(bucket) for bucket in range(BUCKETS))]
+    names = [keys.statistics, *keys.changes]
+    names += [name(bucket) for name in (keys.documents, keys.subjects) for bucket in range(BUCKETS)]
     for start in range(0, len(names), _AT_ONCE):
         # UNLINK frees the memory in another thread: DEL of a large hash would block Redis.
         some = names[start : start + _AT_ONCE]
@@ -153,9 +154,10 @@ def remove_model(connection: Connection, model: str, update: Callable[[int, int 
 def note_removed(connection: Connection, model: str, partition: int) -> None:
     """Note that the changes of a partition, counted again, may hold traces of any earlier deletion."""
     # A compacted log does not name those deletions any more, so the mark is at the end of the counted log.
-    meta = ModelKeys(model).partition(partition).meta
-    position = connection.call("HGET", meta, "next")
-    connection.call("HSET", meta, "removed", position, "removals", 1, "trimmed", 0, "summed_next", 0)
+    keys = ModelKeys(model).partition(partition)
+    meta = read_meta(connection, keys)
+    noted = replace(meta, removed=meta.next_offset, removals=1, trimmed=0, summed_next=0)
+    connection.call("HSET", keys.meta, "facts", noted.pack())
 
 
 def remove_base(connection: Connection, model: str) -> None:
@@ -170,13 +172,13 @@ def kept_forgets(connection: Connection, model: str, partition: int) -> list[For
     """Return the deletions that `remove_partition` put aside, oldest first. Raises StateCorrupt if they are gone."""
     keys = ModelKeys(model).partition(partition)
     reads = [("EXISTS", keys.kept_forgets), ("XRANGE", keys.kept_forgets, "-", "+")]
-    there, rows = connection.batch(reads, atomic=True)
+    there, rows = connection.batch(reads)
     if not there:
         raise StateCorrupt(
             f"Redis has lost the deletions of partition {partition} that a rebuild put aside: run `streamtopic "
             "rebuild` again, and their receipts say what the log still tells"
         )
-    return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
+    return [Forget.unpack(fields[b"forget"]) for _, fields in rows]
 
 
 def put_forgets(connection: Connection, model: str, partition: int, forgets: Iterable[Forget]) -> None:

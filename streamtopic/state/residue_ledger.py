@@ -4,14 +4,12 @@ A mark belongs to a partition and a stage. It says that every deletion before an
 So the size of the ledger depends on the number of partitions, and not on the number of deleted documents.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-import msgpack
-
-from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Connection
+from streamtopic.state.packing import Codec
 from streamtopic.state.redis_keys import ModelKeys
 
 __all__ = ["Marks", "Outstanding", "Residue", "ResidueState", "Rewrite", "Stage"]
@@ -160,48 +158,24 @@ class ResidueState:
     def __init__(self, connection: Connection, model: str) -> None:
         self._connection = connection
         self._key = ModelKeys(model).named("residue")
+        told = f"the ledger of deletions cannot be read: delete key {self._key}, the service makes a new one"
+        self._codec = Codec(Residue, told, use_list=False)
 
     def read(self) -> Residue:
         """Return the ledger, empty if there is none yet. Raises StateCorrupt."""
         stored = {name.decode(): value for name, value in self._connection.call("HGETALL", self._key).items()}
         packed = stored.pop("observed", None)
-        try:
-            times = {name: int(value) for name, value in stored.items()}
-            attested = {stage: times[stage] for stage in Stage if stage in times}
-            completed = {int(name): offset for name, offset in times.items() if name.isdecimal()}
-            if packed is None:
-                return Residue(attested=attested, completed=completed)
-            marks, counted, totals, looked, asked, rewrite, forbidden = msgpack.unpackb(packed, strict_map_key=False)
-            return Residue(
-                marks={(int(partition), Stage(stage)): _marks(steps) for partition, stage, steps in marks},
-                counted={int(partition): _marks(steps) for partition, steps in counted.items()},
-                totals={int(partition): _marks(steps) for partition, steps in totals.items()},
-                looked=int(looked),
-                asked=int(asked),
-                rewrite=None if rewrite is None else Rewrite(*rewrite),
-                forbidden=str(forbidden),
-                attested=attested,
-                completed=completed,
-            )
-        except (AttributeError, ValueError, TypeError, msgpack.UnpackException) as error:
-            raise StateCorrupt(
-                f"the ledger of deletions cannot be read ({error}): delete key {self._key}, the service makes a new one"
-            ) from None
+        observed = Residue() if packed is None else self._codec.unpack(packed)
+        times = {name: int(value) for name, value in stored.items()}
+        attested = {stage: times[stage] for stage in Stage if stage in times}
+        completed = {int(name): offset for name, offset in times.items() if name.isdecimal()}
+        return replace(observed, attested=attested, completed=completed)
 
     def write(self, residue: Residue) -> None:
         """Store marks, times and the rewrite under way. Attested times and completions stay as they are in Redis."""
         # They have fields of their own: the operator may attest, and a publisher complete, at the same time.
-        rewrite = residue.rewrite
-        observed = (
-            [(partition, stage.value, marks.steps) for (partition, stage), marks in residue.marks.items()],
-            {partition: marks.steps for partition, marks in residue.counted.items()},
-            {partition: marks.steps for partition, marks in residue.totals.items()},
-            residue.looked,
-            residue.asked,
-            None if rewrite is None else (rewrite.issued, rewrite.server, dict(rewrite.covers)),
-            residue.forbidden,
-        )
-        self._connection.call("HSET", self._key, "observed", msgpack.packb(observed))
+        observed = replace(residue, attested={}, completed={})
+        self._connection.call("HSET", self._key, "observed", self._codec.pack(observed))
 
     def attest(self, stage: Stage, time_ms: int) -> None:
         """Note that the operator attests a stage for everything that Redis or the log held before this time."""
@@ -215,7 +189,3 @@ class ResidueState:
     def reset(self) -> None:
         """Remove the ledger. For a rebuild: counting the log again may bring back traces that had gone."""
         self._connection.call("DEL", self._key)
-
-
-def _marks(steps: Iterable[Sequence[int]]) -> Marks:
-    return Marks(tuple((int(offset), int(time_ms)) for offset, time_ms in steps))

@@ -1,22 +1,27 @@
-"""Guarded writes: the Lua scripts in `lua/`, one a file, and the outcomes that they answer.
+"""Guarded writes: `change`, one script for nearly all of them; the other Lua scripts in `lua/`; the outcomes of both.
 
-A script checks everything before its first write, recognises its own repetition, and answers with a word that
-`outcome` turns into a value. The first argument of a large script is its plan (msgpack); the plan says which ranges of
-the other arguments go where.
-
-A plan names the change that it is based on. Offsets, versions and tokens may count up to the same numbers again after
-Redis was set back to an older snapshot; the id of the last change cannot.
+A script checks everything before its first write, and recognises its own repetition. A change names what it is based
+on. Offsets, versions and tokens may count up to the same numbers again after Redis was set back to an older snapshot;
+the id of the last change cannot.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 
-__all__ = ["UPLOAD_SECONDS", "AlreadyApplied", "Applied", "Outcome", "Stale", "outcome"]
+import msgpack
+
+from streamtopic.state.connection import Command, Connection
+
+__all__ = ["UPLOAD_SECONDS", "AlreadyApplied", "Applied", "Check", "Outcome", "Stale", "change", "outcome"]
 
 UPLOAD_SECONDS = 600
 """Life of a string that is uploaded before its commit, seconds. A commit keeps its strings; those of a process that
 died expire by themselves."""
+
+Check = tuple[Command, str | bytes, str]
+"""A command that reads, its answer as text if the change may be made, and the reason to give if it is another one. Of
+an answer of several parts the last one counts; "" is no answer."""
 
 _FOLDER = files("streamtopic.state") / "lua"
 
@@ -26,43 +31,28 @@ def _text(*names: str) -> str:
     return "\n".join((_FOLDER / f"{name}.lua").read_text(encoding="utf-8") for name in names)
 
 
-# Read by everyone.
-SCAN_HASH = _text("scan_hash")
+CHANGE = _text("change")
 READ_BUCKETS = _text("read_buckets")
 
-# A partition is written by its one writer.
+# A partition is written by its one writer, and a rebuild takes it from that.
 CLAIM_PARTITION = _text("lasting_stream", "claim_partition")
 READ_DOCUMENTS = _text("read_documents")
-COMMIT_FLUSH = _text("commit_flush")
-SUM_CHANGES = _text("sum_changes")
-
-# A model's own keys are written by the leading scheduler. FULFIL_REQUEST needs no lease: a request is removed by its
-# unique value.
-CREATE_MODEL = _text("create_model")
-ACQUIRE_LEASE = _text("acquire_lease")
-RELEASE_LEASE = _text("release_lease")
-STAGE_VERSION = _text("stage_version")
-ADOPT_VERSION = _text("leads", "adopt_version")
-WITHDRAW_VERSIONS = _text("leads", "withdraw_versions")
-WRITE_COUNTS = _text("leads", "write_counts")
-FULFIL_REQUEST = _text("fulfil_request")
-
-# The index of the ledger follows its topic, whoever reads it: the offset that was reached is compared.
-SAVE_INDEX = _text("save_index")
-
-# Requests are received and cancelled by whoever may; only the leading scheduler moves them on.
-RECEIVE_DELETION = _text("receive_deletion")
-MOVE_DELETION = _text("leads", "move_deletion")
-
-# A rebuild takes partitions and lease from their holders.
-SEIZE_LEASE = _text("seize_lease")
 REMOVE_POSITION = _text("lasting_stream", "remove_position")
 PUT_FORGETS = _text("lasting_stream", "put_forgets")
+
+# A model's own keys are written by the leading scheduler; requests are received by whoever may.
+ACQUIRE_LEASE = _text("acquire_lease")
+RECEIVE_DELETION = _text("receive_deletion")
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The change was written now."""
+    """The change was written now.
+
+    at_ms: when, by Redis's clock, milliseconds since 1970; 0 if nobody asked.
+    """
+
+    at_ms: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +74,42 @@ def outcome(answer: Sequence[bytes]) -> Outcome:
     """Return the value for a script's answer."""
     match answer[0]:
         case b"applied":
-            return Applied()
+            return Applied(*map(int, answer[1:]))
         case b"already":
             return AlreadyApplied()
         case _:
             return Stale(answer[1].decode())
+
+
+def change(
+    connection: Connection,
+    steps: Iterable[Command],
+    *,
+    guards: Sequence[Check] = (),
+    done: tuple[Command, str | bytes] | None = None,
+    clock: tuple[str, str] | None = None,
+) -> Outcome:
+    """Write all of some commands, or none. All keys must lie in one slot.
+
+    steps: commands, each with its key as the second part.
+    guards: what must be so; the first that is not makes it Stale.
+    done: a command that reads, and its answer if the change was made before; it is looked at first.
+    clock: a hash and its field that gets the time, milliseconds since 1970.
+    """
+    keys: dict[str, int] = {}
+
+    def numbered(command: Command) -> list[str | bytes | int]:
+        name, key, *rest = command
+        # As text: a number of Lua has 53 bits.
+        texts = [str(part) if type(part) is int else part for part in rest]
+        return [name, keys.setdefault(str(key), len(keys) + 1), *texts]
+
+    plan: dict[str, object] = {"guards": [[numbered(command), value, why] for command, value, why in guards]}
+    if done is not None:
+        plan["done"] = [numbered(done[0]), done[1]]
+    plan["steps"] = [numbered(command) for command in steps]
+    if clock is not None:
+        plan["clock"] = numbered(("HSET", *clock))
+    # Redis reads the kinds of msgpack from before it told bytes and text apart.
+    packed = bytes(msgpack.packb(plan, use_bin_type=False))
+    return outcome(connection.script(CHANGE, list(keys), [packed]))

@@ -17,18 +17,17 @@ import numpy as np
 from streamtopic.counts import Cooccurrence, SymmetricCounts
 from streamtopic.counts.arrays import Positions
 from streamtopic.errors import StateCorrupt
-from streamtopic.state import scripts
-from streamtopic.state.change_log import Place
-from streamtopic.state.connection import Connection
+from streamtopic.state.change_log import Place, pack_numbers, unpack_numbers
+from streamtopic.state.connection import Command, Connection
 from streamtopic.state.document_counts import DocumentCounts, changed_documents
 from streamtopic.state.model_state import Lease
+from streamtopic.state.packing import Codec
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
-from streamtopic.state.varints import pack_gaps, pack_numbers, unpack_gaps, unpack_numbers
+from streamtopic.state.scripts import Applied, Outcome, Stale, change
 
 __all__ = ["CountsStore", "StoredAbout", "StoredCounts", "SummedCounts"]
 
-# Pairs of one string, so that no call keeps Redis busy for long: a pair takes about six bytes.
+# Pairs of one string, so that no call keeps Redis busy for long: a pair takes about seven bytes.
 _PAIRS = 1 << 18
 
 
@@ -47,19 +46,9 @@ class StoredAbout:
     cut: Mapping[int, Place]
     offsets: Mapping[int, int]
 
-    def pack(self) -> bytes:
-        """Return the bytes that Redis keeps."""
-        cut = {partition: [place.version, place.commit] for partition, place in self.cut.items()}
-        return bytes(msgpack.packb([self.words, self.pairs, self.size, cut, dict(self.offsets)]))
 
-    @classmethod
-    def unpack(cls, data: bytes) -> "StoredAbout":
-        """Undo `pack`. Raises StateCorrupt."""
-        try:
-            words, pairs, size, cut, offsets = msgpack.unpackb(data, strict_map_key=False)
-            return cls(words, pairs, size, {partition: Place(*place) for partition, place in cut.items()}, offsets)
-        except (ValueError, TypeError, msgpack.UnpackException):
-            raise _unreadable() from None
+_UNREADABLE = "the co-occurrence counts in Redis cannot be read: run `streamtopic rebuild`"
+_ABOUT = Codec(StoredAbout, _UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,9 +70,8 @@ class CountsStore:
 
     def __init__(self, connection: Connection, model: str) -> None:
         self._connection = connection
-        keys = ModelKeys(model)
-        self._key = keys.named("counts")
-        self._keys = [keys.named("fence"), self._key, keys.named("lease")]
+        self._keys = ModelKeys(model)
+        self._key = self._keys.named("counts")
 
     def write(self, words: Sequence[str], q: SymmetricCounts, counts: DocumentCounts, lease: Lease) -> Outcome:
         """Put counts in the place of those of before.
@@ -101,19 +89,23 @@ class CountsStore:
         packed = bytes(msgpack.packb(head, unicode_errors="surrogatepass"))
         cut = {one.partition: one.meta.place for one in counts.cuts}
         size = len(packed) + sum(map(len, parts))
-        about = StoredAbout(len(words), len(upper.columns), size, cut, counts.offsets).pack()
+        about = _ABOUT.pack(StoredAbout(len(words), len(upper.columns), size, cut, counts.offsets))
         fields = [*((f"{number}", part) for number, part in enumerate(parts, 1)), ("head", packed), ("about", about)]
-        for number, (name, value) in enumerate(fields):
-            arguments: list[str | bytes | int] = [lease.token, lease.holder, int(number == 0), name, value]
-            result = outcome(self._connection.script(scripts.WRITE_COUNTS, self._keys, arguments))
+        # The first field removes the counts of before, and the last one makes the new ones whole.
+        gone: list[Command] = [("UNLINK", self._key)]
+        for name, value in fields:
+            result = change(
+                self._connection, [*gone, ("HSET", self._key, name, value)], guards=lease.guards(self._keys)
+            )
             if isinstance(result, Stale):
                 return result
+            gone = []
         return Applied()
 
     def about(self) -> StoredAbout | None:
         """Return the facts of the counts, None if there are none, or not all yet. Raises StateCorrupt."""
         found = self._connection.call("HGET", self._key, "about")
-        return None if found is None else StoredAbout.unpack(found)
+        return None if found is None else _ABOUT.unpack(found)
 
     def words(self) -> Sequence[str]:
         """Return the words of the counts, () if there are none. Raises StateCorrupt."""
@@ -129,24 +121,23 @@ class CountsStore:
         head = _head(packed)
         sizes = unpack_numbers(head["sizes"], len(head["words"]))
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        gaps, values = bytearray(), [np.zeros(0, np.int64)]
+        columns, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for number in range(1, head["chunks"] + 1):
             part = self._connection.call("HGET", self._key, f"{number}")
             if part is None:
                 return None
-            pairs, of_gaps, of_values = msgpack.unpackb(part)
-            gaps += of_gaps
+            pairs, of_columns, of_values = msgpack.unpackb(part)
+            columns.append(unpack_numbers(of_columns, pairs))
             values.append(unpack_numbers(of_values, pairs))
         # The facts come last, so counts that were written meanwhile are not mixed in.
         if self._connection.call("HGET", self._key, "about") != about:
             return None
-        columns = unpack_gaps(bytes(gaps), indptr).astype(np.int32)
-        joined = np.concatenate(values)
-        if len(joined) != len(columns):
+        joined = np.concatenate(columns).astype(np.int32)
+        if len(joined) != indptr[-1] or joined.max(initial=-1) >= len(sizes):
             raise _unreadable()
         nothing = np.zeros(len(sizes), np.int64)
-        upper = Cooccurrence(len(sizes), indptr, columns, joined, nothing, nothing, nothing, 0)
-        return StoredCounts(tuple(head["words"]), StoredAbout.unpack(about).cut, upper)
+        upper = Cooccurrence(len(sizes), indptr, joined, np.concatenate(values), nothing, nothing, nothing, 0)
+        return StoredCounts(tuple(head["words"]), _ABOUT.unpack(about).cut, upper)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -196,7 +187,7 @@ def _head(packed: bytes) -> dict[str, Any]:
 
 
 def _unreadable() -> StateCorrupt:
-    return StateCorrupt("the co-occurrence counts in Redis cannot be read: run `streamtopic rebuild`")
+    return StateCorrupt(_UNREADABLE)
 
 
 def _chunks(upper: Cooccurrence) -> Iterator[bytes]:
@@ -208,7 +199,6 @@ def _chunks(upper: Cooccurrence) -> Iterator[bytes]:
         stop = int(np.searchsorted(upper.indptr, enough, side="right")) - 1
         stop = min(max(stop, first + 1), rows)
         low, high = int(upper.indptr[first]), int(upper.indptr[stop])
-        indptr = upper.indptr[first : stop + 1] - low
         columns = upper.columns[low:high].astype(np.int64)
-        yield bytes(msgpack.packb([high - low, pack_gaps(indptr, columns), pack_numbers(upper.values[low:high])]))
+        yield bytes(msgpack.packb([high - low, pack_numbers(columns), pack_numbers(upper.values[low:high])]))
         first = stop

@@ -56,34 +56,41 @@ class Vocabulary:
 
     # An id is never given twice, even after its word has gone: changes that readers take up later still name it.
 
-    def __init__(self, ids: Mapping[str, int], next_id: int, totals: Int64, lexicon: Lexicon | None = None) -> None:
-        """Take over the words of live documents.
+    def __init__(self, words: Sequence[bytes], ids: Int64, totals: Int64, lexicon: Lexicon) -> None:
+        """Take over the words of live documents at a moment.
 
-        ids: word to its id.
-        totals: (3, k) documents, occurrences and heavy documents of the first k ids; the others have none.
+        ids: (k,) of the words.
+        totals: (3, k) documents, occurrences and heavy documents of each.
         """
-        self.next_id = next_id
-        self.lexicon = Lexicon("") if lexicon is None else lexicon
+        self.next_id = int(ids.max(initial=-1)) + 1
+        self.lexicon = lexicon
         # Room for as many new words again, so that arrays are seldom copied.
-        size = max(1024, 2 * next_id)
-        self._totals = _wider(totals, size)
-        numbers = np.fromiter(ids.values(), np.int64, len(ids))
-        self._check(numbers)
+        size = max(1024, 2 * self.next_id)
+        self._held = len(words)
+        self._totals = np.zeros((3, size), np.int64)
+        self._totals[:, ids] = totals
         self._entries = np.full(size, -1, np.int32)
         self._numbers = np.full(1, -1, np.int32)
-        self._set(numbers, _encoded(ids))
+        self._set(ids, words)
 
     def __len__(self) -> int:
         return self._held
 
-    def _check(self, numbers: Int64) -> None:
-        if numbers.max(initial=-1) >= self.next_id:
-            raise StateCorrupt("a word in Redis has an id that was never given: rebuild (`streamtopic rebuild`)")
-        named = np.zeros(self._totals.shape[1], np.bool_)
-        named[numbers] = True
-        self._held = int(named.sum())
+    def check(self, words: int, next_id: int) -> None:
+        """Raise StateCorrupt unless there are so many words, ids below this one, and documents with each word alone."""
+        named = self._entries >= 0
+        if self._held != words or self.next_id > next_id or named.sum() != words:
+            raise StateCorrupt("words and counts in Redis disagree: rebuild the state (`streamtopic rebuild`)")
         if (self._totals < 0).any() or ((self._totals[0] > 0) != named).any():
             raise StateCorrupt("words and counts in Redis disagree: rebuild the state (`streamtopic rebuild`)")
+        self.next_id = next_id
+        self._make_room()
+
+    def held(self) -> tuple[list[bytes], Int64, Int64]:
+        """Return the words, their ids, (k,) ascending, and their statistics, (3, k)."""
+        ids = np.flatnonzero(self._entries >= 0)
+        words = self.lexicon.words()
+        return [words[entry] for entry in self._entries[ids].tolist()], ids, self._totals[:, ids]
 
     def use(self, lexicon: Lexicon) -> None:
         """Change to another lexicon, which takes up the words of live documents."""
@@ -94,9 +101,9 @@ class Vocabulary:
         self._numbers = np.full(1, -1, np.int32)
         self._set(numbers, words)
 
-    def word(self, number: int) -> str:
+    def word(self, number: int) -> bytes:
         """Return the word that has this id."""
-        return word_text(self.lexicon.word(int(self._entries[number])))
+        return self.lexicon.word(int(self._entries[number]))
 
     def numbers(self) -> Int32:
         """Return the id of each entry of the lexicon, (entries,) int32; -1 for a word that no live document holds.
@@ -115,30 +122,33 @@ class Vocabulary:
         found[known] = self._totals[0, ids[known]]
         return found
 
-    @property
-    def totals(self) -> Int64:
-        """Documents, occurrences and heavy documents of each id that was given, (3, given) int64."""
-        return self._totals[:, : self.next_id]
-
-    def apply(self, born: Mapping[str, int], dead: Mapping[str, int], ids: Int64, totals: Int64) -> None:
-        """Take over the changes of a committed flush.
+    def rename(self, born: Mapping[bytes, int], dead: Mapping[bytes, int]) -> None:
+        """Take over words of a committed change.
 
         born: new words with their ids.
         dead: words that no live document holds any more, with their ids.
-        ids: word ids.
-        totals: (3, ids) the difference of their documents, occurrences and heavy documents.
         """
         gone = np.fromiter(dead.values(), np.int64, len(dead))
+        given = np.fromiter(born.values(), np.int64, len(born))
+        if gone.max(initial=-1) >= self.next_id or (self._entries[gone] < 0).any():
+            raise StateCorrupt("a change in Redis ends a word that is not there: run `streamtopic rebuild`")
         self._numbers[self._entries[gone]] = -1
         self._entries[gone] = -1
-        self.next_id += len(born)
-        if self.next_id > self._totals.shape[1]:
-            self._totals = _wider(self._totals, 2 * self.next_id)
-            self._entries = _longer(self._entries, 2 * self.next_id, -1)
-        given = np.fromiter(born.values(), np.int64, len(born))
-        self._set(given, _encoded(born))
+        self.next_id = max(self.next_id, int(given.max(initial=-1)) + 1)
+        self._make_room()
+        self._set(given, list(born))
         self._held += len(born) - len(dead)
+
+    def count(self, ids: Int64, totals: Int64) -> None:
+        """Add to the statistics of words. totals: (3, ids)."""
         self._totals[:, ids] += totals
+
+    def _make_room(self) -> None:
+        if self.next_id > self._totals.shape[1]:
+            wide = np.zeros((3, 2 * self.next_id), np.int64)
+            wide[:, : self._totals.shape[1]] = self._totals
+            self._totals = wide
+            self._entries = _longer(self._entries, 2 * self.next_id, -1)
 
     def _set(self, numbers: Int64, words: Sequence[bytes]) -> None:
         entries = self.lexicon.number(words)
@@ -161,12 +171,6 @@ def word_text(stored: bytes) -> str:
 
 def _encoded(words: Iterable[str]) -> list[bytes]:
     return [word_bytes(word) for word in words]
-
-
-def _wider(have: Int64, size: int) -> Int64:
-    found = np.zeros((3, size), np.int64)
-    found[:, : have.shape[1]] = have
-    return found
 
 
 def _longer(have: Int32, size: int, rest: int) -> Int32:

@@ -123,7 +123,6 @@ DENIED = [
     ("schedule", ("XADD", f"{PARTITION}:forgets:kept", "*", "a", "b")),
     ("schedule", ("HSET", f"{MODEL}:suppressed", "a", "b")),
     ("serve", ("HGETALL", f"{PARTITION}:docs:0")),
-    ("serve", ("HGETALL", f"{PARTITION}:words")),
     ("serve", ("HGETALL", f"{PARTITION}:changes:1")),
     ("serve", ("GET", f"{PARTITION}:statistics")),
     ("serve", ("HGETALL", f"{MODEL}:counts")),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from added_documents import added_documents
 from streamtopic.counts import Weighting
 from streamtopic.state import Applied, Changes, Forget, ForgetKind, PartitionWriter
-from streamtopic.state.change_log import ChangeEntry, read_statistics
+from streamtopic.state.change_log import CHANGES, read_statistics
 from streamtopic.state.document_records import EVERY_OFFSET, Records, decode_batch
 
 _numbers = itertools.count()
@@ -49,12 +49,11 @@ def flush(state, add=(), remove=(), kind=ForgetKind.DELETED):
 
 def held(state):
     """Numbers of the words that the statistics or any change name."""
-    totals = read_statistics(state.connection, state.keys).totals
-    found = set(np.flatnonzero(totals.any(axis=0)).tolist())
+    found = set(read_statistics(state.connection, state.keys).ids.tolist())
     itself = np.arange(state.meta.next_word)
     for key in state.keys.changes:
         for entry in state.connection.call("HGETALL", key).values():
-            _, _, change = ChangeEntry.unpack(entry)
+            change = CHANGES.unpack(entry)
             records = Records.of([*change.came, *change.went])
             found.update(decode_batch(records, itself, EVERY_OFFSET).batch.words.tolist())
             found.update(change.born.values(), change.dead.values())
@@ -63,7 +62,7 @@ def held(state):
 
 def live(state):
     """Numbers of the words that live documents hold."""
-    return {int(number) for _, number in state.connection.scan(state.keys.words)}
+    return set(state.vocabulary.held()[1].tolist())
 
 
 def clear(state):

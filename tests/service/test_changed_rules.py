@@ -78,7 +78,7 @@ def test_another_rule_of_the_vocabulary_is_a_retrain(on, rule):
     [
         ({"partitions": 2}, "set partitions = 1"),
         ({"partitioner": "crc32"}, "set partitioner = murmur2.*rebuild"),
-        ({"learner": "paper"}, "go back to cap 256.*rebuild"),
+        ({"learner": "paper"}, "set cap = 256.*rebuild"),
     ],
 )
 def test_what_is_fixed_with_the_counts_is_refused_with_a_remedy(on, fixed, says):

@@ -34,7 +34,6 @@ def _subjects(connection):
 
 NOTICED = {
     "meta": lambda _: OWN.meta,
-    "words": lambda _: OWN.words,
     "statistics": lambda _: OWN.statistics,
     "forgets": lambda _: OWN.forgets,
     "subject_secret": lambda _: OWN.subject_secret,

@@ -8,7 +8,7 @@ import redis
 from streamtopic.errors import ComponentUnreachable, StreamtopicError
 from streamtopic.local import LocalRedis
 from streamtopic.state import Connection
-from streamtopic.state.connection import _Packer, mapped
+from streamtopic.state.connection import mapped
 from waiting import until
 
 ERRORS = [
@@ -60,10 +60,10 @@ def test_passwords_are_not_shown():
     ],
 )
 def test_a_server_that_takes_no_writes_for_now_is_waited_for(setting, value, after, words):
-    """Alone, in a transaction and in a script it is the error of a server that is away, and passes by itself."""
+    """Alone, with others and in a script it is the error of a server that is away, and passes by itself."""
     acts = (
         lambda connection: connection.call("SET", "k", "v"),
-        lambda connection: connection.batch([("SET", "k", "v"), ("SET", "k", "w")], atomic=True),
+        lambda connection: connection.batch([("SET", "k", "v"), ("SET", "k", "w")]),
         lambda connection: connection.script("return redis.call('SET', KEYS[1], 'v')", ["k"], []),
     )
     with LocalRedis() as server, Connection(server.url) as connection:
@@ -107,21 +107,3 @@ def _save(connection):
     """Have a snapshot written, well or not."""
     connection.call("BGSAVE")
     until(lambda: not connection.information()["rdb_bgsave_in_progress"], "the end of a snapshot")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("SET", "key", "é", "NX", "EX", 5),
-        ("HSET", b"key", b"\0\r\n", 1.5, -7, 1 << 60),
-        ("CONFIG GET", "maxmemory"),
-        (b"SCRIPT LOAD", b"return 1"),
-        ("SET", "k", b"x" * 100_000, "EX", 1),
-        ("SET", "k", memoryview(b"abc")),
-    ],
-    ids=["text", "bytes", "two words", "two words in bytes", "long", "a view"],
-)
-def test_commands_are_packed_as_redis_py_packs_them(arguments):
-    """The bytes on the wire are the same; only making them is quicker."""
-    theirs = redis.Connection().pack_command(*arguments)
-    assert b"".join(_Packer().pack(*arguments)) == b"".join(theirs)

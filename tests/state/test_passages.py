@@ -69,7 +69,6 @@ def test_a_difference_costs_what_changed(connection, model, monkeypatch):
     run.add(60, ((2, {"late": 2}),))
     run.delete(7)
     run.flush()
-    monkeypatch.setattr(connection, "scan", None)
     monkeypatch.setattr(connection, "script", None)
     change = reader.counts().since(old)
     assert as_words(change) == difference(run.live.recount(), before)

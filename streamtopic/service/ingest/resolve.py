@@ -91,6 +91,7 @@ class _Run:
 
     current: the live documents of the ids in the records, after the records so far; a document of these records as its
         place among them.
+    bodies: place of a document that may be compared to its passages as bytes.
     forgets, totals, reasons, rejected, elsewhere: of the changes to commit.
     """
 
@@ -102,6 +103,10 @@ class _Run:
         self.now_ms = now_ms
         self.doubtful = doubtful
         self.current: dict[bytes, StoredDocument | int] = dict(ready.live)
+        # Of documents that may be compared: their ids are live, or come twice in these records.
+        times = Counter(self.documents.ids)
+        compared = [k for k, one in enumerate(self.documents.ids) if one in ready.live or times[one] > 1]
+        self.bodies = self.documents.bodies(compared, ready.numbers, ready.base.next_word)
         self.offsets: list[int] = self.documents.offsets.tolist()
         self.short: list[bool] = self.documents.too_short().tolist()
         self.forgets: list[Forget] = []
@@ -196,10 +201,11 @@ class _Run:
     def same(self, have: StoredDocument | int, k: int) -> bool:
         """Return whether two versions of a document have the same passages, word by word, and the same labels."""
         # Subjects are not compared: the same text about another person is not a text that was forgotten.
-        new = self.documents
         if isinstance(have, int):
-            return new.labels[have] == new.labels[k] and new.values(have) == new.values(k)
-        return dict(have.labels) == new.labels[k] and have.values() == new.values(k, self.ready.numbers)
+            labels, body = self.documents.labels[have], self.bodies[have]
+        else:
+            labels, body = have.labels, have.body
+        return dict(labels) == self.documents.labels[k] and body == self.bodies[k]
 
     def subjects(self, have: StoredDocument | int) -> tuple[bytes, ...]:
         """Return the digests of the subjects of a live document."""

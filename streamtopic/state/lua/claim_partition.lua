@@ -1,8 +1,7 @@
 -- Become the writer of a partition, and create its state where there is none.
--- KEYS: meta, secret of subjects, forgets; the sorted sets of subjects; words, statistics, changes and the hashes of
---   documents.
+-- KEYS: meta, secret of subjects, forgets; the sorted sets of subjects; statistics, changes and the hashes of documents.
 -- ARGV: cap of the document mass, partitions, first offset, format, partitioner, limits of records, a new secret,
---   number of sorted sets.
+--   number of sorted sets, facts of a new state.
 -- Answers {'claimed', fencing token, secret of the partition}, {'lost', a key that is there without meta}, or
 --   {'differs', format, cap, partitions, partitioner, limits} as they are stored.
 
@@ -18,11 +17,9 @@ if not have[1] then
     if redis.call('EXISTS', KEYS[i]) == 1 then return {'lost', KEYS[i]} end
   end
   -- `through` outlives meta, which a rebuild removes: deletions before it must not be asked for elsewhere again.
-  redis.call('HSET', meta, 'schema', ARGV[4], 'cap', cap, 'partitions', partitions, 'next', ARGV[3], 'version', 1,
-             'commit', '', 'fence', 0, 'time', 0, 'moved', 0, 'documents', 0, 'next_word', 0, 'words', 0,
-             'partitioner', partitioner, 'limits', ARGV[6], 'through', redis.call('HGET', KEYS[2], 'through') or 0,
-             'removed', 0, 'removals', 0, 'generation', 0, 'summed', 1, 'summed_next', 0, 'summed_at', 0,
-             'unsummed', 0, 'trimmed', 0)
+  redis.call('HSET', meta, 'schema', ARGV[4], 'cap', cap, 'partitions', partitions, 'partitioner', partitioner,
+             'limits', ARGV[6], 'through', redis.call('HGET', KEYS[2], 'through') or 0, 'version', 1, 'commit', '',
+             'fence', 0, 'next', ARGV[3], 'moved', 0, 'summed_at', 0, 'facts', ARGV[9])
   -- Drawn once, and kept by a rebuild: digests of subjects are made with it. With the claim, so that a Redis that was
   -- set back to before it has fenced this writer out.
   if not redis.call('HGET', KEYS[2], 'secret') then

@@ -31,10 +31,10 @@ __all__ = [
     "put",
     "put_wide",
     "read",
-    "read_back",
     "seek",
     "shrink",
     "unpack",
+    "value_at",
 ]
 
 Integer = int | np.int64
@@ -145,18 +145,6 @@ def read(m: Compact, k: Integer, w: Integer) -> tuple[Integer, Integer]:
 
 
 @inner
-def read_back(m: Compact, k: Integer, w: Integer) -> tuple[Integer, Integer]:
-    """Return entry k, and the place after the last wide value before it: `read` for a loop from the end of a row.
-
-    w: the place after the last wide value that belongs to entry k or to one before it.
-    """
-    value = np.int64(m.low[k])
-    if value == MARK:
-        return m.wide[w - 1], w - 1
-    return value, w
-
-
-@inner
 def search(columns: UInt16, first: Integer, last: Integer, column: Integer) -> Integer:
     """Return the place of the first of columns[first:last], which ascend, at or after a column; `last` without one."""
     while first < last:
@@ -177,6 +165,16 @@ def seek(m: Compact, row: Integer, column: Integer) -> tuple[Integer, Integer]:
     last_wide = m.wide_indptr[row + 1]
     place = search(m.columns, first, last, column)
     return place, search(m.wide_columns, first_wide, last_wide, column)
+
+
+@inner
+def value_at(m: Compact, row: Integer, k: Integer) -> Integer:
+    """Return entry k of a row. A wide value takes a search, so a loop over all of a row uses `read`."""
+    value = np.int64(m.low[k])
+    if value == MARK:
+        _, w = seek(m, row, np.int64(m.columns[k]))
+        return m.wide[w]
+    return value
 
 
 def unpack(m: Compact, values: Int64) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int32, Int64, Mask, Positions, places
-from streamtopic.counts.compact import Compact, read_back
+from streamtopic.counts.compact import Compact, value_at
 from streamtopic.topics.learner_options import too_much_alike
 from streamtopic.topics.reproducible import (
     check_arithmetic,
@@ -198,7 +198,8 @@ def _scaled(q: SymmetricCounts, mass: Int64, candidates: Positions, *, diagonal:
     if uncounted is None:
         same = (q.rows, candidates, place, scale, diagonal, out)
         # Four spans a thread: rows differ in length, and so do the spans' times.
-        each_span(_fill_scaled, same, even_spans(c, 4 * workers()))
+        spans = [(*span, np.empty(q.n + 1, np.int64)) for span in even_spans(c, 4 * workers())]
+        each_span(_fill_scaled, same, spans)
     else:
         # Few pairs are pairs of candidates, so these alone are counted.
         for block in uncounted.blocks(candidates):
@@ -218,10 +219,10 @@ def _directions(S: Float, words: Sequence[str], topics: int) -> tuple[Float, Flo
     # Signs of few words may depend on each other. If every direction is asked for, any basis will do.
     Y = np.eye(c) if width == c else _start(words, width)
     for step in range(_STEPS):
-        Z = S @ Y
+        Z = _times_exactly(S, Y)
         # Every second step: between two, columns lean to each other by the square of the spread of S at most.
         Y = _quantised(_normalised(Z)) if step % 2 == 0 else _orthonormal(Z)
-    Z = S @ Y
+    Z = _times_exactly(S, Y)
     # In place: Z is as large as the candidates times the directions. A factor that is a power of 2 does not round.
     Z *= 1.0 / _GRID**2
     H = Y.T @ _quantised(Z)
@@ -230,6 +231,13 @@ def _directions(S: Float, words: Sequence[str], topics: int) -> tuple[Float, Flo
     values, rotation = leading_pairs(symmetric, min(topics, width))
     positive = int(np.count_nonzero(values > 0))
     return values[:positive], Y, Z, rotation
+
+
+def _times_exactly(S: Float, Y: Float) -> Float:
+    """Return S Y, (c, k), for a symmetric S and integers of 26 bits, whose sums are exact in any order."""
+    # As the transpose of Y^T S: a library for linear algebra takes half as long with the large matrix on the right.
+    moved = Y.T @ S
+    return np.ascontiguousarray(moved.T)
 
 
 def _start(words: Sequence[str], width: int) -> Float:
@@ -316,28 +324,35 @@ def _fill_scaled(
     out: Float,
     start: int,
     stop: int,
+    found: Int64,
 ) -> None:
     """Fill rows start ... stop - 1 of `out` (c, c), from the diagonal on.
 
     rows: (c,) positions in Q, ascending.
     place, scale: (n,) by position in Q.
+    found: memory of this span, (n + 1,).
     """
     for i in range(start, stop):
         row = rows[i]
         target = out[i]
         own = scale[row]
-        w = q.wide_indptr[row + 1]
-        # From the end of the row to its diagonal, since reading is the cost: the other half is a copy.
+        count = np.int64(0)
+        # From the end of the row to its diagonal, since reading is the cost: the other half is a copy. Most columns are
+        # not candidates, so no branch depends on that, and their values are not read.
         for k in range(q.indptr[row + 1] - 1, q.indptr[row] - 1, -1):
             column = q.columns[k]
             if column < row:
                 break
-            value, w = read_back(q, k, w)
+            found[count] = k
+            count += np.int64(place[column] >= 0)
+        for t in range(count):
+            k = found[t]
+            column = q.columns[k]
             j = place[column]
-            if j >= 0 and (diagonal or j != i):
+            if diagonal or j != i:
                 # The product of the scales first: it is the same for (i, j) and (j, i).
                 scales = own * scale[column]
-                target[j] = np.rint(float(value) * scales * _GRID)
+                target[j] = np.rint(float(value_at(q, row, k)) * scales * _GRID)
 
 
 @kernel

@@ -31,6 +31,8 @@ BLOCK = 256
 
 # Rows that share a pass over the blocks of V: their own sums stay in the cache meanwhile.
 _PANEL = 1024
+# So many columns are multiplied four at a time, in a pass over Q for each four.
+_FEW = 8
 
 
 def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: Positions | None = None) -> Float:
@@ -59,12 +61,15 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
     edges = first_rows.tolist()
     edges.append(len(chosen))
     r = thin.shape[1]
-    if r <= 2:
-        pair = np.zeros((q.n, 2))
-        pair[:, :r] = thin
-        both = np.empty((len(chosen), 2))
-        each_span(_times_pair, (q.rows, chosen, pair, ends, both), [*pairwise(edges)])
-        return np.ascontiguousarray(both[:, :r])
+    if r <= _FEW:
+        for first in range(0, r, 4):
+            some = thin[:, first : first + 4]
+            four = np.zeros((q.n, 4))
+            four[:, : some.shape[1]] = some
+            found = np.empty((len(chosen), 4))
+            each_span(_times_four, (q.rows, chosen, four, ends, found), [*pairwise(edges)])
+            out[:, first : first + 4] = found[:, : some.shape[1]]
+        return out
     parts = [(*span, np.empty(r), np.empty(_PANEL, np.int64), np.empty(_PANEL, np.int64)) for span in pairwise(edges)]
     each_span(_times, (q.rows, chosen, thin, ends, out), parts)
     return out
@@ -197,27 +202,37 @@ def _times(
 
 
 @kernel
-def _times_pair(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, start: int, stop: int) -> None:
-    """Do the same for two columns, with the same bits: their sums stay in registers. thin: (n, 2); out: (rows, 2)."""
+def _times_four(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, start: int, stop: int) -> None:
+    """Do the same for four columns, with the same bits: their sums stay in registers. thin: (n, 4); out: (rows, 4)."""
     for i in range(start, stop):
         row = rows[i]
-        k = q.indptr[row]
-        end = q.indptr[row + 1]
         w = q.wide_indptr[row]
-        first = second = 0.0
-        for edge in ends:
-            a = b = 0.0
-            while k < end and q.columns[k] < edge:
-                exact, w = read(q, k, w)
-                value = float(exact)
-                column = q.columns[k]
-                a += value * thin[column, 0]
-                b += value * thin[column, 1]
-                k += 1
-            first += a
-            second += b
-        out[i, 0] = first
-        out[i, 1] = second
+        block = 0
+        edge = ends[0]
+        first = second = third = fourth = 0.0
+        a = b = c = d = 0.0
+        for k in range(q.indptr[row], q.indptr[row + 1]):
+            column = np.int64(q.columns[k])
+            # One loop over the row, in which a block rarely ends: a loop for each block takes twice as long.
+            if column >= edge:
+                first += a
+                second += b
+                third += c
+                fourth += d
+                a = b = c = d = 0.0
+                while column >= edge:
+                    block += 1
+                    edge = ends[block]
+            exact, w = read(q, k, w)
+            value = float(exact)
+            a += value * thin[column, 0]
+            b += value * thin[column, 1]
+            c += value * thin[column, 2]
+            d += value * thin[column, 3]
+        out[i, 0] = first + a
+        out[i, 1] = second + b
+        out[i, 2] = third + c
+        out[i, 3] = fourth + d
 
 
 @kernel

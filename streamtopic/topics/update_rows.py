@@ -514,7 +514,8 @@ def regrouped(
     if 2 * len(fresh) > len(origin):
         anchor_counts = np.concatenate([grouped_rows(q, now, found), guided])
         return Mixtures.cold(q, change.mass, change.squares, anchor_counts, None)
-    kept = np.maximum(origin, 0)
+    like = _most_alike(live_then, now, origin)
+    kept = np.maximum(like, 0)
     counts = before.anchor_counts
     thin = before.thin
     product = before.product
@@ -543,8 +544,8 @@ def regrouped(
         # One bound for all columns of a row, so the larger of both.
         fresh_errors = gamma(product_roundings(np.diff(q.indptr), q.n))
         relative = np.maximum(relative, fresh_errors)
-        # A column that starts again has no support to try first.
-        C[:, fresh] = 0.0
+        # A topic none of whose words stood for one before has no support to try first.
+        C[:, like < 0] = 0.0
     G, sigma = gram(counts, thin)
     anchor_mass = counts.sum(axis=1)
     made = Mixtures(counts, anchor_mass, thin, product, relative, error, G, C, sigma)
@@ -563,3 +564,14 @@ def _same_sets(then: Int64, now: Int64, topics: int) -> Int64:
         if old >= 0 and sizes[old] == len(words) and (then[words] == old).all():
             origin[topic] = old
     return origin
+
+
+def _most_alike(then: Int64, now: Int64, origin: Int64) -> Int64:
+    """Return `origin`, (topics,), and for a topic with other words than before the one that had most of them, or -1."""
+    like = origin.copy()
+    for topic in np.flatnonzero(origin < 0):
+        old = then[now == topic]
+        old = old[old >= 0]
+        if len(old):
+            like[topic] = np.bincount(old).argmax()
+    return like

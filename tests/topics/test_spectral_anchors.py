@@ -93,6 +93,9 @@ def test_partial_sums_of_all_products_are_exact(monkeypatch, kind):
             assert np.array_equal((one @ two).astype(object), exact)
             return one @ two
 
+        def __rmatmul__(self, other):
+            return np.asarray(other).view(Watched) @ self
+
     plain_scaled, plain_quantised = spectral_anchors._scaled, spectral_anchors._quantised
     monkeypatch.setattr(spectral_anchors, "_scaled", lambda *given, **more: plain_scaled(*given, **more).view(Watched))
     monkeypatch.setattr(spectral_anchors, "_quantised", lambda Y: plain_quantised(Y).view(Watched))

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgpack
 import numpy as np
@@ -72,14 +72,13 @@ from streamtopic.streams import Record
 from streamtopic.tensors import parts, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-__all__ = ["DECODERS", "Decoder", "Finding", "fuzz", "one_input", "sample_envelope", "try_every_place"]
 
 _KEY = SigningKey.from_seed(bytes(range(32)), "test/news")
 _OPERATOR = SuppressionKey(bytes(range(32)), "default")
 _SUPPRESSION = Suppression(_OPERATOR.of_subject("somebody"), suppressed=True, made_ms=1_700_000_000_000)
-_EXTREMES: list[Any] = [
+_EXTREMES = [
     None, True, False, 0, 1, -1, 2**31, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 2**64 - 1, 0.0, -0.0, 5e-324, 1e308, 1.5,
     math.nan, math.inf, -math.inf, "", "a", "\x00", "\ud800", "\u202e", "\x1b[2J", "a" * 300, "NaN", "1e999",
     "9" * 5000,
@@ -113,17 +112,17 @@ class Finding:
     seed: int
     error: str
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.decoder}, seed {self.seed}: {self.error}"
 
 
-def fuzz(inputs: int, seed: int = 0) -> tuple[dict[str, int], list[Finding]]:
+def fuzz(inputs, seed=0):
     """Try every decoder in turn; return inputs tried and accepted by each, and the findings.
 
     inputs: how many to try. A time in its place would find another number of faults on each machine.
     """
     tried = {f"{decoder.name}: {what}": 0 for decoder in DECODERS for what in ("tried", "accepted")}
-    findings: dict[tuple[str, str], Finding] = {}
+    findings = {}
     for number in range(seed, seed + inputs):
         decoder = DECODERS[number % len(DECODERS)]
         accepted, error = one_input(decoder, number)
@@ -134,17 +133,17 @@ def fuzz(inputs: int, seed: int = 0) -> tuple[dict[str, int], list[Finding]]:
     return tried, [*findings.values()]
 
 
-def one_input(decoder: Decoder, seed: int) -> tuple[bool, str | None]:
+def one_input(decoder, seed):
     """Give a decoder the input of a seed; return whether it was accepted, and an exception of another package."""
     return _outcome(decoder, _damaged(decoder, Random(seed)))
 
 
-def try_every_place(decoder: Decoder) -> tuple[int, list[Finding]]:
+def try_every_place(decoder):
     """Put every extreme value, and nothing, in every place of a sample; return the number of inputs, and the findings.
 
     Chance needs many inputs until it meets one place with one value. The seed of a finding is the number of its input.
     """
-    findings: dict[str, Finding] = {}
+    findings = {}
     number = 0
     for number, data in enumerate(_every_place(decoder), 1):
         error = _outcome(decoder, data)[1]
@@ -153,12 +152,12 @@ def try_every_place(decoder: Decoder) -> tuple[int, list[Finding]]:
     return number, [*findings.values()]
 
 
-def _every_place(decoder: Decoder) -> Iterator[bytes]:
+def _every_place(decoder):
     parse, write = _FORMS[decoder.form]
     yield from map(write, _replacements(parse(_sample(decoder))))
 
 
-def _replacements(value: Any) -> Iterator[Any]:
+def _replacements(value):
     yield from _EXTREMES
     places = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
     for place in places:
@@ -171,7 +170,7 @@ def _replacements(value: Any) -> Iterator[Any]:
             yield copy
 
 
-def _outcome(decoder: Decoder, data: bytes) -> tuple[bool, str | None]:
+def _outcome(decoder, data):
     try:
         decoder.read(data)
     except StreamtopicError:
@@ -184,7 +183,7 @@ def _outcome(decoder: Decoder, data: bytes) -> tuple[bool, str | None]:
     return True, None
 
 
-def _damaged(decoder: Decoder, rng: Random) -> bytes:
+def _damaged(decoder, rng):
     data = _sample(decoder)
     if rng.random() < 0.1:
         return _damaged_bytes(data, rng)
@@ -192,7 +191,7 @@ def _damaged(decoder: Decoder, rng: Random) -> bytes:
     return write(_changed(parse(data), rng))
 
 
-def _damaged_bytes(data: bytes, rng: Random) -> bytes:
+def _damaged_bytes(data, rng):
     if rng.random() < 0.2:
         return rng.randbytes(rng.randrange(64))
     damaged = bytearray(data[: rng.randrange(len(data) + 1)] if rng.random() < 0.3 else data)
@@ -201,14 +200,14 @@ def _damaged_bytes(data: bytes, rng: Random) -> bytes:
     return bytes(damaged)
 
 
-def _changed(value: Any, rng: Random) -> Any:
+def _changed(value, rng):
     """Change one to three places of a tree."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         value = _change(value, rng)
     return value
 
 
-def _change(value: Any, rng: Random) -> Any:
+def _change(value, rng):
     inside = isinstance(value, dict | list) and len(value) > 0 and rng.random() < 0.9
     if not inside:
         return _other(value, rng)
@@ -226,9 +225,9 @@ def _change(value: Any, rng: Random) -> Any:
     return copy
 
 
-def _other(value: Any, rng: Random) -> Any:
+def _other(value, rng):
     """Return another value: of the same type as often as of another."""
-    near: list[Any] = []
+    near = []
     if isinstance(value, bool):
         near = [not value]
     elif isinstance(value, int | float):
@@ -250,11 +249,11 @@ def _other(value: Any, rng: Random) -> Any:
     return rng.choice(near) if near and rng.random() < 0.5 else rng.choice(_EXTREMES)
 
 
-def _as_json(value: object) -> bytes:
+def _as_json(value):
     return json.dumps(value, default=str).encode(errors="surrogatepass")
 
 
-def _as_msgpack(value: object) -> bytes:
+def _as_msgpack(value):
     try:
         return bytes(msgpack.packb(value, unicode_errors="surrogatepass", default=str))
     except (ValueError, OverflowError):
@@ -264,13 +263,13 @@ def _as_msgpack(value: object) -> bytes:
 _TYPES = {"<f4": np.float32, "<f8": np.float64}
 
 
-def _tensors(data: bytes) -> dict[str, Any]:
+def _tensors(data):
     arrays, texts = unpacked(data)
     held = {name: [array.dtype.str, list(array.shape), array.tobytes()] for name, array in arrays.items()}
     return {"arrays": held, "texts": {name: json.loads(text) for name, text in texts.items()}}
 
 
-def _as_tensors(value: Any) -> bytes:
+def _as_tensors(value):
     # Content without a form is signed all the same: the reader must refuse it by itself.
     try:
         arrays = {
@@ -282,7 +281,7 @@ def _as_tensors(value: Any) -> bytes:
         return _as_msgpack(value)
 
 
-def _as_line(value: object) -> bytes:
+def _as_line(value):
     # A line that is not canonical is refused at once, and tests nothing behind that.
     try:
         line = json.dumps(value, default=str, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -291,17 +290,17 @@ def _as_line(value: object) -> bytes:
     return line.encode(errors="surrogatepass")
 
 
-def _words(data: bytes) -> list[list[str]]:
+def _words(data):
     return [line.split(" ") for line in data.decode().split("\n")]
 
 
-def _as_text(value: Any) -> bytes:
+def _as_text(value):
     lines = value if isinstance(value, list) else [value]
     texts = [" ".join(map(str, line)) if isinstance(line, list) else str(line) for line in lines]
     return "\n".join(texts).encode(errors="surrogatepass")
 
 
-_FORMS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
+_FORMS = {
     "json": (json.loads, _as_json),
     "line": (json.loads, _as_line),
     "msgpack": (msgpack.unpackb, _as_msgpack),
@@ -310,7 +309,7 @@ _FORMS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
 }
 
 
-def _text(data: bytes) -> str:
+def _text(data):
     """Return what was written as text: also halves of characters, which JSON may hold."""
     try:
         return data.decode(errors="surrogatepass")
@@ -318,11 +317,11 @@ def _text(data: bytes) -> str:
         return data.decode(errors="replace")
 
 
-def _record(value: bytes | None, key: bytes = b"doc", timestamp_ms: int = 0) -> Record:
+def _record(value, key=b"doc", timestamp_ms=0):
     return Record("default.documents", 0, 5, key, value, (), timestamp_ms)
 
 
-def _read_event(data: bytes) -> None:
+def _read_event(data):
     """Read a record; the exception that a guard made a refusal of is raised as it was."""
     try:
         decode_record(_record(data))
@@ -332,7 +331,7 @@ def _read_event(data: bytes) -> None:
         raise
 
 
-def _read_suppression(data: bytes) -> None:
+def _read_suppression(data):
     said = _OPERATOR.read(_SUPPRESSION.key, data)
     if said is not None and _OPERATOR.value(said) != data:
         raise AssertionError("one suppression has two forms")
@@ -340,7 +339,7 @@ def _read_suppression(data: bytes) -> None:
         raise AssertionError("somebody without the key refused an add")
 
 
-def _map_of(data: bytes) -> dict[Any, Any] | None:
+def _map_of(data):
     """Return the map in bytes that only this file writes, None for anything else."""
     try:
         fields = msgpack.unpackb(data, strict_map_key=False, raw=False, unicode_errors="replace")
@@ -349,7 +348,7 @@ def _map_of(data: bytes) -> dict[Any, Any] | None:
     return fields if isinstance(fields, dict) else None
 
 
-def _read_request(data: bytes) -> None:
+def _read_request(data):
     try:
         wanted = decode_request(_record(data, b"misplaced-1"))
     except InvalidEvent as error:
@@ -360,7 +359,7 @@ def _read_request(data: bytes) -> None:
         decode_record(replace(_record(None), key=one.tombstone.key, headers=one.tombstone.headers))
 
 
-def _read_rejection(data: bytes) -> None:
+def _read_rejection(data):
     from streamtopic.commands.looking import _rejection_fields
     from streamtopic.service.ingest.rejections import parse_rejection
 
@@ -371,7 +370,7 @@ def _read_rejection(data: bytes) -> None:
         json.dumps(_rejection_fields(found), allow_nan=False)
 
 
-def _read_release(data: bytes) -> None:
+def _read_release(data):
     from streamtopic.service.publish.published import heads_of, topics_of
 
     release = open_release(data, sample_envelope())
@@ -384,7 +383,7 @@ def _read_release(data: bytes) -> None:
 
 
 @cache
-def _written() -> LedgerMaker:
+def _written():
     """Return a ledger of some entries, in memory."""
     maker = LedgerMaker(_Nowhere(), key=_KEY)
     maker.append(sample_envelope(), receipt_of(7), Alive(1_700_000_000_000, 60_000, 3, Runs((2, 2))))
@@ -394,21 +393,21 @@ def _written() -> LedgerMaker:
 class _Nowhere:
     """A log that keeps nothing."""
 
-    def partitions(self, _: str) -> int:
+    def partitions(self, _):
         return 1
 
-    def append_many(self, *_: object) -> None:
+    def append_many(self, *_):
         pass
 
 
-def _ledger() -> Ledger:
+def _ledger():
     """Return that ledger as a reader has it."""
-    return Ledger.restore(_written().ledger.dump(), KeyRing.load(_KEY.public, "news"))
+    return Ledger.restore(_dump().decode(), KeyRing.load(_KEY.public, "news"))
 
 
-def _pages(lines: list[str], text: str | None = None) -> list[bytes]:
+def _pages(lines, text=None):
     """Return the records of a page with these lines. text: signed in the place of what the draft should say."""
-    ledger = _ledger()
+    ledger = _written().ledger
     frontier = Frontier(ledger.size, ledger.tree.hashes)
     grown = frontier.grown(leaf_hash(line.encode(errors="replace")) for line in lines)
     before, after = (Checkpoint(_KEY.name, one.size, one.root) for one in (frontier, grown))
@@ -419,18 +418,18 @@ def _pages(lines: list[str], text: str | None = None) -> list[bytes]:
     return [json.dumps(draft).encode(), _checkpoint(after.text)]
 
 
-def _checkpoint(text: str) -> bytes:
+def _checkpoint(text):
     """Return a checkpoint that says this."""
     return json.dumps({"checkpoint": _signed(text)}).encode()
 
 
-def _signed(text: str) -> str:
+def _signed(text):
     """Return a note of a text; halves of characters are in it, and not in what is signed."""
     signature = sign_note(text.encode(errors="replace").decode(), _KEY).rpartition("\n\n")[2]
     return f"{text}\n{signature}"
 
 
-def _take(values: list[bytes]) -> Ledger:
+def _take(values):
     """Return the ledger after further records, and use all that it knows. Raises InvalidRelease if none counts."""
     ledger = _ledger()
     before = ledger.size
@@ -446,7 +445,7 @@ def _take(values: list[bytes]) -> Ledger:
     return ledger
 
 
-def _read_line(data: bytes) -> None:
+def _read_line(data):
     from streamtopic.commands.receipts import readable
     from streamtopic.service.publish.published import receipt_fields
     from streamtopic.service.verify.release_checks import entry_facts
@@ -470,39 +469,39 @@ def _read_line(data: bytes) -> None:
             written(plain(entry))
 
 
-def _read_record(data: bytes) -> None:
+def _read_record(data):
     _take([data, _pages([_lines()["receipt"]])[1]])
 
 
-def _read_draft(data: bytes) -> None:
+def _read_draft(data):
     lines = [_lines()["receipt"]]
     draft, _ = _pages(lines, _text(data))
     _take([draft, _pages(lines)[1]])
 
 
-def _read_checkpoint(data: bytes) -> None:
+def _read_checkpoint(data):
     _take([_pages([_lines()["receipt"]])[0], _checkpoint(_text(data))])
 
 
-def _read_dump(data: bytes) -> None:
+def _read_dump(data):
     ledger = Ledger.restore(_text(data), KeyRing.load(_KEY.public, "news"))
     json.dumps([ledger.size, ledger.newest, list(ledger.withdrawn.edges), list(ledger.gaps.edges)])
     ledger.dump()
 
 
-def _read_proof(data: bytes) -> None:
+def _read_proof(data):
     from streamtopic.client import verify_receipt
 
     verify_receipt(_text(data), _KEY.public, document="d-7", salt=SALT)
 
 
-def _read_signed_proof(data: bytes) -> None:
+def _read_signed_proof(data):
     proof = LedgerProof.parse(_text(data))
     checkpoint = sign_note(Checkpoint(_KEY.name, 3, _written().ledger.root).text, _KEY)
     LedgerProof(proof.line, proof.index, proof.path, checkpoint).verify(KeyRing.load(_KEY.public, "news"))
 
 
-def _read_keys(data: bytes) -> None:
+def _read_keys(data):
     text = _text(data)
     keys = open_keys(_signed(text), _KEY.public)
     revoked = [(entry.key.key_id, entry.first, entry.size, entry.revoked) for entry in keys.revoked]
@@ -510,20 +509,20 @@ def _read_keys(data: bytes) -> None:
     KeyRing.load(_KEY.public, "news").take(_signed(text))
 
 
-def _read_witness(data: bytes) -> None:
+def _read_witness(data):
     text = _text(data)
     witness = PublicKey.parse(text, COSIGNATURE)
     cosigned(_written().ledger.checkpoint, [witness])
 
 
-def _read_policy(data: bytes) -> None:
+def _read_policy(data):
     from streamtopic.service.publish.witnesses import read_policy
 
     policy = read_policy(data, "a file")
     policy.quorum.met_by(policy.witnesses)
 
 
-def _read_report(data: bytes) -> None:
+def _read_report(data):
     from streamtopic.pages.report_file import read_report
     from streamtopic.service.verify import as_json
 
@@ -533,11 +532,11 @@ def _read_report(data: bytes) -> None:
         json.dumps(as_json(read_report(Path(file.name)).check(KeyRing.load(_KEY.public, "news"))), allow_nan=False)
 
 
-def _read_page(data: bytes) -> None:
+def _read_page(data):
     _read_report(b'<script type="application/json" id="evidence">' + data.replace(b"<", b" ") + b"</script>")
 
 
-def _read_chunk(data: bytes) -> None:
+def _read_chunk(data):
     # The program does not read these bytes: they carry the parts of a record to the decoder.
     fields = _map_of(data)
     if fields is None:
@@ -551,16 +550,16 @@ def _read_chunk(data: bytes) -> None:
 
 
 @cache
-def _sample(decoder: Decoder) -> bytes:
+def _sample(decoder):
     return decoder.sample()
 
 
-def sample_envelope() -> Envelope:
+def sample_envelope():
     """Return a sound envelope."""
     return envelope_of(3, kind="unlearn", base=1, withdrawn=(2,), forgotten=1, release="d" * 64)
 
 
-def _release() -> bytes:
+def _release():
     words = tuple(f"w{number:05d}" for number in range(6))
     A = np.random.default_rng(0).dirichlet(np.ones(6), 2).T.astype(np.float32)
     head = Head(words[:2], ("no", "yes"), 10, w=np.ones((2, 2)))
@@ -579,7 +578,7 @@ def _release() -> bytes:
 
 
 @cache
-def _lines() -> dict[str, str]:
+def _lines():
     """Return the line of a sound entry of each kind, by its kind."""
     note = _signed(_keys().decode())
     entries = (
@@ -595,44 +594,45 @@ def _lines() -> dict[str, str]:
     return {json.loads(line)["kind"]: line for line in lines}
 
 
-def _keys() -> bytes:
+def _keys():
     """Return the text of a list of keys, without its signature."""
     old, stolen = (SigningKey.from_seed(bytes([number]) * 32, _KEY.name).public for number in (1, 2))
     keys = KeyList(_KEY.name, 3, 1_700_000_000_000, _KEY.public, (old,), (Revoked(stolen, 3, 5, 1_700_000_000_000),))
     return f"{seal_keys(keys, _KEY).rpartition(chr(10) * 2)[0]}\n".encode()
 
 
-def _witness() -> bytes:
+def _witness():
     from cosigning import witness
 
     known = witness()[1]
     return f"{known.name}+{known.hash.hex()}+{base64.b64encode(bytes([4]) + known.raw).decode()}".encode()
 
 
-def _policy() -> bytes:
+def _policy():
     key = _witness().decode()
     return f"# some\nlog {_KEY.public}\nwitness a {key} https://w\ngroup g any a\nquorum g\n".encode()
 
 
-def _draft_text() -> bytes:
-    note: str = json.loads(_pages([_lines()["receipt"]])[0])["draft"]
+def _draft_text():
+    note = json.loads(_pages([_lines()["receipt"]])[0])["draft"]
     return f"{note.rpartition(chr(10) * 2)[0]}\n".encode()
 
 
-def _checkpoint_text() -> bytes:
-    note: str = json.loads(_pages([_lines()["receipt"]])[1])["checkpoint"]
+def _checkpoint_text():
+    note = json.loads(_pages([_lines()["receipt"]])[1])["checkpoint"]
     return f"{note.rpartition(chr(10) * 2)[0]}\n".encode()
 
 
-def _dump() -> bytes:
+@cache
+def _dump():
     return _written().ledger.dump().encode()
 
 
-def _proof() -> bytes:
+def _proof():
     return _written().proof(1).encode()
 
 
-def _report() -> bytes:
+def _report():
     from streamtopic.service.verify.evidence import FORMAT, PROGRAM, proof_facts
     from streamtopic.service.verify.release_checks import entry_facts
 
@@ -644,29 +644,29 @@ def _report() -> bytes:
     return json.dumps(evidence).encode()
 
 
-def _event() -> bytes:
+def _event():
     labels = {"task": "class"}
     return bytes(msgpack.packb({"op": "add", "text": "one two three", "labels": labels, "ts": 5, "meta": [1]}))
 
 
-def _counts_event() -> bytes:
+def _counts_event():
     return json.dumps({"op": "add", "counts": {"one": 1, "two": 3}, "labels": {"task": "class"}, "ts": 5}).encode()
 
 
-def _suppression() -> bytes:
+def _suppression():
     return _OPERATOR.value(_SUPPRESSION)
 
 
-def _request() -> bytes:
+def _request():
     found = Misplaced("doc", 1_700_000_000_000, True, "mine", b"0123456789abcdef")
     return encode_request(Wanted("misplaced-1", "s" * 16, misplaced=(found,))).value or b""
 
 
-def _rejection() -> bytes:
+def _rejection():
     return bytes(msgpack.packb({"offset": 4, "partition": 0, "reason": "format", "topic": "default.documents"}))
 
 
-def _chunk() -> bytes:
+def _chunk():
     message = to_messages(3, _release())[0]
     return bytes(msgpack.packb({"key": message.key, "value": message.value, **dict(message.headers)}))
 
@@ -674,7 +674,7 @@ def _chunk() -> bytes:
 _KINDS = ("version", "receipt", "request", "erased", "alive", "keys", "end")
 
 
-def _line(kind: str) -> Callable[[], bytes]:
+def _line(kind):
     return lambda: _lines()[kind].encode()  # noqa: PLW0108 -- samples are made when they are asked for
 
 
@@ -702,7 +702,7 @@ DECODERS = (
 """Every decoder of what others wrote: a new one belongs here."""
 
 
-def main() -> int:
+def main():
     """Try every decoder; status 1 if there is a finding."""
     parser = argparse.ArgumentParser(prog="python tests/fuzz.py")
     parser.add_argument("--inputs", type=int, default=250_000, metavar="N", help="how many: these take a minute")

@@ -3,8 +3,6 @@
 Every round ends with all checks of docs/faults.md; the first finding ends the campaign, with status 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import statistics
@@ -16,10 +14,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from campaign.cluster import Cluster
-from campaign.rounds import Options, Report, run
+from campaign.rounds import Options, run
 
 
-def main() -> int:
+def main():
     """Run a campaign of rounds of eight faults and 240 events, and print its figures."""
     args = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="streamtopic-faults-"))
@@ -35,7 +33,7 @@ def main() -> int:
     return 0
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments():
     parser = argparse.ArgumentParser(prog="python tests/campaign", description=__doc__)
     parser.add_argument("--faults", type=int, default=1000, metavar="N", help="end with the round that reaches them")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of faults and events")
@@ -43,13 +41,13 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _say(line: str) -> None:
+def _say(line):
     """Faults are told to a terminal only, rounds to a file as well: a campaign of hours must show how far it is."""
     if sys.stderr.isatty() or not line.startswith(" "):
         print(line, file=sys.stderr, flush=True)
 
 
-def _figures(report: Report) -> dict[str, float]:
+def _figures(report):
     rest = report.rest[1:] or report.rest  # the first round is the way to a first model, without faults
     return {
         "findings": len(report.findings),

@@ -1,33 +1,11 @@
 """Checks of Redis and of everything published against the oracle. Each returns its findings, [] if all is well."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from campaign.people_checks import said_of
 from campaign.witness import digest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from campaign.oracle import Deletion, Oracle
-    from campaign.witness import Subscriber, Witness
-    from streamtopic.signed import Envelope, Receipt
-    from streamtopic.state import Reader
-
-__all__ = [
-    "check_counts",
-    "check_documents",
-    "check_forwards",
-    "check_ledger",
-    "check_receipts",
-    "check_rejected",
-    "check_subscribers",
-    "check_versions",
-]
 
 _SHOWN = 5
 _TOTALS = (
@@ -42,7 +20,7 @@ _TOTALS = (
 )
 
 
-def check_counts(oracle: Oracle, reader: Reader, *, totals: bool = True) -> list[str]:
+def check_counts(oracle, reader, *, totals=True):
     """Compare every pair, every word and every counter, bit for bit.
 
     totals: whether to compare the counters of records too; they cannot be known for records that have left the log.
@@ -71,7 +49,7 @@ def check_counts(oracle: Oracle, reader: Reader, *, totals: bool = True) -> list
     return findings
 
 
-def check_documents(oracle: Oracle, stored: Mapping[int, set[bytes]]) -> list[str]:
+def check_documents(oracle, stored):
     """Check that Redis keeps records of exactly the live documents: a deleted document is physically gone.
 
     stored: partition to the ids in Redis.
@@ -84,7 +62,7 @@ def check_documents(oracle: Oracle, stored: Mapping[int, set[bytes]]) -> list[st
     return findings
 
 
-def check_forwards(oracle: Oracle) -> list[str]:
+def check_forwards(oracle):
     """Check that each delete in a foreign partition took effect where it belongs."""
     return _some(
         "it never took effect in the partition of its key:",
@@ -92,7 +70,7 @@ def check_forwards(oracle: Oracle) -> list[str]:
     )
 
 
-def check_rejected(oracle: Oracle, witness: Witness) -> list[str]:
+def check_rejected(oracle, witness):
     """Check that exactly the refused records were reported."""
     want = {(partition, offset) for partition, book in enumerate(oracle.books) for offset in book.refused}
     return [
@@ -101,7 +79,7 @@ def check_rejected(oracle: Oracle, witness: Witness) -> list[str]:
     ]
 
 
-def check_receipts(oracle: Oracle, witness: Witness) -> list[str]:
+def check_receipts(oracle, witness):
     """Check that each deletion has one true receipt, and that the document is gone from the receipt's version on."""
     want = {(p, offset): one for p, book in enumerate(oracle.books) for offset, one in book.deletions.items()}
     findings = _some("a deletion has no receipt:", want.keys() - witness.receipts.keys())
@@ -124,17 +102,17 @@ def check_receipts(oracle: Oracle, witness: Witness) -> list[str]:
     return findings + _some("receipt", wrong)
 
 
-def _is_for(receipt: Receipt, deletion: Deletion) -> bool:
+def _is_for(receipt, deletion):
     """Whether the requester can tell that this is the receipt of the deletion, and nobody if no salt was sent."""
     known = deletion.request and deletion.salt
     return receipt.request == (said_of(deletion.request, deletion.salt) if known else "")
 
 
-def _names_no_version(receipt: Receipt, cuts: Mapping[int, object]) -> list[str]:
+def _names_no_version(receipt, cuts):
     return [] if receipt.version in cuts else [f"{receipt.id} names version {receipt.version}, which nobody published"]
 
 
-def check_ledger(witness: Witness) -> list[str]:
+def check_ledger(witness):
     """Check that the ledger is one tree, by the words of the docs and for a subscriber alike."""
     book, ledger = witness.book, witness.ledger
     findings = _some("", book.contradictions())
@@ -148,12 +126,12 @@ def check_ledger(witness: Witness) -> list[str]:
     return findings
 
 
-def check_versions(oracle: Oracle, witness: Witness) -> list[str]:
+def check_versions(oracle, witness):
     """Check that versions follow each other, hold the documents before their cuts, and that epsilon only grows."""
     findings, entries = list(witness.findings), witness.entries
     if sorted(entries) != list(range(1, len(entries) + 1)):
         findings.append(f"versions {sorted(entries)} are not numbered without a gap")
-    spent: dict[int, tuple[int, float]] = {}
+    spent = {}
     for version, entry in sorted(entries.items()):
         if entry.parent != version - 1:
             findings.append(f"version {version} names {entry.parent} as the one before")
@@ -171,7 +149,7 @@ def check_versions(oracle: Oracle, witness: Witness) -> list[str]:
     return findings
 
 
-def _contents(oracle: Oracle, entry: Envelope) -> list[str]:
+def _contents(oracle, entry):
     """Compare the number of a version's documents with those that lived at its cut."""
     spans = [span for p, book in enumerate(oracle.books) for span in book.live_at(entry.cut.get(p, 0))]
     if entry.m != len(spans):
@@ -179,7 +157,7 @@ def _contents(oracle: Oracle, entry: Envelope) -> list[str]:
     return []
 
 
-def check_subscribers(witness: Witness, subscribers: Sequence[Subscriber]) -> list[str]:
+def check_subscribers(witness, subscribers):
     """Check that every subscriber got the published versions, each with the published content."""
     findings = [finding for subscriber in subscribers for finding in subscriber.findings]
     contents = {version: digest(release) for version, release in witness.versions.items()}
@@ -193,16 +171,16 @@ def check_subscribers(witness: Witness, subscribers: Sequence[Subscriber]) -> li
     return findings
 
 
-def _named(words: Sequence[str], numbers: Sequence[int]) -> dict[str, int]:
+def _named(words, numbers):
     return dict(zip(words, numbers, strict=True))
 
 
-def _differences(what: str, want: Mapping[Any, int], have: Mapping[Any, int]) -> list[str]:
+def _differences(what, want, have):
     wrong = [key for key in want.keys() | have.keys() if want.get(key, 0) != have.get(key, 0)]
     return _some("", [f"{what} {key}: {have.get(key, 0)} stored, {want.get(key, 0)} expected" for key in wrong])
 
 
-def _some(what: str, found: Iterable[object]) -> list[str]:
+def _some(what, found):
     """Return the first few of many findings of one kind."""
     texts = sorted(f"{what} {one}".strip() for one in Counter(found))
     return texts[:_SHOWN] + ([f"... and {len(texts) - _SHOWN} more like these"] if len(texts) > _SHOWN else [])

@@ -1,28 +1,17 @@
 """One whole service on this machine: a broker, Redis behind a proxy, and the processes as an operator runs them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self
 
 from campaign.processes import Guard, Worker
 from campaign.proxy import Proxy
 from campaign.server import RedisServer
 from campaign.sharded import ShardedRedis
-from servers.ports import quiet_port
 from streamtopic.local.local_kafka import LocalKafka
 from streamtopic.signed import PublicKey, new_secret, new_signing_key
 from streamtopic.streams import TopicNames, open_log
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from types import TracebackType
-
-__all__ = ["LEASE", "MODEL", "PARTITIONS", "SESSION", "Cluster"]
 
 MODEL = "faults"
 _PROGRAM = (sys.executable, "-P", "-m", "streamtopic")
@@ -63,18 +52,16 @@ class Cluster:
     sharded: whether Redis is a cluster of three masters and three replicas; one server else.
     """
 
-    redis: RedisServer | ShardedRedis
-
-    def __init__(self, folder: Path, *, sharded: bool = False) -> None:
+    def __init__(self, folder, *, sharded=False):
         self.sharded = sharded
         self.folder = folder
         self.names = TopicNames(MODEL)
         self.config = folder / "streamtopic.toml"
-        self.copies: list[Path] = []
+        self.copies = []
         self._stack = ExitStack()
         self._copied = 0
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         try:
             return self._start()
         except BaseException:
@@ -82,15 +69,15 @@ class Cluster:
             self._stack.close()
             raise
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind, error, at):
         self._stack.close()
 
-    def _start(self) -> Self:
+    def _start(self):
         self.folder.mkdir(parents=True, exist_ok=True)
         guard = self._stack.enter_context(Guard())
         self.kafka = self._stack.enter_context(LocalKafka(self.folder / "kafka"))
         self.proxy = self._stack.enter_context(Proxy())
-        self._configure(self._start_cluster() if self.sharded else self._start_server(guard))
+        self._configure(self._start_redis())
         self._create_topics()
         # The environment of the person who runs the campaign must not change the settings of the service.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMTOPIC_")}
@@ -104,21 +91,21 @@ class Cluster:
         return self
 
     @property
-    def staff(self) -> list[Worker]:
+    def staff(self):
         """The processes that must run unless a fault prevents it."""
         return [*self.ingests, *self.schedulers]
 
     @property
-    def workers(self) -> list[Worker]:
+    def workers(self):
         """The staff, and the ingests that join and leave in a rebalance storm."""
         return [*self.staff, *self.guests]
 
     @property
-    def public_key(self) -> PublicKey:
+    def public_key(self):
         """The key that verifies the ledger."""
         return PublicKey.load(self.folder / "keys" / "signing.pub")
 
-    def copy(self) -> None:
+    def copy(self):
         """Keep a copy of Redis's data, to which a fault may set it back. The oldest of several is dropped."""
         self._copied += 1
         to = self.folder / "copies" / str(self._copied)
@@ -127,7 +114,7 @@ class Cluster:
         if len(self.copies) > _COPIES:
             shutil.rmtree(self.copies.pop(0))
 
-    def deaths(self) -> list[str]:
+    def deaths(self):
         """Return which processes ended by themselves, each with its last output; each end is told once."""
         found = []
         for worker in self.workers:
@@ -136,27 +123,23 @@ class Cluster:
             worker.deaths.clear()
         return found
 
-    def _worker(self, part: str, number: int, guard: Guard, environment: Mapping[str, str]) -> Worker:
+    def _worker(self, part, number, guard, environment):
         name = f"{part}-{number}"
         command = [*_PROGRAM, part, "--config", str(self.config)]
         return Worker(name, command, self.folder / f"{name}.log", guard, environment)
 
-    def _start_server(self, guard: Guard) -> str:
-        """Start one server, and return its address behind the proxy."""
-        self.redis = server = RedisServer(self.folder / "redis", quiet_port(), guard)
-        self._stack.callback(server.kill)
-        self._stack.callback(server.client.close)
-        server.start()
-        return f"redis://127.0.0.1:{self.proxy.open(server.door, server.port)}/0"
+    def _start_redis(self):
+        """Start one server or a cluster, and return its address, which leads through the proxy."""
+        folder = self.folder / "redis"
+        if self.sharded:
+            self.redis = ShardedRedis(folder, self.proxy, MODEL, PARTITIONS)
+        else:
+            self.redis = RedisServer(folder, self.proxy)
+        self._stack.callback(self.redis.stop)
+        self.redis.settle()
+        return self.redis.address
 
-    def _start_cluster(self) -> str:
-        """Start a cluster, and return its address, which leads through the proxy."""
-        self.redis = cluster = ShardedRedis(self.folder / "redis", self.proxy, MODEL, PARTITIONS)
-        self._stack.callback(cluster.stop)
-        cluster.start()
-        return cluster.url
-
-    def _configure(self, redis_url: str) -> None:
+    def _configure(self, redis_url):
         keys = self.folder / "keys"
         keys.mkdir()
         new_signing_key(keys / "signing.key", keys / "signing.pub", MODEL)
@@ -173,7 +156,7 @@ class Cluster:
         )
         self.config.write_text(text, "utf-8")
 
-    def _create_topics(self) -> None:
+    def _create_topics(self):
         log, _ = open_log(self.kafka.servers)
         try:
             for topic, settings in self.names.settings().items():

@@ -1,27 +1,22 @@
 """Reads the ledger a second time, by the rules of docs/messages.md and RFC 6962, and with no code of the service."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
-from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-__all__ = ["LedgerBook", "Roots"]
 
 
 class Roots:
     """The root of a tree at each size that it ever had."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.known = [hashlib.sha256(b"").digest()]
         # The largest complete subtrees from left to right, with their heights.
-        self._peaks: list[tuple[int, bytes]] = []
+        self._peaks = []
 
-    def append(self, entry: bytes) -> None:
+    def append(self, entry):
         """Add an entry."""
         height, one = 0, hashlib.sha256(b"\0" + entry).digest()
         while self._peaks and self._peaks[-1][0] == height:
@@ -33,7 +28,7 @@ class Roots:
             root = _node(left, root)
         self.known.append(root)
 
-    def after(self, entries: list[str]) -> bytes:
+    def after(self, entries):
         """Return the root with further entries, which are not kept."""
         grown = Roots()
         grown.known, grown._peaks = self.known[-1:], list(self._peaks)
@@ -42,7 +37,7 @@ class Roots:
         return grown.known[-1]
 
 
-def _node(left: bytes, right: bytes) -> bytes:
+def _node(left, right):
     return hashlib.sha256(b"\1" + left + right).digest()
 
 
@@ -53,25 +48,25 @@ class LedgerBook:
     strays: number of records that are not part of it.
     """
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key):
         self._name, digits, encoded = key.split("+", 2)
         self._hash = bytes.fromhex(digits)
         self._key = Ed25519PublicKey.from_public_bytes(base64.b64decode(encoded)[1:])
-        self.lines: list[str] = []
+        self.lines = []
         self.strays = 0
         self._roots = Roots()
-        self._pending: tuple[bytes, list[str]] | None = None
-        self._signed: set[tuple[int, bytes]] = set()
+        self._pending = None
+        self._signed = set()
 
     @property
-    def root(self) -> bytes:
+    def root(self):
         """The root of the tree."""
         return self._roots.known[-1]
 
-    def take(self, value: bytes | None) -> list[str]:
+    def take(self, value):
         """Take in the next record; return the entries that it adds."""
         try:
-            fields: dict[str, Any] = json.loads(value or b"null")
+            fields = json.loads(value or b"null")
             if "draft" in fields:
                 return self._draft(self._opened(fields["draft"]), fields["entries"])
             return self._checkpoint(self._opened(fields["checkpoint"]))
@@ -79,7 +74,7 @@ class LedgerBook:
             self.strays += 1
             return []
 
-    def contradictions(self) -> list[str]:
+    def contradictions(self):
         """Return the checkpoints that were signed and are not of this tree, whether they count or not."""
         known = self._roots.known
         return [
@@ -88,7 +83,7 @@ class LedgerBook:
             if size >= len(known) or known[size] != root
         ]
 
-    def _opened(self, note: str) -> list[str]:
+    def _opened(self, note):
         """Return the lines of a note's text. Raises ValueError, InvalidSignature unless the key has signed it."""
         text, _, signatures = note.rpartition("\n\n")
         for line in signatures.splitlines():
@@ -99,7 +94,7 @@ class LedgerBook:
                 return text.split("\n")
         raise ValueError("the key has not signed this")
 
-    def _draft(self, said: list[str], lines: list[str]) -> list[str]:
+    def _draft(self, said, lines):
         title, *rest = said
         before = [self._name, str(len(self.lines)), base64.b64encode(self.root).decode()]
         root = self._roots.after(lines)
@@ -109,7 +104,7 @@ class LedgerBook:
         self._pending = root, lines
         return []
 
-    def _checkpoint(self, said: list[str]) -> list[str]:
+    def _checkpoint(self, said):
         origin, size, encoded = said
         root = base64.b64decode(encoded)
         self._signed.add((int(size), root))

@@ -1,9 +1,6 @@
 """Looks at a cluster for a campaign: at the log, at everything published, at Redis, and whether it has come to rest."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Self
 
 from campaign import checks
 from campaign.oracle import Oracle
@@ -13,33 +10,22 @@ from streamtopic.client import ModelSubscriber
 from streamtopic.errors import ComponentUnreachable, StateError, StreamtopicError
 from streamtopic.state import Connection, ModelState, Reader
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-    from types import TracebackType
-
-    import redis
-
-    from campaign.cluster import Cluster
-
-__all__ = ["Observer", "naming_keys", "stored_documents"]
-
 _DOCUMENTS = re.compile(rb"\{st:[^:]+:(\d+)\}:docs:")
 # All people of the stream have names like that.
 _PERSON = b"person-"
 
 
-def stored_documents(client: redis.Redis, model: str, partitions: int) -> dict[int, set[bytes]]:
+def stored_documents(client, model, partitions):
     """Return the ids of the documents whose records Redis keeps, by partition."""
-    found: dict[int, set[bytes]] = {partition: set() for partition in range(partitions)}
+    found = {partition: set() for partition in range(partitions)}
     for key in client.scan_iter(match=f"{{st:{model}:*}}:docs:*", count=1000):
         if place := _DOCUMENTS.match(key):
-            ids: Iterable[bytes] = client.hkeys(key)  # type: ignore[assignment]
+            ids = client.hkeys(key)
             found[int(place[1])].update(ids)
     return found
 
 
-def naming_keys(clients: Iterable[redis.Redis], model: str) -> list[str]:
+def naming_keys(clients, model):
     """Return the keys of a model whose values hold the name of a person."""
     keys = {(client, key) for client in clients for key in client.scan_iter(match=f"{{st:{model}*", count=1000)}
     return sorted(key.decode() for client, key in keys if _PERSON in (client.dump(key) or b""))
@@ -51,7 +37,7 @@ class Observer:
     partitions: number of partitions of the documents topic.
     """
 
-    def __init__(self, cluster: Cluster, partitions: int) -> None:
+    def __init__(self, cluster, partitions):
         self.oracle = Oracle(partitions)
         self.witness = Witness(cluster.kafka.servers, cluster.names, cluster.public_key)
         self.subscribers = [self._subscriber(cluster, 0), self._subscriber(cluster, 1)]
@@ -62,10 +48,10 @@ class Observer:
         self._partitions = partitions
         self._follower = self.reader
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind, error, at):
         self._tail.close()
         self._requests.close()
         self.witness.close()
@@ -74,11 +60,11 @@ class Observer:
         self._connection.close()
 
     @property
-    def reader(self) -> Reader:
+    def reader(self):
         """Reads the counts, and has read nothing before."""
         return Reader(self._connection, self._cluster.names.model, self._partitions)
 
-    def look(self) -> None:
+    def look(self):
         """Follow the log and the published topics up to their ends, unless the broker is away."""
         try:
             for record in self._tail.read():
@@ -96,7 +82,7 @@ class Observer:
         for subscriber in self.subscribers:
             subscriber.poll()
 
-    def unrest(self) -> list[str]:
+    def unrest(self):
         """Return the work that the service still has, as of the last look; [] if it has come to rest."""
         try:
             positions = self.reader.positions()
@@ -124,7 +110,7 @@ class Observer:
             unread.append(f"subscribers have not got version {published}")
         return unread
 
-    def check(self) -> list[str]:
+    def check(self):
         """Make every check, and return the findings."""
         # The other one has carried its counts from round to round by what changed.
         model = self._cluster.names.model
@@ -142,24 +128,24 @@ class Observer:
             *(f"Redis holds the name of a person in {key}" for key in naming_keys(self._cluster.redis.masters, model)),
         ]
 
-    def _counts(self, reader: Reader) -> list[str]:
+    def _counts(self, reader):
         try:
             return checks.check_counts(self.oracle, reader)
         except StreamtopicError as error:
             # A finding like any other: the checks that do not read counts still tell something.
             return [f"the counts cannot be read: {error}"]
 
-    def stored(self) -> dict[int, set[bytes]]:
+    def stored(self):
         """Return the ids of the documents whose records Redis keeps, by partition."""
-        stored: dict[int, set[bytes]] = {partition: set() for partition in range(self._partitions)}
+        stored = {partition: set() for partition in range(self._partitions)}
         for client in self._cluster.redis.masters:
             for partition, ids in stored_documents(client, self._cluster.names.model, self._partitions).items():
                 stored[partition] |= ids
         return stored
 
     @staticmethod
-    def _subscriber(cluster: Cluster, number: int) -> Subscriber:
-        def start(progress: Path) -> ModelSubscriber:
+    def _subscriber(cluster, number):
+        def start(progress):
             return ModelSubscriber(
                 cluster.kafka.servers,
                 model=cluster.names.model,

@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING
 from campaign.reading import LONGEST_KEY, demanded, home, understand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from campaign.reading import Passage
 
-    from campaign.reading import Asked, Demand, Passage
-
-__all__ = ["Away", "Counted", "Deletion", "Live", "Oracle", "PartitionBook", "Span", "count"]
 
 _CAP, _SHIFT = 256, 30
 
@@ -33,7 +30,7 @@ class Live:
     labels: dict[str, str]
 
     @property
-    def length(self) -> int:
+    def length(self):
         """Number of tokens."""
         return sum(length for length, _ in self.passages)
 
@@ -53,7 +50,7 @@ class Span:
     end: int | None = None
     about: dict[str, int] = field(default_factory=dict)
 
-    def holds(self, cut: int) -> bool:
+    def holds(self, cut):
         """Whether the counts of all records before `cut` hold the document."""
         return self.begin < cut and (self.end is None or self.end >= cut)
 
@@ -114,7 +111,7 @@ class PartitionBook:
     refused: set[int] = field(default_factory=set)
     totals: Counter[str] = field(default_factory=Counter)
 
-    def live_at(self, cut: int) -> list[Span]:
+    def live_at(self, cut):
         """Return the lives that last after the records before `cut`."""
         return [span for span in self.spans if span.holds(cut)]
 
@@ -146,21 +143,13 @@ class Oracle:
     demands: requests by their ids.
     """
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions):
         self.books = [PartitionBook() for _ in range(partitions)]
-        self.away: list[Away] = []
-        self.newest: dict[bytes, int] = {}
-        self.demands: dict[str, Demand] = {}
+        self.away = []
+        self.newest = {}
+        self.demands = {}
 
-    def take(
-        self,
-        partition: int,
-        offset: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[tuple[str, bytes]],
-        time_ms: int = 0,
-    ) -> None:
+    def take(self, partition, offset, key, value, headers, time_ms=0):
         """Take in the next record of a partition of the documents topic.
 
         time_ms: when it was appended, by the broker's clock, milliseconds since 1970.
@@ -187,7 +176,7 @@ class Oracle:
         else:
             _delete(book, key, offset, asked, time_ms)
 
-    def take_request(self, key: bytes | None, value: bytes | None, time_ms: int) -> None:
+    def take_request(self, key, value, time_ms):
         """Take in the next record of the requests topic. A tombstone ends nothing, since anybody may write one."""
         name = (key or b"").decode(errors="replace")
         demand = None if value is None else demanded(key, value, time_ms)
@@ -197,30 +186,30 @@ class Oracle:
         if name in self.demands:
             self.demands[name].erased = value is None
 
-    def reach(self, partition: int, offset: int) -> None:
+    def reach(self, partition, offset):
         """Note that every record before this offset was taken in."""
         # The last offsets of a partition may have no record: compaction and transactions leave gaps.
         book = self.books[partition]
         book.next_offset = max(book.next_offset, offset)
 
-    def missing(self) -> list[Away]:
+    def missing(self):
         """Return the deletes in foreign partitions that never took effect in the partitions of their keys."""
         # Each must have become a record there, or met one that is newer.
         return [away for away in self.away if self.newest.get(away.document, -1) < away.time_ms]
 
-    def _place(self, key: bytes, record: Away, kind: str) -> None:
+    def _place(self, key, record, kind):
         """Note whether a record is in the partition of its key, or must take effect there."""
         if record.home == record.partition:
             self.newest[key] = max(self.newest.get(key, 0), record.time_ms)
         elif kind == "delete" and 0 < len(key) <= LONGEST_KEY:
             self.away.append(record)
 
-    def counts(self) -> Counted:
+    def counts(self):
         """Count the live documents of all partitions."""
         return count(live for book in self.books for live in book.live.values())
 
 
-def _add(book: PartitionBook, key: bytes, new: Live, span: Span) -> None:
+def _add(book, key, new, span):
     have = book.live.get(key)
     # An identical add leaves the document as old as it was, so a version before it holds it still.
     if have == new:
@@ -235,13 +224,13 @@ def _add(book: PartitionBook, key: bytes, new: Live, span: Span) -> None:
     book.spans.append(span)
 
 
-def _delete(book: PartitionBook, key: bytes, offset: int, asked: Asked, time_ms: int) -> None:
+def _delete(book, key, offset, asked, time_ms):
     have = book.live.pop(key, None)
     book.totals["not_found" if have is None else "deleted"] += 1
     book.deletions[offset] = Deletion(asked.request, _end(book, key, offset), asked.salt, key, time_ms)
 
 
-def _refuse(book: PartitionBook, key: bytes | None, offset: int, asked: Asked, time_ms: int, *, here: bool) -> None:
+def _refuse(book, key, offset, asked, time_ms, *, here):
     """End the document of a refused record; the end has a receipt if the record asks for one."""
     have = book.live.pop(key, None) if key is not None else None
     span = _end(book, key, offset) if have is not None and key is not None else None
@@ -251,20 +240,20 @@ def _refuse(book: PartitionBook, key: bytes | None, offset: int, asked: Asked, t
         book.deletions[offset] = Deletion(asked.request, span, asked.salt, key or b"", time_ms)
 
 
-def _end(book: PartitionBook, key: bytes, offset: int) -> Span | None:
+def _end(book, key, offset):
     span = book.open.pop(key, None)
     if span is not None:
         span.end = offset
     return span
 
 
-def count(documents: Iterable[Live]) -> Counted:
+def count(documents):
     """Return the counts of documents: g_i g_j w for two words of a passage, g_i (g_i - 1) w for one word.
 
     g: how often a word is in the passage, twice at most. w = 2^30 f(L) / (L (G - 1)) for G counted tokens of the
     passage, and L of the document. A word is heavy in a document if it is a tenth of them or more.
     """
-    pairs: dict[tuple[str, str], int] = {}
+    pairs = {}
     frequency, tokens, heavy, number = Counter[str](), Counter[str](), Counter[str](), 0
     for document in documents:
         number += 1
@@ -291,7 +280,7 @@ def count(documents: Iterable[Live]) -> Counted:
     return Counted(pairs, dict(frequency), dict(tokens), dict(heavy), number)
 
 
-def _weight(tokens: int, total: int) -> int:
+def _weight(tokens, total):
     """Return the weight of a passage's pairs.
 
     tokens: those of the passage that count in pairs.

@@ -4,20 +4,8 @@ Everything follows from the topics: the records of the requests, the tombstones 
 Each check returns its findings, [] if all is well.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from campaign.oracle import Deletion, Oracle, Span
-    from campaign.reading import Demand
-    from campaign.witness import Witness
-
-__all__ = ["LONGEST_HOLD_MS", "check_people", "open_demands", "said_of"]
 
 LONGEST_HOLD_MS = 300_000
 """So long a request holds a version back, as docs/messages.md says."""
@@ -26,21 +14,21 @@ Place = tuple[int, int]
 """Partition and offset of a record."""
 
 
-def said_of(request: str, salt: bytes) -> str:
+def said_of(request, salt):
     """Return how receipts name a request: HMAC-SHA256 by the words of docs/messages.md, hexadecimal."""
     return hmac.new(salt, b"streamtopic request\0" + request.encode(), hashlib.sha256).hexdigest()
 
 
-def _deletions(oracle: Oracle) -> dict[str, dict[Place, Deletion]]:
+def _deletions(oracle):
     """Return request id to the deletions under it, by their places."""
-    found: dict[str, dict[Place, Deletion]] = {}
+    found = {}
     for partition, book in enumerate(oracle.books):
         for offset, deletion in book.deletions.items():
             found.setdefault(deletion.request, {})[partition, offset] = deletion
     return found
 
 
-def open_demands(oracle: Oracle, witness: Witness) -> list[str]:
+def open_demands(oracle, witness):
     """Return what requests still wait for; [] if all have their receipt, and the log forgets whom they named."""
     found = []
     for demand in oracle.demands.values():
@@ -51,7 +39,7 @@ def open_demands(oracle: Oracle, witness: Witness) -> list[str]:
     return found
 
 
-def check_people(oracle: Oracle, witness: Witness) -> list[str]:
+def check_people(oracle, witness):
     """Check that what requests name is gone, in one version each, and that their receipts count what they deleted."""
     findings = open_demands(oracle, witness)
     deletions, spans = _deletions(oracle), _spans(oracle)
@@ -68,9 +56,9 @@ def check_people(oracle: Oracle, witness: Witness) -> list[str]:
     return findings + [f"{receipt} is that of a request that nobody made" for receipt in strange]
 
 
-def _spans(oracle: Oracle) -> dict[str, list[tuple[int, Span]]]:
+def _spans(oracle):
     """Return each person to the lives of the documents about the person, with their partitions."""
-    found: dict[str, list[tuple[int, Span]]] = {}
+    found = {}
     for partition, book in enumerate(oracle.books):
         for span in book.spans:
             for subject in span.about:
@@ -78,12 +66,7 @@ def _spans(oracle: Oracle) -> dict[str, list[tuple[int, Span]]]:
     return found
 
 
-def _still_there(
-    demand: Demand,
-    own: Mapping[Place, Deletion],
-    spans: Mapping[str, Sequence[tuple[int, Span]]],
-    witness: Witness,
-) -> list[str]:
+def _still_there(demand, own, spans, witness):
     """Return the documents that came before the request was counted, and that live or are in a version after it.
 
     own: the deletions under its request id and salt.
@@ -106,7 +89,7 @@ def _still_there(
     return found
 
 
-def _parted(demand: Demand, own: Mapping[Place, Deletion], witness: Witness) -> list[str]:
+def _parted(demand, own, witness):
     """Return the versions that lack some documents of a request and hold others: they must leave in one version.
 
     own: the deletions under its request id and salt.
@@ -126,7 +109,7 @@ def _parted(demand: Demand, own: Mapping[Place, Deletion], witness: Witness) -> 
     return found
 
 
-def _coverage(name: str, own: Mapping[Place, Deletion], witness: Witness) -> list[str]:
+def _coverage(name, own, witness):
     """Compare the receipt of a request with its deletions.
 
     name: of the request in receipts.

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from random import Random
-
-__all__ = ["EVERY_KIND", "SHARDED_KINDS", "Fault", "draw"]
-
-EVERY_KIND: Mapping[str, float] = {
+EVERY_KIND = {
     "kill ingest": 5,
     "kill schedule": 6,
     "suspend ingest": 3,
@@ -40,14 +33,14 @@ redis loses its end: it starts again without the last bytes that it wrote.
 """
 
 
-_NEW_WITH_SHARDS: Mapping[str, float] = {
+_NEW_WITH_SHARDS = {
     "fail over": 2,
     "kill master": 3,
     "forgetful replica": 2,
     "stalled node": 3,
     "move slots": 3,
 }
-SHARDED_KINDS: Mapping[str, float] = {
+SHARDED_KINDS = {
     **{kind: share for kind, share in EVERY_KIND.items() if kind != "kill redis"},
     **_NEW_WITH_SHARDS,
 }
@@ -79,7 +72,7 @@ class Fault:
     amount: float
 
 
-def draw(rng: Random, number: int, window: float, kinds: Mapping[str, float] = EVERY_KIND) -> Sequence[Fault]:
+def draw(rng, number, window, kinds=EVERY_KIND):
     """Return a round of faults in the order in which they begin.
 
     number: of faults.

@@ -1,19 +1,9 @@
 """Programs that are killed, stopped and started again, and that end with this program, however it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess
 import threading
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-    from types import TracebackType
-
-__all__ = ["Guard", "Worker"]
 
 # Reads "+PID" and "-PID". At the end of its input it kills the programs that are left. The input ends when this program
 # ends, even by SIGKILL, which no handler in this program could see.
@@ -32,7 +22,7 @@ for pid in $left; do kill -KILL "$pid" 2>/dev/null; done
 class Guard:
     """Kills the programs given to it when this program ends, even if it is killed."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._shell = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD],
             stdin=subprocess.PIPE,
@@ -44,22 +34,22 @@ class Guard:
         )
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind, error, at):
         with contextlib.suppress(OSError):
             self._shell.communicate(timeout=10)
 
-    def watch(self, pid: int) -> None:
+    def watch(self, pid):
         """Kill this program at the end."""
         self._say(f"+{pid}")
 
-    def forget(self, pid: int) -> None:
+    def forget(self, pid):
         """Leave this program alone: it has ended, and its number may become that of another program."""
         self._say(f"-{pid}")
 
-    def _say(self, line: str) -> None:
+    def _say(self, line):
         with self._lock:
             if self._shell.stdin is not None and self._shell.poll() is None:
                 self._shell.stdin.write(line + "\n")
@@ -74,30 +64,23 @@ class Worker:
     lock: held by a fault while it does something to the program.
     """
 
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        output: Path,
-        guard: Guard,
-        environment: Mapping[str, str],
-    ) -> None:
+    def __init__(self, name, command, output, guard, environment):
         self.name = name
-        self.deaths: list[int] = []
+        self.deaths = []
         self._command = list(command)
         self.output = output
         self._guard = guard
         self._environment = dict(environment)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = None
         self._stopped = False
         self.lock = threading.RLock()
 
     @property
-    def running(self) -> bool:
+    def running(self):
         """Whether it was started, and not ended by this object."""
         return self._process is not None
 
-    def start(self) -> None:
+    def start(self):
         """Start it unless it runs. An end of its own is noted first."""
         with self.lock:
             self.check()
@@ -114,50 +97,50 @@ class Worker:
                 )
             self._guard.watch(self._process.pid)
 
-    def check(self) -> None:
+    def check(self):
         """Note the exit status if the program ended by itself."""
         with self.lock:
             if self._process is not None and (status := self._process.poll()) is not None:
                 self.deaths.append(status)
                 self._gone()
 
-    def kill(self) -> None:
+    def kill(self):
         """End it with SIGKILL, suspended or not."""
         self._end(signal.SIGKILL, 30)
 
-    def terminate(self, seconds: float = 30) -> int | None:
+    def terminate(self, seconds=30):
         """Ask it to end, and return its exit status; None if it did not run, or had to be killed after `seconds`."""
         # A suspended process would not see the signal.
         self.resume()
         return self._end(signal.SIGTERM, seconds)
 
-    def suspend(self) -> None:
+    def suspend(self):
         """Suspend it: the other processes take it for dead, and it does not notice that time passes."""
         with self.lock:
             if self._process is not None and self._process.poll() is None:
                 self._process.send_signal(signal.SIGSTOP)
                 self._stopped = True
 
-    def resume(self) -> None:
+    def resume(self):
         """Let it continue."""
         with self.lock:
             if self._process is not None and self._stopped:
                 self._process.send_signal(signal.SIGCONT)
             self._stopped = False
 
-    def tail(self, lines: int = 20) -> str:
+    def tail(self, lines=20):
         """Return the last lines of its output."""
         text = self.output.read_text("utf-8", "replace") if self.output.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 
-    def _end(self, how: signal.Signals, seconds: float) -> int | None:
+    def _end(self, how, seconds):
         with self.lock:
             self.check()
             if self._process is None:
                 return None
             self._process.send_signal(how)
             try:
-                status: int | None = self._process.wait(seconds)
+                status = self._process.wait(seconds)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -165,7 +148,7 @@ class Worker:
             self._gone()
             return status
 
-    def _gone(self) -> None:
+    def _gone(self):
         if self._process is not None:
             self._guard.forget(self._process.pid)
         self._process, self._stopped = None, False

@@ -10,13 +10,6 @@ import asyncio
 import contextlib
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
-__all__ = ["Held", "Proxy"]
 
 _BLOCK = 1 << 16
 # What a replica sends to its master: no fault for a sender of commands may be spent on it.
@@ -31,59 +24,59 @@ class Proxy:
     lost: number of replies that it has lost so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.lost = 0
-        self._doors: list[asyncio.Server] = []
-        self._armed: list[tuple[bytes, ...]] = []
-        self._holding: list[Held] = []
-        self._links: set[_Link] = set()
+        self._doors = []
+        self._armed = []
+        self._holding = []
+        self._links = set()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="proxy", daemon=True)
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._thread.start()
         self._ready.wait()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind, error, at):
         self.sever()
         self._do(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def open(self, port: int, target: int) -> int:
+    def open(self, port, target):
         """Forward a port to another one from now on, and return it. Raises OSError where it is taken."""
 
-        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def connected(reader, writer):
             await self._connected(target, reader, writer)
 
-        async def listen() -> None:
+        async def listen():
             self._doors.append(await asyncio.start_server(connected, "127.0.0.1", port))
 
         asyncio.run_coroutine_threadsafe(listen(), self._loop).result(_ANSWER_SECONDS)
         return port
 
-    def lose_reply(self, *parts: bytes) -> None:
+    def lose_reply(self, *parts):
         """Cut the connection of the next command with all these parts, after Redis has done it and before its reply."""
         self._do(lambda: self._armed.append(parts))
 
-    def hold(self, *parts: bytes, seconds: float) -> Held:
+    def hold(self, *parts, seconds):
         """Hold the next command with all these parts back for some seconds."""
         hold = Held(parts, seconds)
         self._do(lambda: self._holding.append(hold))
         return hold
 
-    def disarm(self) -> None:
+    def disarm(self):
         """Stop losing replies and holding commands."""
         self._do(self._armed.clear)
         self._do(self._holding.clear)
 
-    def sever(self) -> None:
+    def sever(self):
         """Cut all connections at once."""
         self._do(self._cut_all)
 
-    def loses(self, request: bytes) -> bool:
+    def loses(self, request):
         """Whether the reply to this request must be lost. The request that it answers is used up."""
         for parts in self._armed:
             if all(part in request for part in parts):
@@ -92,7 +85,7 @@ class Proxy:
                 return True
         return False
 
-    def holds(self, request: bytes) -> Held | None:
+    def holds(self, request):
         """Return the hold for this request, None if there is none. The hold that it answers is used up."""
         for hold in self._holding:
             if all(part in request for part in hold.parts):
@@ -101,22 +94,22 @@ class Proxy:
                 return hold
         return None
 
-    def _cut_all(self) -> None:
+    def _cut_all(self):
         for link in self._links:
             link.cut()
 
-    def _do(self, what: Callable[[], object]) -> None:
+    def _do(self, what):
         # Lists and links belong to the loop's thread, so every change is made there.
         done = threading.Event()
 
-        def act() -> None:
+        def act():
             what()
             done.set()
 
         self._loop.call_soon_threadsafe(act)
         done.wait(10)
 
-    def _serve(self) -> None:
+    def _serve(self):
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(self._ready.set)
         self._loop.run_forever()
@@ -126,7 +119,7 @@ class Proxy:
         if tasks := asyncio.all_tasks(self._loop):
             self._loop.run_until_complete(asyncio.wait(tasks, timeout=10))
 
-    async def _connected(self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(self, target, reader, writer):
         try:
             there = await asyncio.open_connection("127.0.0.1", target)
         except OSError:
@@ -163,27 +156,22 @@ class Held:
 class _Link:
     """One client's connection and the one to Redis that belongs to it."""
 
-    def __init__(
-        self,
-        proxy: Proxy,
-        here: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        there: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    ) -> None:
+    def __init__(self, proxy, here, there):
         self._proxy = proxy
         self._here = here
         self._there = there
         self._request = b""
-        self._held: Held | None = None
+        self._held = None
         self._replica = False
         self._answered = asyncio.Event()
 
-    def cut(self) -> None:
+    def cut(self):
         """End both sides at once."""
         # Abort and not close: a connection that breaks does not send its buffers first.
         for _, writer in (self._here, self._there):
             writer.transport.abort()
 
-    async def run(self) -> None:
+    async def run(self):
         """Forward until one side ends."""
         ways = [asyncio.ensure_future(self._requests()), asyncio.ensure_future(self._replies())]
         try:
@@ -193,7 +181,7 @@ class _Link:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
 
-    async def _requests(self) -> None:
+    async def _requests(self):
         while data := await self._here[0].read(_BLOCK):
             # A command has its name at its start, but the end of one block may belong to the next command.
             self._request = (self._request + data)[: 4 * _BLOCK]
@@ -213,11 +201,11 @@ class _Link:
                 held.over.set()
                 self._held = None
 
-    async def _ask(self, data: bytes) -> None:
+    async def _ask(self, data):
         self._there[1].write(data)
         await self._there[1].drain()
 
-    async def _replies(self) -> None:
+    async def _replies(self):
         while data := await self._there[0].read(_BLOCK):
             request, self._request = self._request, b""
             if self._held is not None:

@@ -9,14 +9,9 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import msgpack
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-__all__ = ["LARGEST", "LONGEST_KEY", "Asked", "Demand", "Passage", "demanded", "home", "understand"]
 
 Passage = tuple[int, dict[str, int]]
 
@@ -76,7 +71,7 @@ _CHECKED = frozenset({"text", "counts", "labels", "subjects"})
 _REFUSED, _NOTHING = Asked("refused"), Asked("nothing")
 
 
-def understand(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]]) -> Asked:
+def understand(key, value, headers):
     """Return what a record asks for. Texts are taken for ASCII, as the stream makes them."""
     if not key or len(key) > LONGEST_KEY or not _is_text(key):
         return _REFUSED
@@ -91,10 +86,10 @@ def understand(key: bytes | None, value: bytes | None, headers: Sequence[tuple[s
     return Asked("refused", **asked) if read.kind == "add" and len(headers) > 256 else read
 
 
-def demanded(key: bytes | None, value: bytes, time_ms: int) -> Demand | None:
+def demanded(key, value, time_ms):
     """Return the request in a record of the requests topic, None for one that is refused."""
     try:
-        fields: Any = json.loads(value)
+        fields = json.loads(value)
     except (ValueError, RecursionError):
         return None
     if not isinstance(fields, dict) or key is None or not _REQUEST_ID.fullmatch(key):
@@ -109,7 +104,7 @@ def demanded(key: bytes | None, value: bytes, time_ms: int) -> Demand | None:
     return Demand(key.decode(), salt, documents, subjects, time_ms) if sound else None
 
 
-def _asked(fields: Mapping[Any, Any], headers: dict[str, Any]) -> Asked:
+def _asked(fields, headers):
     if not fields or fields.get("op") == "delete":
         own = _named(fields)
         return Asked("delete", **{name: own[name] or value for name, value in headers.items()})
@@ -120,7 +115,7 @@ def _asked(fields: Mapping[Any, Any], headers: dict[str, Any]) -> Asked:
     return Asked("add", passages or (), labels or {}, subjects=subjects or frozenset())
 
 
-def _map(value: bytes) -> Mapping[Any, Any] | None:
+def _map(value):
     """Return the map in a value, {} for one without content, None for any other."""
     if len(value) > LARGEST:
         return None
@@ -133,13 +128,13 @@ def _map(value: bytes) -> Mapping[Any, Any] | None:
     return fields if isinstance(fields, dict) and _is_bounded(fields) else None
 
 
-def _is_bounded(fields: Mapping[Any, Any]) -> bool:
+def _is_bounded(fields):
     """Whether a map has at most as many values, and at most as deep ones, as a record may have."""
     # Level by level, so that the depth is counted on the way.
-    level: list[object] = [value for name, value in fields.items() if name not in _CHECKED]
+    level = [value for name, value in fields.items() if name not in _CHECKED]
     values = 1 + 2 * len(fields)
     for depth in range(_MOST_VALUES):
-        inside: list[object] = []
+        inside = []
         for outer in level:
             if isinstance(outer, dict):
                 inside += outer.values()
@@ -155,11 +150,11 @@ def _is_bounded(fields: Mapping[Any, Any]) -> bool:
     return values <= _MOST_VALUES
 
 
-def _refuse(constant: str) -> None:
+def _refuse(constant):
     raise ValueError(constant)
 
 
-def _is_text(key: bytes) -> bool:
+def _is_text(key):
     try:
         key.decode()
     except UnicodeDecodeError:
@@ -167,19 +162,19 @@ def _is_text(key: bytes) -> bool:
     return True
 
 
-def _named(fields: Mapping[Any, Any]) -> dict[str, Any]:
+def _named(fields):
     salt = fields.get("salt")
     data = salt.encode(errors="replace") if isinstance(salt, str) else salt
     sound = isinstance(data, bytes) and 16 <= len(data) <= 64
     return {"request": _request(fields.get("request")), "salt": data if sound else b""}
 
 
-def _request(value: object) -> str:
+def _request(value):
     raw = value.encode(errors="replace") if isinstance(value, str) else value
     return raw.decode(errors="replace") if isinstance(raw, bytes) and 0 < len(raw) <= 512 else ""
 
 
-def _passages(fields: Mapping[Any, Any]) -> tuple[Passage, ...] | None:
+def _passages(fields):
     text, counts = fields.get("text"), fields.get("counts")
     if (text is None) == (counts is None):
         return None
@@ -199,14 +194,14 @@ def _passages(fields: Mapping[Any, Any]) -> tuple[Passage, ...] | None:
     return cut
 
 
-def _cut(words: list[str], held: frozenset[str], longest: int) -> tuple[Passage, ...]:
+def _cut(words, held, longest):
     parts = -(-len(words) // longest)
     cuts = [len(words) * part // parts for part in range(parts + 1)] if parts else []
     pieces = [words[cuts[k] : cuts[k + 1]] for k in range(parts)]
     return tuple((len(piece), dict(Counter(word for word in piece if word in held))) for piece in pieces)
 
 
-def _counted(counts: object) -> tuple[Passage, ...] | None:
+def _counted(counts):
     if not isinstance(counts, dict) or len(counts) > 4096:
         return None
     for word, number in counts.items():
@@ -221,7 +216,7 @@ def _counted(counts: object) -> tuple[Passage, ...] | None:
     return ((length, dict(counts)),) if counts else ()
 
 
-def _labels(labels: object) -> dict[str, str] | None:
+def _labels(labels):
     if labels is None:
         return {}
     if not isinstance(labels, dict) or len(labels) > 64:
@@ -230,7 +225,7 @@ def _labels(labels: object) -> dict[str, str] | None:
     return dict(labels) if good else None
 
 
-def _subjects(fields: Mapping[Any, Any]) -> frozenset[str] | None:
+def _subjects(fields):
     found = fields.get("subjects")
     if found is None:
         return frozenset()
@@ -240,11 +235,11 @@ def _subjects(fields: Mapping[Any, Any]) -> frozenset[str] | None:
     return frozenset(found) if good else None
 
 
-def _is_subject(name: object) -> bool:
+def _is_subject(name):
     return isinstance(name, str) and 0 < len(name) <= _LONGEST_SUBJECT and _encodable(name)
 
 
-def _is_time(value: object) -> bool:
+def _is_time(value):
     if value is None:
         return True
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -252,11 +247,11 @@ def _is_time(value: object) -> bool:
     return 0 <= value <= 1 << 53
 
 
-def _encodable(text: str) -> bool:
+def _encodable(text):
     return text.encode(errors="replace").decode() == text
 
 
-def home(key: bytes, partitions: int) -> int:
+def home(key, partitions):
     """Return the partition of a key: Kafka's murmur2, from its definition."""
     mask, m = 0xFFFFFFFF, 0x5BD1E995
     h = 0x9747B28C ^ len(key)

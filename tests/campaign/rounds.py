@@ -14,19 +14,14 @@ from campaign.cluster import PARTITIONS
 from campaign.inject import Injector
 from campaign.observer import Observer
 from campaign.people_checks import check_people, open_demands
-from campaign.plan import EVERY_KIND, SHARDED_KINDS, Fault, draw
+from campaign.plan import EVERY_KIND, SHARDED_KINDS, draw
 from campaign.stream import EventStream
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.streams import open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Future
+    from collections.abc import Mapping
 
-    from campaign.cluster import Cluster
-    from streamtopic.streams import EventLog, Message
-
-__all__ = ["Options", "Report", "run"]
 
 # Events that are sent together.
 _BATCH = 20
@@ -88,12 +83,12 @@ class Report:
     findings: list[str] = field(default_factory=list)
 
     @property
-    def rounds(self) -> int:
+    def rounds(self):
         """Rounds that came to rest."""
         return len(self.rest)
 
 
-def run(cluster: Cluster, options: Options, say: Callable[[str], None] = lambda _: None) -> Report:
+def run(cluster, options, say=lambda _: None):
     """Run a campaign on a cluster that was just started, and return its result.
 
     say: called with a line about each round and each fault.
@@ -103,7 +98,7 @@ def run(cluster: Cluster, options: Options, say: Callable[[str], None] = lambda 
 
 
 class _Campaign:
-    def __init__(self, cluster: Cluster, options: Options, observer: Observer, say: Callable[[str], None]) -> None:
+    def __init__(self, cluster, options, observer, say):
         self._cluster = cluster
         self._options = options
         self._observer = observer
@@ -111,11 +106,11 @@ class _Campaign:
         self._rng = Random(options.seed)
         self._stream = EventStream(Random(options.seed), PARTITIONS, options.live)
         self._injector = Injector(cluster)
-        self._unconfirmed: list[Message] = []
+        self._unconfirmed = []
         self._report = Report(options.seed)
         self._kinds = options.kinds or (SHARDED_KINDS if cluster.sharded else EVERY_KIND)
 
-    def run(self) -> Report:
+    def run(self):
         start = time.monotonic()
         self._begin()
         report, options = self._report, self._options
@@ -124,7 +119,7 @@ class _Campaign:
         report.seconds = time.monotonic() - start
         return report
 
-    def _begin(self) -> None:
+    def _begin(self):
         """Reach a first model without any fault."""
         # A finding after it is then the work of a fault.
         for worker in self._cluster.staff:
@@ -133,10 +128,10 @@ class _Campaign:
         self._conclude(_WARMING * self._options.rest_seconds)
         self._cluster.copy()
 
-    def _round(self, faults: Sequence[Fault]) -> None:
+    def _round(self, faults):
         start = time.monotonic()
         with ThreadPoolExecutor(len(faults) + 2) as pool:
-            doing: list[Future[None]] = [pool.submit(self._do, fault, start) for fault in faults]
+            doing = [pool.submit(self._do, fault, start) for fault in faults]
             doing.append(pool.submit(self._feed, self._options.round_events, self._options.window))
             # In the middle of the faults, so that a later fault sets Redis back to a moment of disorder.
             doing.append(pool.submit(self._copy, self._rng.uniform(0, self._options.window)))
@@ -149,16 +144,16 @@ class _Campaign:
         self._report.faults.update(fault.kind for fault in faults)
         self._conclude(self._options.rest_seconds)
 
-    def _do(self, fault: Fault, start: float) -> None:
+    def _do(self, fault, start):
         time.sleep(max(0.0, start + fault.delay - time.monotonic()))
         self._say(f"  {fault.kind}")
         self._injector.do(fault)
 
-    def _copy(self, delay: float) -> None:
+    def _copy(self, delay):
         time.sleep(delay)
         self._injector.copy()
 
-    def _feed(self, events: int, seconds: float = 0.0) -> None:
+    def _feed(self, events, seconds=0.0):
         """Send events, spread over some seconds."""
         log, _ = open_log(self._cluster.kafka.servers)
         try:
@@ -170,7 +165,7 @@ class _Campaign:
         finally:
             log.close()
 
-    def _append(self, log: EventLog, topic: str, batch: Sequence[Message]) -> bool:
+    def _append(self, log, topic, batch):
         """Send records; return whether that was confirmed. Lost or not, the oracle knows only what is in the log."""
         try:
             log.append_many(topic, batch)
@@ -179,29 +174,29 @@ class _Campaign:
             return False
         return True
 
-    def _ask(self, log: EventLog, requests: Sequence[Message]) -> None:
+    def _ask(self, log, requests):
         """Send requests to forget people, and once more those that were not confirmed: people ask until they are."""
         sent = [*self._unconfirmed, *requests]
         confirmed = not sent or self._append(log, self._cluster.names.requests, sent)
         self._unconfirmed = [] if confirmed else sent
 
-    def _ask_again(self) -> None:
+    def _ask_again(self):
         """Send the requests that were not confirmed."""
         if self._unconfirmed:
             log, _ = open_log(self._cluster.kafka.servers)
             with closing(log):
                 self._ask(log, [])
 
-    def _unrest(self) -> list[str]:
+    def _unrest(self):
         """Return the work that the service still has; [] if it has come to rest."""
         return self._observer.unrest() + open_demands(self._observer.oracle, self._observer.witness)[:1]
 
-    def _watch(self) -> None:
+    def _watch(self):
         """Follow log and published topics. A process that ended by itself is a finding."""
         self._observer.look()
         self._report.findings += self._cluster.deaths()
 
-    def _conclude(self, rest_seconds: float) -> None:
+    def _conclude(self, rest_seconds):
         """Undo the rest of the faults, wait for rest, and make every check."""
         self._cluster.proxy.disarm()
         start = time.monotonic()
@@ -226,7 +221,7 @@ class _Campaign:
         self._report.findings += check_people(self._observer.oracle, self._observer.witness)
         self._summarise()
 
-    def _summarise(self) -> None:
+    def _summarise(self):
         report, witness = self._report, self._observer.witness
         report.deletions = len(witness.receipts)
         report.versions = len(witness.entries)

@@ -4,22 +4,13 @@ Hostile and misrouted records are among them. Texts are ASCII and drawn from a f
 learned in well under a second.
 """
 
-from __future__ import annotations
-
 import json
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import msgpack
 
 from campaign.reading import home
 from streamtopic.streams import Message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from random import Random
-
-__all__ = ["KINDS", "TOPICS", "EventStream"]
 
 TOPICS = 4
 _WORDS = 60  # of each topic, and as many that all topics share
@@ -58,30 +49,30 @@ class EventStream:
     live: about how many documents live once the stream has run for a while.
     """
 
-    def __init__(self, rng: Random, partitions: int, live: int = 500) -> None:
+    def __init__(self, rng, partitions, live=500):
         self._rng = rng
         self._partitions = partitions
         self._target = live
         # The stream's own belief, for the choice of the next record only: the oracle knows which documents live.
-        self._live: dict[str, Message] = {}
-        self._gone: list[str] = []
+        self._live = {}
+        self._gone = []
         self._made = 0
         self._requests = 0
-        self._people: dict[str, frozenset[str]] = {}
-        self._asked: list[str] = []
-        self._sent: list[Message] = []
-        self._waiting: list[Message] = []
+        self._people = {}
+        self._asked = []
+        self._sent = []
+        self._waiting = []
 
-    def batch(self, size: int) -> list[Message]:
+    def batch(self, size):
         """Return the next `size` records of the documents topic."""
         return [self._next() for _ in range(size)]
 
-    def requests(self) -> list[Message]:
+    def requests(self):
         """Return the records of the requests topic that belong to the batches since the last call."""
         made, self._waiting = self._waiting, []
         return made
 
-    def _next(self) -> Message:
+    def _next(self):
         # New documents until there are enough; from then on more deletions than additions.
         full = len(self._live) / self._target
         weights = (
@@ -98,30 +89,30 @@ class EventStream:
             0.02,
         )
         kind = self._rng.choices(KINDS, weights)[0]
-        make: Callable[[], Message] = getattr(self, f"_{kind}")
+        make = getattr(self, f"_{kind}")
         return make()
 
-    def _new(self) -> Message:
+    def _new(self):
         self._made += 1
         return self._put(f"doc-{self._made}")
 
-    def _again(self) -> Message:
+    def _again(self):
         return self._put(self._gone.pop(self._rng.randrange(len(self._gone)))) if self._gone else self._new()
 
-    def _replaced(self) -> Message:
+    def _replaced(self):
         return self._put(self._rng.choice(list(self._live))) if self._live else self._new()
 
-    def _identical(self) -> Message:
+    def _identical(self):
         return self._rng.choice(list(self._live.values())) if self._live else self._new()
 
-    def _deleted(self) -> Message:
+    def _deleted(self):
         if not self._live:
             return self._new()
         document = self._rng.choice(list(self._live))
         self._leave([document])
         return self._delete(document)
 
-    def _renamed(self) -> Message:
+    def _renamed(self):
         """Return the content of a live document once more, about other people."""
         if not self._live:
             return self._new()
@@ -134,7 +125,7 @@ class EventStream:
         fields.pop("subjects", None)
         return self._about(document, fields)
 
-    def _forgotten(self) -> Message:
+    def _forgotten(self):
         """Ask to forget a person, or ask once more as before; return a document about the person."""
         if self._sent and self._rng.random() < _REPEATED:
             # Under the same id with the same salt it is the same request, also when it is done.
@@ -155,7 +146,7 @@ class EventStream:
         self._leave([document])
         return late
 
-    def _somebody(self) -> str:
+    def _somebody(self):
         """Return the person of a request."""
         draw = self._rng.random()
         if draw < _NOBODY:
@@ -164,7 +155,7 @@ class EventStream:
             return self._rng.choice(self._asked[-3:])
         return f"person-{self._rng.randrange(_PEOPLE)}"
 
-    def _about(self, document: str, fields: Mapping[str, object], *subjects: str) -> Message:
+    def _about(self, document, fields, *subjects):
         """Return an add about these people, or about some that are drawn."""
         drawn = [f"person-{self._rng.randrange(_PEOPLE)}" for _ in range(self._rng.choice((0, 1, 1, 1, 2, 3)))]
         if self._rng.random() < _RECENT:
@@ -174,22 +165,22 @@ class EventStream:
         message = Message(document.encode(), msgpack.packb({**fields, "subjects": about} if about else fields))
         return self._store(document, message)
 
-    def _leave(self, documents: Iterable[str]) -> None:
+    def _leave(self, documents):
         """Take these documents for deleted."""
         for document in documents:
             if self._live.pop(document, None) is not None:
                 self._gone.append(document)
 
-    def _unknown(self) -> Message:
+    def _unknown(self):
         return self._delete(f"nobody-{self._rng.randrange(10**6)}")
 
-    def _misrouted(self) -> Message:
+    def _misrouted(self):
         sent = self._rng.choice((self._new, self._replaced, self._deleted))()
         key = sent.key or b""
         elsewhere = (home(key, self._partitions) + self._rng.randrange(1, self._partitions)) % self._partitions
         return Message(key, sent.value, sent.headers, elsewhere if self._partitions > 1 else 0)
 
-    def _odd(self) -> Message:
+    def _odd(self):
         """Return a valid record in a form that few producers use."""
         self._made += 1
         fields = self._rng.choice(
@@ -207,7 +198,7 @@ class EventStream:
         packed = json.dumps(fields).encode() if self._rng.random() < 0.5 else msgpack.packb(fields)
         return self._store(f"odd-{self._made}", Message(f"odd-{self._made}".encode(), packed))
 
-    def _hostile(self) -> Message:
+    def _hostile(self):
         """Return a record that must be refused or is a delete in another form, often under the id of a live one."""
         known = list(self._live)
         document = self._rng.choice(known) if known and self._rng.random() < 0.5 else f"hostile-{self._rng.random()}"
@@ -219,7 +210,7 @@ class EventStream:
             self._leave([document])
         return Message(key, value, headers)
 
-    def _put(self, document: str) -> Message:
+    def _put(self, document):
         labels = {"labels": {"desk": self._rng.choice(("sport", "news"))}} if self._rng.random() < 0.2 else {}
         fields = {"op": "add", "text": " ".join(self._words(_TOKENS)), **labels}
         if self._rng.random() < _NAMED:
@@ -227,11 +218,11 @@ class EventStream:
         self._people.pop(document, None)
         return self._store(document, Message(document.encode(), msgpack.packb(fields)))
 
-    def _store(self, document: str, message: Message) -> Message:
+    def _store(self, document, message):
         self._live[document] = message
         return message
 
-    def _delete(self, document: str) -> Message:
+    def _delete(self, document):
         self._requests += 1
         request = f"request-{self._requests}"
         key = document.encode()
@@ -240,7 +231,7 @@ class EventStream:
         salt = (("salt", b"salt-of-" + request.encode()),) if self._requests % 2 else ()
         return Message(key, None, (("request", request.encode()), *salt))
 
-    def _words(self, tokens: int) -> list[str]:
+    def _words(self, tokens):
         """Return words, most of one topic, some of a second, and some that all topics share."""
         first, second = self._rng.randrange(TOPICS), self._rng.randrange(TOPICS)
         sources = self._rng.choices((f"t{first}", f"t{second}", "all"), cum_weights=(7, 9, 10), k=tokens)
@@ -255,7 +246,7 @@ _NO_REQUESTS = [
 
 
 # A record without a key is not among them, since a compacted topic refuses it.
-def _hostile(key: bytes, rng: Random) -> list[tuple[bytes, bytes]]:
+def _hostile(key, rng):
     add = msgpack.packb({"op": "add", "text": "some text"})
     return [
         (b"", add),

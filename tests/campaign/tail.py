@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.streams.kafka_compat import give_up
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["TailRecord", "TopicTail"]
 
 _POLL_MS = 1_000
 # A broker that answers these many polls without a record has a fault, and the caller must hear of it.
@@ -40,18 +34,18 @@ class TailRecord:
 class TopicTail:
     """Reads a topic from its beginning, each record once, across any failure of the broker."""
 
-    def __init__(self, servers: str, topic: str, partitions: int) -> None:
+    def __init__(self, servers, topic, partitions):
         self._servers = servers
         self._places = [TopicPartition(topic, partition) for partition in range(partitions)]
         self._next = dict.fromkeys(range(partitions), 0)
-        self._consumer: Any = None
+        self._consumer = None
 
     @property
-    def positions(self) -> dict[int, int]:
+    def positions(self):
         """Partition to the offset at which reading continues; there may be gaps before it."""
         return dict(self._next)
 
-    def read(self) -> Iterator[TailRecord]:
+    def read(self):
         """Yield the records that are there now and were not read before, in order within each partition.
 
         Raises ComponentUnreachable if the broker does not answer. The next call continues where this one stopped.
@@ -62,13 +56,13 @@ class TopicTail:
             self.close()
             raise ComponentUnreachable(f"Kafka at {self._servers} does not answer: {error!r}") from error
 
-    def close(self) -> None:
+    def close(self):
         """Close the connections."""
         if self._consumer is not None:
             give_up(self._consumer, autocommit=False)
         self._consumer = None
 
-    def _read(self) -> Iterator[TailRecord]:
+    def _read(self):
         consumer = self._connected()
         # Fixed before reading: a topic that grows all the time would never let this call end.
         ends = consumer.end_offsets(self._places, timeout_ms=_ANSWER_MS)
@@ -88,7 +82,7 @@ class TopicTail:
                 self._next[place.partition] = max(self._next[place.partition], position)
         raise ComponentUnreachable(f"Kafka at {self._servers} sends nothing of {self._places[0].topic}")
 
-    def _connected(self) -> Any:
+    def _connected(self):
         if self._consumer is None:
             self._consumer = self._open()
             self._consumer.assign(self._places)
@@ -96,7 +90,7 @@ class TopicTail:
                 self._consumer.seek(place, self._next[place.partition])
         return self._consumer
 
-    def _open(self) -> Any:
+    def _open(self):
         return KafkaConsumer(
             bootstrap_servers=self._servers,
             # Positions are kept in `_next`, which outlives a consumer.

@@ -25,18 +25,11 @@ from streamtopic.signed import (
 from streamtopic.streams import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from campaign.tail import TailRecord
-    from streamtopic.client import ModelSubscriber
     from streamtopic.signed import PublicKey
     from streamtopic.streams import TopicNames
 
-__all__ = ["Subscriber", "Witness", "digest"]
 
-
-def digest(release: Release) -> str:
+def digest(release):
     """Return a digest of everything in a release that a subscriber gets, which tells two releases apart."""
     payload, envelope = release.payload, release.envelope
     parts = [repr(payload.words), repr(payload.top_words), repr(dict(payload.quality)), repr(envelope)]
@@ -76,13 +69,13 @@ class Witness:
     _tails: dict[str, TopicTail] = field(default_factory=dict)
     _releases: ReleaseReader = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         """Begin with nothing."""
         self.book = LedgerBook(str(self.key))
         self.ledger = Ledger(KeyRing.load(self.key, self.names.model))
         self._releases = ReleaseReader(self.ledger)
 
-    def read(self) -> None:
+    def read(self):
         """Take in the records since the last call. Raises ComponentUnreachable."""
         for topic, take in (
             (self.names.ledger, self._page),
@@ -94,12 +87,12 @@ class Witness:
             for record in self._tails[topic].read():
                 take(record)
 
-    def close(self) -> None:
+    def close(self):
         """Close the connections."""
         for tail in self._tails.values():
             tail.close()
 
-    def _release(self, record: TailRecord) -> None:
+    def _release(self, record):
         place = self.names.releases, record.partition, record.offset
         read = Record(*place, record.key, record.value, record.headers, timestamp_ms=0)
         for news in self._releases.take(read):
@@ -109,18 +102,18 @@ class Witness:
                 case release:
                     self._version(release)
 
-    def _version(self, release: Release) -> None:
+    def _version(self, release):
         known = self.versions.setdefault(release.version, release)
         if digest(known) != digest(release):
             self.findings.append(f"version {release.version} was sent with two contents")
 
-    def _page(self, record: TailRecord) -> None:
+    def _page(self, record):
         self.ledger.take(record.value)
         first = len(self.book.lines)
         for index, line in enumerate(self.book.take(record.value), start=first):
             self._entry(index, parse_line(line))
 
-    def _entry(self, index: int, entry: object) -> None:
+    def _entry(self, index, entry):
         if isinstance(entry, Envelope):
             if entry.version in self.entries:
                 self.findings.append(f"version {entry.version} has a second entry in the ledger, {index}")
@@ -136,7 +129,7 @@ class Witness:
             self.receipts.setdefault(place, entry)
             self.places.setdefault(place, index)
 
-    def _rejection(self, record: TailRecord) -> None:
+    def _rejection(self, record):
         fields = msgpack.unpackb(record.value or b"")
         self.rejected.add((fields["partition"], fields["offset"]))
 
@@ -151,15 +144,15 @@ class Subscriber:
     findings: versions that came out of order.
     """
 
-    def __init__(self, open_one: Callable[[Path], ModelSubscriber], progress: Path) -> None:
-        self.seen: dict[int, str] = {}
+    def __init__(self, open_one, progress):
+        self.seen = {}
         self.refused = 0
-        self.findings: list[str] = []
+        self.findings = []
         self._open = open_one
         self._progress = progress
-        self._subscriber: ModelSubscriber | None = None
+        self._subscriber = None
 
-    def poll(self) -> None:
+    def poll(self):
         """Take the releases that are there now. A broker that is away is not a finding."""
         try:
             if self._subscriber is None:
@@ -172,13 +165,13 @@ class Subscriber:
         self.refused += self._subscriber.refused
         self._subscriber.refused = 0
 
-    def restart(self) -> None:
+    def restart(self):
         """End it properly. The next poll starts another subscriber, which continues where this one stopped."""
         if self._subscriber is not None:
             self._subscriber.close()
             self._subscriber = None
 
-    def _take(self, release: Release) -> None:
+    def _take(self, release):
         last = max(self.seen, default=0)
         if release.version <= last:
             self.findings.append(f"a subscriber got version {release.version} after {last}")

@@ -4,10 +4,18 @@ import json
 
 import pytest
 
-from streamtopic.cli import main
 from streamtopic.privacy.noise import add_noise
 
 SMALL = ["--set", "topics=4", "--set", "max_df=1"]
+GAMES = {
+    "unlearned or retrained, whole model",
+    "versions of private mode",
+    "edge, in two numbers",
+    "edge, in numbers that are 0",
+    "edge, two versions",
+    "two heads of withheld topics",
+    "topics and covariance of theorem mode",
+}
 
 
 @pytest.fixture
@@ -25,24 +33,24 @@ def test_an_audit_of_a_file_passes(program, sample_file):
     assert printed["claim"]["epsilon"] == 1.0
     assert printed["claim"]["sigma"] == pytest.approx(8.449e-7, rel=1e-3)
     assert printed["model"]["topics"] == 4
+    assert {game["name"] for game in printed["games"]} == GAMES
     assert all(game["epsilon_lower"] <= game["claim"] for game in printed["games"])
+    assert printed["epsilon_lower"] == max(game["epsilon_lower"] for game in printed["games"])
+    assert len(printed["controls"]) == 4
     assert all(control["epsilon_lower"] > control["claim"] for control in printed["controls"])
 
 
-def test_an_instance_is_audited_as_it_stands(program, sample_file, tmp_path, quick):
+def test_an_instance_is_audited_as_it_stands(program, instance, on, quick):
     """The counts of an instance are those audited, with its settings, and nothing in it changes."""
-    folder = tmp_path / "instance"
-    keep = ["--keep", str(folder), "--set", "max_df=1"]
-    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3", "--json", *keep]) == 0
-    before = json.loads(program("versions", "--dir", folder, "--json")[1])
-    _, out, err = program("audit", "--dir", folder, *quick[-2:], "--set", "epsilon=2", "--json")
+    before = on("versions")
+    _, out, err = program("audit", "--dir", instance, *quick[-2:], "--set", "epsilon=2", "--json")
     printed = json.loads(out)
     assert err == ""
     assert printed["model"]["documents"] == 597
     assert printed["different"] == []
     assert printed["claim"]["epsilon"] == 2.0
-    assert json.loads(program("versions", "--dir", folder, "--json")[1]) == before
-    assert main(["verify", "--dir", str(folder), "--json"]) == 0
+    assert on("versions") == before
+    assert on("verify")["passed"] is True
 
 
 def test_broken_noise_fails_the_audit(program, sample_file, quick, monkeypatch):

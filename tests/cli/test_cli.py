@@ -13,11 +13,6 @@ from streamtopic.signed import SigningKey
 KEY = str(SigningKey.from_seed(bytes(32), "test/default").public)
 
 
-def _run(*arguments):
-    program = [sys.executable, "-m", "streamtopic", *arguments]
-    return subprocess.run(program, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-
-
 def test_help_lists_every_command(capsys):
     """What a newcomer types first."""
     assert main(["--help"]) == 0
@@ -104,10 +99,11 @@ def test_a_folder_of_something_else_does_not_become_an_instance(tmp_path, capsys
     assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 
-def test_debug_shows_the_traceback():
+@pytest.mark.parametrize("more", [[], ["--debug"]])
+def test_debug_shows_the_traceback(more, capsys):
     """Only for those who ask."""
-    assert "Traceback" in _run("status", "--debug").stderr
-    assert "Traceback" not in _run("status").stderr
+    assert main(["status", *more]) == 2
+    assert ("Traceback" in capsys.readouterr().err) is bool(more)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,18 @@ def test_wrong_arguments_are_refused_with_the_remedy(program, made, arguments, s
     assert said in err
 
 
+def test_an_operator_attests_until_a_time_that_is_over(on):
+    """What goes into the ledger is true by then: no time to come, and only of the files that are named."""
+    assert "give --until TIME" in on("deletions", "attest", status=2)
+    assert "still to come" in on("deletions", "attest", "--until", "2999-01-01T00:00Z", status=2)
+    assert on("deletions", "residue")["attested"] == {}
+    on("deletions", "attest", "--until", "2026-01-31T12:00Z")
+    told = on("deletions", "attest", "--stage", "file", "--until", "now")
+    assert told == on("deletions", "residue")
+    assert told["attested"].keys() == {"file", "backups"}
+    assert told["attested"]["backups"] == 1_769_860_800_000
+
+
 @pytest.fixture
 def labelled(on, tmp_path):
     """The instance with five documents of a label."""

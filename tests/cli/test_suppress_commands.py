@@ -2,20 +2,11 @@
 
 import json
 
-from streamtopic.cli import main
 
-
-def test_an_operator_keeps_a_person_forgotten(program, sample_file, tmp_path):
+def test_an_operator_keeps_a_person_forgotten(demo, commands, tmp_path):
     """From a new key to a suppressed person and back, on an instance that was there before."""
-    folder = tmp_path / "instance"
-    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity.share=0.05"]
-    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "0", "--json", *keep]) == 0
-
-    def on(command, *arguments, status=0):
-        found, out, err = program(command, *arguments, "--dir", folder, "--json")
-        assert found == status, err
-        return json.loads(out) if out else err
-
+    folder = demo(0)
+    on = commands(folder)
     assert "keys suppression" in on("delete", "doc-1", "--suppress", status=2)
     made = on("keys", "suppression")["suppression"]
     assert made == str(folder / "keys" / "suppression.key")

@@ -15,12 +15,10 @@ from streamtopic.counts import (
     Cooccurrence,
     DocumentBatch,
     Passage,
-    SymmetricCounts,
     Weighting,
     count,
 )
 from streamtopic.errors import CountsOverflow
-from streamtopic.words.text import passages as passages_of
 
 N = 9
 passages = st.builds(
@@ -160,21 +158,6 @@ def test_digest_sees_every_part():
     assert len(digests) == 5
 
 
-@settings(max_examples=60)
-@given(corpora, corpora)
-def test_change_in_place_equals_counting_again(kept, gone):
-    """Subtracting within the entries present equals a fresh count; a pair without an entry changes nothing."""
-    q = SymmetricCounts.of(counted(kept + gone))
-    assert q.add_within(Cooccurrence.zero(N) - counted(gone))
-    fresh = counted(kept)
-    assert np.array_equal(q.upper().upper.toarray(), dense(fresh))
-    alone = SymmetricCounts.of(fresh)
-    before = alone.values.copy()
-    complete = [[Passage(N, np.arange(N, dtype=np.int32), np.ones(N, np.int32))]]
-    if not alone.add_within(counted(complete)):
-        assert np.array_equal(alone.values, before)
-
-
 def test_overflow_is_refused():
     """A sum that would leave 64 bits raises instead of wrapping around."""
     document = [Passage(2, np.array([1, 3], np.int32), np.array([1, 1], np.int32))]
@@ -197,30 +180,3 @@ def test_a_weight_is_the_passage_s_share_of_the_document_s_mass(lengths, part, w
         pairs = counted_of_it * (counted_of_it - 1)
         exact = mass * Fraction(counted_of_it, total) / pairs if counted_of_it > 1 else Fraction(0)
         assert weight == (exact + Fraction(1, 2)) // 1
-
-
-def one_long_text(words, tokens):
-    """Return a text of one word after the other as the passages that a producer's text would become."""
-    text = " ".join(f"w{k % words}" for k in range(tokens))
-    return [
-        Passage(length, *(np.array(part, np.int32) for part in zip(*sorted(numbered(held).items()), strict=True)))
-        for length, held in passages_of(text)
-    ]
-
-
-def numbered(held):
-    """Return counts by number of words that are called w0, w1, ..."""
-    return {int(word[1:]): times for word, times in held.items()}
-
-
-@pytest.mark.parametrize(("cap", "rounding"), [(1, 0.031), (256, 8e-3)])
-def test_the_mass_of_a_document_is_that_of_its_counted_tokens(cap, rounding):
-    """However many passages it has, and never more than the cap, to the rounding of its weights."""
-    weighting = Weighting(cap)
-    for tokens, pieces in ((MAX_LENGTH, 1), (20 * MAX_LENGTH - 7, 20), (64 * MAX_LENGTH, 64)):
-        document = one_long_text(N, tokens)
-        assert [len(document), sum(passage.length for passage in document)] == [pieces, tokens]
-        mass = sum(SymmetricCounts.of(counted([document], weighting)).row_sums().tolist())
-        # Each of these passages has all words more than once.
-        of_document = min(2 * N * pieces if cap > 1 else tokens, cap)
-        assert mass / (of_document << weighting.shift) == pytest.approx(1, abs=rounding)

@@ -60,14 +60,6 @@ def test_each_file_of_the_program_that_a_page_names_is_there(page):
 
 
 @pytest.mark.parametrize("page", PAGES_OF_TODAY, ids=name_of)
-def test_each_test_that_a_page_names_is_there(page):
-    """A claim that names its test names one that runs."""
-    named = set(re.findall(r"\b(test_\w+)", prose(page)))
-    missing = {name for name in named - words_of_the_code() if not is_there(f"{name}.py")}
-    assert not missing
-
-
-@pytest.mark.parametrize("page", PAGES_OF_TODAY, ids=name_of)
 def test_each_name_of_the_program_on_a_page_is_one(page):
     """A function, setting, field or metric that a page names in code is in the program or in its deployment."""
     spans = re.findall(r"`([^`\n]+)`", prose(page))

@@ -61,3 +61,5 @@ def test_a_request_id_used_twice_hides_no_receipt(service, capsys):
         assert main(["receipt", "ticket-7", *arguments, "--config", str(file), "--json"]) == 0
         assert len(json.loads(capsys.readouterr().out)["receipts"]) == 1
     assert main(["receipt", "ticket-7", "--salt", mine.salt, "--document", "d4", "--config", str(file)]) == 1
+    assert main(["receipt", "ticket-7", "--proof", str(file.parent / "which"), "--config", str(file)]) == 2
+    assert "has 3 receipts, and a file proves one" in capsys.readouterr().err

@@ -107,6 +107,7 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
         offset = service.log.end(service.names.documents, 0) - 1
         service.settle()
         assert any("redis" in place for place in places(tmp_path))
+        assert residue(service).of(0, Stage.STATE).offset <= offset
         short_grace(monkeypatch)
         settle_until(service, lambda: residue(service).done(0) > offset)
         assert places(tmp_path) == []
@@ -114,6 +115,31 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
         reached = residue(service).reached(0, offset)
         assert list(reached) == list(Stage)
         assert all(reached.values())
+
+
+def test_bytes_of_a_withdrawn_version_hold_the_mark_of_the_log(tmp_path, clock, monkeypatch):
+    """It was made before the deletion, and whoever reads the topic still gets it, although it is withdrawn."""
+    with opened(tmp_path, clock) as service:
+        short_grace(service, monkeypatch)
+        service.add(_documents())
+        service.settle()
+        compact = service.log.compact
+
+        def spared(topic, **more):
+            return 0 if topic == service.names.releases else compact(topic, **more)
+
+        service.delete(["d0"])
+        offset = service.log.end(service.names.documents, 0) - 1
+        with monkeypatch.context() as patch:
+            patch.setattr(service.log, "compact", spared)
+            service.settle()
+            clock.ahead += 3_600
+            service.settle()
+            service.residue.look_again()
+            service.residue.step(whole=True)
+            assert residue(service).of(0, Stage.LOG).offset <= offset
+        clock.ahead += 3_600
+        settle_until(service, lambda: residue(service).of(0, Stage.LOG).offset > offset)
 
 
 def test_the_end_is_signed_once_for_many_deletions(tmp_path, clock, monkeypatch, capsys):

@@ -82,7 +82,7 @@ class Asking:
 
 
 @contextlib.contextmanager
-def served(settings, access=None, names=frozenset(), certificate=None):
+def served(settings, access=None, names=frozenset(), certificate=None, trust=None):
     """A server that runs as it does under the command, in a thread; yields how it is asked."""
     # Answers last a twentieth of their time, for tests that wait for a newer one.
     view = ServiceView(settings, ticks=lambda: 20 * time.monotonic())
@@ -92,8 +92,8 @@ def served(settings, access=None, names=frozenset(), certificate=None):
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            trust = None if certificate is None else ssl.create_default_context(cafile=certificate[0])
-            yield Asking(listener.getsockname()[1], trust)
+            context = None if trust is None else ssl.create_default_context(cafile=trust)
+            yield Asking(listener.getsockname()[1], context)
         finally:
             server.should_exit = True
             thread.join(60)

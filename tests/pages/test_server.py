@@ -1,7 +1,6 @@
 """Who may read: hosts, sizes, the token and connections, against those who lie about them."""
 
 import base64
-import ipaddress
 import json
 import logging
 import signal
@@ -9,16 +8,11 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from datetime import UTC, datetime, timedelta
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 from pages_client import HOSTILE, TOKEN, served
 
+from certificates import Authority
 from silent_crowd import crowd
 from streamtopic.cli import main
 from streamtopic.errors import SettingsError
@@ -54,24 +48,10 @@ def test_silent_connections_shut_nobody_out(prepared, sent, source):
 
 def test_silent_connections_shut_nobody_out_of_tls(prepared, tmp_path):
     """A crowd that never agrees on TLS has no protocol yet, and its places are counted all the same."""
-    certificate = _certificate(tmp_path)
-    with served(prepared.settings, certificate=certificate) as ask, crowd(ask.port):
+    authority = Authority.opened(tmp_path)
+    own = authority.issue("serve", ["127.0.0.1"])
+    with served(prepared.settings, certificate=(own, own), trust=authority.file) as ask, crowd(ask.port):
         assert [ask("/livez").status for _ in range(20)] == [200] * 20
-
-
-def _certificate(folder):
-    """Write a certificate for this machine that signs itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    own = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
-    signed = builder.add_extension(own, critical=False).sign(key, hashes.SHA256())
-    certificate, private = folder / "certificate.pem", folder / "key.pem"
-    certificate.write_bytes(signed.public_bytes(Encoding.PEM))
-    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return certificate, private
 
 
 def test_a_request_has_one_length(ask):

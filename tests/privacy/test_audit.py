@@ -1,28 +1,16 @@
 """The whole audit: it passes on what is there, repeats itself, and fails when a piece is broken."""
 
-import json
-
 import pytest
 
 from streamtopic.audit.attack import AuditPlan, audit
 from streamtopic.audit.games import NoiseClaim
 from streamtopic.bench.synthetic import counted, planted
 from streamtopic.errors import UsageError
-from streamtopic.privacy.noise import add_noise
 from streamtopic.topics.learner_options import LearnerOptions
 
 OPTIONS = LearnerOptions(n_topics=3, max_df=1.0)
 GUARANTEE = NoiseClaim(1.0, 1e-6, 1e-7)
 PLAN = AuditPlan(draws=600, whole=8)
-GAMES = {
-    "unlearned or retrained, whole model",
-    "versions of private mode",
-    "edge, in two numbers",
-    "edge, in numbers that are 0",
-    "edge, two versions",
-    "two heads of withheld topics",
-    "topics and covariance of theorem mode",
-}
 
 
 @pytest.fixture(scope="module")
@@ -31,40 +19,11 @@ def counts():
     return counted(planted(300, 120, 3, 60, seed=3), 120, OPTIONS.weighting)
 
 
-def test_an_audit_of_what_is_there_passes(counts):
-    """All games stay within their claims, all faults are found, and what is printed is JSON with finite numbers."""
-    steps = []
-    found = audit(counts, OPTIONS, GUARANTEE, PLAN, lambda done, total: steps.append((done, total)))
-    assert found.passed
-    assert {played.name for played in found.games} == GAMES
-    assert all(played.within for played in found.games)
-    assert len(found.controls) == 4
-    assert found.missed == found.different == ()
-    printed = found.as_json()
-    assert json.loads(json.dumps(printed, allow_nan=False))["passed"]
-    assert printed["epsilon_lower"] == max(game["epsilon_lower"] for game in printed["games"])
-    assert steps == sorted(steps)
-    assert steps[-1][0] == steps[-1][1]
-
-
 @pytest.fixture
 def short(monkeypatch):
     """A plan of few draws, for what needs no power."""
     monkeypatch.setattr("streamtopic.audit.attack._LEAST_DRAWS", 100)
     return AuditPlan(draws=130, whole=8)
-
-
-def test_an_audit_of_broken_noise_fails(counts, short, monkeypatch):
-    """Noise of a sixth of its size shows in more than one game, and the audit says which."""
-
-    def sixth(values, plan, seed):
-        return values + (add_noise(values, plan, seed) - values) / 6
-
-    monkeypatch.setattr("streamtopic.privacy.noise.add_noise", sixth)
-    found = audit(counts, OPTIONS, GUARANTEE, short)
-    assert not found.passed
-    assert {played.name for played in found.games if not played.within} >= {"edge, two versions"}
-    assert not found.as_json()["passed"]
 
 
 def test_an_audit_that_cannot_see_a_fault_fails(counts, short, monkeypatch):

@@ -1,12 +1,9 @@
 """Documents made to be hard to forget, and the bits that nothing but the kept documents may decide."""
 
-import itertools
-
 import numpy as np
 import pytest
 
 from streamtopic.audit.chosen_documents import (
-    crafted_documents,
     crafted_sets,
     exact_differences,
     forget,
@@ -44,22 +41,6 @@ def test_what_is_unlearned_differs_from_a_retraining_in_no_exact_part(learner):
         assert one.moved > 1e-6
         assert one.kept
     assert tries[0].gap == max(one.gap for one in tries)
-
-
-def test_crafted_documents_are_documents():
-    """They hold words of the corpus, are no longer than a document may be, and pull at the anchors."""
-    counts = corpus()
-    fit = learn(counts, options())
-    made = crafted_documents(counts, fit)
-    for passage in itertools.chain(*made.values()):
-        assert len(passage.words) > 1
-        assert passage.length == passage.counts.sum() <= 8_192
-        assert np.all(np.diff(passage.words) > 0)
-    pulled = {counts.words[k] for k in made["two anchors side by side"][0].words}
-    assert pulled <= set(fit.anchors)
-    parts = [{*passage.words.tolist()} for passage in made["a text of several passages"]]
-    assert len(parts) == 3
-    assert {counts.words[k] for k in set.intersection(*parts)} == {*fit.anchors}
 
 
 def scattered(counts, words=12):

@@ -6,15 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from streamtopic.errors import UsageError
-from streamtopic.privacy.accounting import Composition, gaussian_delta, gaussian_scale
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "scale"), [(1, 4.224679), (0.5, 8.0576), (5, 0.98005)], ids=["eps 1", "eps 0.5", "eps 5"]
-)
-def test_published_scales(epsilon, scale):
-    """The values of the analytic mechanism at delta 1e-6, all below the classic 5.2988 at epsilon 1."""
-    assert gaussian_scale(epsilon, 1e-6) == pytest.approx(scale, rel=1e-5)
+from streamtopic.privacy.accounting import gaussian_delta, gaussian_scale
 
 
 @given(st.floats(0.01, 5), st.floats(0.2, 20))
@@ -31,10 +23,3 @@ def test_senseless_guarantees_are_refused(epsilon, delta):
     """A guarantee outside the mechanism's range is a usage error."""
     with pytest.raises(UsageError):
         gaussian_scale(epsilon, delta)
-
-
-@pytest.mark.parametrize(("releases", "epsilon"), [(1, 1.0), (16, 4.5924), (256, 24.53)])
-def test_published_compositions(releases, epsilon):
-    """16 releases of (1, 1e-6) cost 4.5924 at 1e-6, 256 cost 24.53."""
-    scale = gaussian_scale(1, 1e-6)
-    assert Composition.of([(scale, 0.0)] * releases).epsilon(1e-6) == pytest.approx(epsilon, rel=1e-4)

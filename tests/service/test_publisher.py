@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import itertools
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,8 +16,11 @@ from streamtopic.service.requests.request_door import receipts_of_request
 from streamtopic.service.schedule.version import erasures, outgoing, release_record
 from streamtopic.signed import (
     Alive,
+    Envelope,
+    Erased,
     KeyRing,
     Receipt,
+    RequestReceipt,
     SigningKey,
     document_digest,
     pack_payload,
@@ -27,9 +31,11 @@ from streamtopic.signed import (
     to_messages,
 )
 from streamtopic.state import Forget, ForgetKind, Forgets, ModelState
+from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState
 from streamtopic.state.deletions import LinkKeys
 from streamtopic.state.model_state import ModelSettings
 from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.residue_ledger import Marks, Residue, ResidueState, Stage
 from streamtopic.streams import FileLog, TopicNames
 
 SECRET = b"s" * 32
@@ -68,10 +74,10 @@ class World:
             key = ModelKeys(self.model).partition(partition).forgets
             self.connection.call("XADD", key, one.entry, "forget", one.pack())
 
-    def stage(self, version, cut, **changes):
+    def stage(self, version, cut, seed=0, **changes):
         """Stage a version as the scheduler does; return its entry."""
         envelope = envelope_of(version, self.model, cut=cut, **changes)
-        data = pack_payload(payload_of(seed=version), envelope)
+        data = pack_payload(payload_of(seed=version + seed), envelope)
         envelope = dataclasses.replace(envelope, release=hashlib.sha256(data).hexdigest())
         chunks = to_messages(version, data)
         records = [outgoing(self.model, message) for message in chunks]
@@ -114,21 +120,71 @@ def forget(offset, kind=ForgetKind.DELETED, salt=b""):
 
 
 def test_receipts_name_the_first_version_without_the_document(world):
-    """Each deletion gets one receipt, once a version's cut lies past it, with that version."""
-    world.wait(forget(3), forget(5, ForgetKind.REPLACED), forget(8), forget(30))
+    """Each deletion gets one receipt, once a version's cut lies past it, with that version.
+
+    The cut is the first offset that a version does not reflect. A document that was not there any more, since an
+    earlier deletion of it waits as well, is still in the version of that time.
+    """
+    again = dataclasses.replace(forget(6, ForgetKind.NOT_FOUND), document=b"doc-5")
+    world.wait(forget(3), forget(5), again, forget(7, ForgetKind.REPLACED), forget(9), forget(30))
     world.wait(forget(4, ForgetKind.NOT_FOUND), partition=1)
     for version, cut in ((1, 4), (2, 9), (3, 20)):
         world.stage(version, {0: cut, 1: cut})
-    assert world.publish() == 3
+    assert world.publish() == 5
     receipts = {receipt.id: receipt for receipt in world.receipts()}
     assert {name.split("/", 1)[1]: (r.version, r.found) for name, r in receipts.items()} == {
-        "0/3": (1, True), "0/8": (2, True), "1/4": (1, False),
+        "0/3": (1, True), "0/5": (2, True), "0/6": (2, False), "0/9": (3, True), "1/4": (1, False),
     }  # fmt: skip
     first = receipts[f"{world.model}/0/3"]
     assert (first.received, first.applied) == (1003, 2003)
     assert [entry.offset for entry in world.stream(0).read()] == [30]
     assert world.stream(1).read() == []
     assert world.publish() == 0
+    for version in (4, 5):
+        world.stage(version, {0: 20, 1: 20})
+    world.publish()
+    assert [entry.version for entry in world.entries(Envelope)] == [1, 2, 3, 4, 5]
+
+
+def test_a_receipt_names_the_first_of_many_versions(world):
+    """A deletion that comes back with a restored Redis has waited for more versions than are read at first."""
+    for version in range(1, 13):
+        world.stage(version, {0: version})
+    world.publish()
+    world.wait(forget(2))
+    assert world.publish() == 1
+    assert [receipt.version for receipt in world.receipts()] == [3]
+
+
+def test_bytes_that_were_drawn_again_are_not_sent(world):
+    """After Redis was set back a version has other bytes than the ledger says: they take the place of no chunk."""
+    kept = {name: world.connection.call("DUMP", name) for name in world.connection.call("KEYS", f"{{st:{world.model}*")}
+    first = world.stage(1, {0: 4})
+    world.publish()
+    world.connection.call("DEL", *world.connection.call("KEYS", f"{{st:{world.model}*"))
+    for name, data in kept.items():
+        world.connection.call("RESTORE", name, 0, data)
+    assert world.stage(1, {0: 4}, seed=7).release != first.release
+    world.publish(world.another())
+    assert world.state.outbox() == []
+    records = world.log.read(world.names.releases, 0, 0, 100)
+    assert {record.header("sha256") for record in records} - {None} == {first.release.encode()}
+
+
+@pytest.mark.parametrize(("forbidden", "words"), [("", ("backups",)), ("no right", ("file", "backups"))])
+def test_the_end_of_traces_says_what_only_the_operator_knows(world, forbidden, words):
+    """Backups always, and Redis's file if the service may not have it rewritten; never before a receipt that waits."""
+    residue = ResidueState(world.connection, world.model)
+    marks = {(0, stage): Marks(((9, 5000),)) for stage in Stage}
+    residue.write(Residue(marks, forbidden=forbidden))
+    world.stage(1, {0: 4})
+    world.wait(forget(3), forget(6))
+    world.publish()
+    assert [(dict(one.ends), one.attested) for one in world.entries(Erased)] == [({0: 3}, words), ({0: 6}, words)]
+    world.stage(2, {0: 20})
+    world.publish()
+    assert dict(world.entries(Erased)[-1].ends) == {0: 9}
+    assert residue.read().completed == {0: 9}
 
 
 @pytest.mark.parametrize("salt", [b"", b"0123456789abcdef"], ids=["the service's salt", "the requester's"])
@@ -195,3 +251,22 @@ def test_a_service_says_at_intervals_that_it_is_alive(world):
     world.state.withdraw(world.state.acquire("leader", 60_000), [2], [])
     world.publish()
     assert {tuple(alive.withdrawn) for alive in world.entries(Alive) if alive.newest == 2} == {(1, 2)}
+
+
+def test_a_request_has_its_receipt_once_no_deletion_under_it_waits(world, monkeypatch):
+    """Neither one that waits for its own receipt, nor one that a rebuild has put aside."""
+    request = DeletionRequest("r-1", "d" * 64, RequestState.COUNTED, 1, 1, 1, 1, ends={0: 5, 1: 0})
+    DeletionRequests(world.connection, world.model).receive(request)
+    positions = {partition: SimpleNamespace(next_offset=9) for partition in range(2)}
+    monkeypatch.setattr(world.publisher, "_reader", SimpleNamespace(positions=lambda: positions))
+    aside = ModelKeys(world.model).partition(0).kept_forgets
+    world.wait(forget(3))
+    world.publish()
+    assert world.entries(RequestReceipt) == []
+    world.stream(0).drop([forget(3)])
+    world.connection.call("SET", aside, 1)
+    world.publish()
+    assert world.entries(RequestReceipt) == []
+    world.connection.call("DEL", aside)
+    world.publish()
+    assert [receipt.request for receipt in world.entries(RequestReceipt)] == ["d" * 64]

@@ -5,10 +5,14 @@ import dataclasses
 import pytest
 from watched_service import Clock, Watched, documents, opened
 
+from ledger_maker import SALT, receipt_of
 from streamtopic.client import Receipts
+from streamtopic.documents.deletion_record import Misplaced
 from streamtopic.documents.events import encode_delete
 from streamtopic.errors import UsageError
-from streamtopic.state.deletion_requests import RequestState
+from streamtopic.service.requests.request_mover import _is_done
+from streamtopic.signed import Logged
+from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.streams import partition_of
 
 IDS = [document.id for document in documents()]
@@ -85,17 +89,20 @@ def test_a_cancelled_request_deletes_nothing(started, clock):
 
 
 def test_a_wave_is_paused_until_somebody_looks(started, clock):
-    """All requests of the wave stay, the first ones too; others before and after it pass; approval lets it through."""
+    """All requests of the wave stay, the first ones too; others before and after it pass; approval lets it through.
+
+    Just the share of the documents is no wave yet.
+    """
     service = started(brake_share=0.1)
-    alone = service.door.receive(IDS[:4]).request.id
+    alone = service.door.receive(IDS[:6]).request.id
     assert service.move_requests()["sent"] == 1
     clock.ahead += 7200
-    wave = [service.door.receive([document]).request.id for document in IDS[4:12]]
+    wave = [service.door.receive([document]).request.id for document in IDS[6:14]]
     assert service.move_requests()["paused"] == 8
     service.look()
     assert service.watch.metrics.samples()["streamtopic_forget_pending", ("paused",)] == 8
     clock.ahead += 7200
-    later = service.door.receive(IDS[12:14]).request.id
+    later = service.door.receive(IDS[14:16]).request.id
     service.settle()
     assert [state(service, one) for one in (alone, later)] == [RequestState.COMPLETED] * 2
     assert {state(service, one) for one in wave} == {RequestState.PAUSED}
@@ -104,7 +111,46 @@ def test_a_wave_is_paused_until_somebody_looks(started, clock):
     service.settle()
     assert state(service, wave[0]) is RequestState.COMPLETED
     assert state(service, wave[1]) is RequestState.CANCELLED
-    assert sorted(tombstones(service)) == sorted([*IDS[:5], *IDS[12:14]])
+    assert sorted(tombstones(service)) == sorted([*IDS[:7], *IDS[14:16]])
+
+
+def test_a_wave_of_people_counts_those_who_are_gone_already(started):
+    """The index knows nobody any more who was deleted a moment ago, and the next request is one of the same wave."""
+    service = started(brake_share=0.1)
+    service.add(
+        [dataclasses.replace(one, id=f"p-{one.id}", subjects=(f"s{k % 2}",)) for k, one in enumerate(documents()[:8])]
+    )
+    service.settle()
+    first = service.door.receive([], subjects=["s0"]).request.id
+    service.settle()
+    second = service.door.receive([], subjects=["s1"]).request.id
+    service.settle()
+    assert [state(service, one) for one in (first, second)] == [RequestState.COMPLETED, RequestState.PAUSED]
+
+
+def test_who_leads_no_more_deletes_nothing(started, monkeypatch):
+    """Another scheduler may have carried the request out, and a producer may have used the ids again since."""
+    service = started()
+    name = service.door.receive(IDS[:2]).request.id
+    with monkeypatch.context() as patch:
+        patch.setattr(DeletionRequests, "is_led", lambda *_: False)
+        service.move_requests()
+    assert tombstones(service) == []
+    service.settle()
+    assert (state(service, name), tombstones(service)) == (RequestState.COMPLETED, IDS[:2])
+
+
+def test_a_topic_of_requests_that_was_made_again_is_read_from_its_beginning(started):
+    """Else the record of the next request would lie before the place where this process goes on."""
+    service = started()
+    for name in IDS[:2]:
+        service.door.receive([name])
+        service.settle()
+    service.log.remove(service.names.requests)
+    service.log.create(service.names.requests, 1)
+    last = service.door.receive(IDS[2:3]).request.id
+    service.settle()
+    assert (state(service, last), tombstones(service)) == (RequestState.COMPLETED, IDS[:3])
 
 
 def test_misplaced_deletes_are_not_held_and_a_wave_of_them_is_paused(started):
@@ -130,3 +176,12 @@ def test_misplaced_deletes_are_not_held_and_a_wave_of_them_is_paused(started):
     assert {state(service, name) for name in wave} == {RequestState.COMPLETED}
     assert {receipt.found for receipt in service.receipts()} == {True}
     assert len(service.receipts()) == 12
+
+
+@pytest.mark.parametrize(("ahead_ms", "done"), [(-5, True), (60_000, True), (60_001, False)])
+def test_a_misplaced_deletion_is_done_by_a_receipt_of_a_clock_that_is_behind(ahead_ms, done):
+    """Two brokers may be a minute apart; an older receipt is that of an earlier deletion."""
+    receipt = receipt_of(7)
+    one = Misplaced("d-7", receipt.received + ahead_ms, True, "r-7", SALT.encode())
+    assert _is_done(one, 0, [Logged(0, receipt, "")]) is done
+    assert not _is_done(one, 1, [Logged(0, receipt, "")])

@@ -1,11 +1,10 @@
 """What a cluster forgets when a replica takes its master's place, the log brings back: nothing lost, nothing double."""
 
-import random
 from contextlib import contextmanager
 
 import pytest
 
-from servers.redis_accidents import SlotMove, cut_off, fail_over, lose, wait_until
+from servers.redis_accidents import cut_off, lose, wait_until
 from servers.redis_cluster import LocalRedisCluster, LocalSentinel
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import ComponentUnreachable, StateError
@@ -167,58 +166,6 @@ def test_a_master_that_others_have_given_up_confirms_nothing_for_long(cluster):
         connection.call("SET", keys.meta, 1)
         cut_off(cluster, master)
         wait_until(lambda: _refuses(connection, keys.meta))
-
-
-@pytest.mark.parametrize("seed", [0, 4])
-def test_any_run_of_accidents_leaves_what_the_log_says(cluster, seed, tmp_path):
-    """Failovers in order, killed masters, forgetful replicas and moving slots, with documents coming and going."""
-    draw = random.Random(seed)
-    model, own, partition = apart(cluster)
-    live, added, deleted = set(), 0, 0
-
-    def work(running):
-        nonlocal added, deleted
-        running.add(documents(added, added + 15))
-        live.update(range(added, added + 15))
-        added += 15
-        gone = draw.sample(sorted(live), 2)
-        running.delete([f"d{k}" for k in gone])
-        live.difference_update(gone)
-        deleted += 2
-
-    with service(tmp_path / "i", cluster.url, model) as running:
-        running.add(documents(0, 60))
-        live.update(range(60))
-        added = 60
-        running.settle()
-        past = []
-        for _ in range(8):
-            key = draw.choice([own, partition])
-            master = cluster.master_of(key)
-            accident = draw.choice(["failover", "kill", "forget", "move"])
-            past.append((accident, "model" if key == own else "partition"))
-            if accident == "failover":
-                work(running)
-                fail_over(cluster, master)
-            elif accident == "kill":
-                work(running)
-                master.kill()
-                wait_until(lambda master=master, key=key: cluster.master_of(key) is not master)
-                master.start()
-            elif accident == "forget":
-                replica = cut_off(cluster, master)
-                work(running)
-                settle(running)
-                lose(cluster, master, replica)
-                master.start()
-            else:
-                move = SlotMove(cluster, key).begin()
-                work(running)
-                move.carry().end()
-            cluster.await_serving()
-            settle(running)
-            assert sum(meta.documents for meta in running.reader.positions().values()) == len(live), past
-        is_whole(running, len(live), deleted)
 
 
 def _refuses(connection, key):

@@ -138,23 +138,12 @@ def test_a_whole_table_is_refused_with_the_remedy(table):
         (7, "got a int: give a list or a column"),
         ([math.nan], "text 0 is a float, not a string: leave out rows"),
         ([b"text"], "text 0 is a bytes, not a string: decode it"),
+        ("one text", "put it into a list"),
+        ([["words", 3]], "has a int among its words"),
+        ([{"word": 0}], "must be whole numbers"),
     ],
 )
 def test_other_values_are_refused_by_name(wrong, said):
     """Each error names the row and the type, and says what to give."""
     with pytest.raises(ValueError, match=said):
         model().fit(wrong)
-
-
-def test_a_saved_model_of_words_keeps_those_that_are_excluded(tmp_path):
-    """Read again, it leaves out the same words, without a cold start, and takes lists of words as before."""
-    lists = [text.split() for text in TEXTS]
-    fitted = model(exclude_words=frozenset(["wheel", "elsewhere"])).fit(lists)
-    fitted.save(tmp_path / "model")
-    again = TextTopics.load(tmp_path / "model")
-    for one in (fitted, again):
-        one.unlearn(lists[:1])
-    assert again.retrain_reason_ == fitted.retrain_reason_
-    assert again.components_.tobytes() == fitted.components_.tobytes()
-    assert not any("wheel" in words for words in again.topics())
-    assert again.vectoriser_.words_ == fitted.vectoriser_.words_

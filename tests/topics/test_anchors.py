@@ -1,5 +1,7 @@
 """Anchor search of the published learner: what it chooses, that its bits are the same everywhere, and its replay."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.compact import pack
 from streamtopic.errors import CannotLearn, UnreliableArithmetic
-from streamtopic.topics import reproducible, update_anchors
+from streamtopic.topics import reproducible
 from streamtopic.topics.mixtures import Mixtures
 from streamtopic.topics.paper_anchors import LazyGreedy, farthest_rows, row_norms
 from streamtopic.topics.products import dense_rows
@@ -254,23 +256,16 @@ def test_replay_never_confirms_what_the_search_does_not_choose(seed, r, error, o
             assert found.tolist() == right.tolist()
 
 
-def test_without_bounds_the_replay_would_be_wrong(monkeypatch):
-    """The property above is not empty: without its bounds the replay confirms anchors that a search does not choose."""
-    of = update_anchors._Bounds.of
-    monkeypatch.setattr(update_anchors._Bounds, "of", lambda L, rows, entry, largest: of(L, rows, 0 * entry, largest))
-    wrong = 0
+def test_replay_confirms_no_mirror_image_of_anchors():
+    """Products that are wrong by more than two words are apart decide nothing, however near both are."""
+    tried = 0
     for seed in range(0, 400, 4):
         Q = hard(seed)
         right = searched(Q, 2)
-        for some in ([], [0], [1], [0, 1]):
-            if right is None:
-                continue
+        for some in ([0], [1], [0, 1]) if right is not None else ():
             chosen = mirrored(Q, right, np.isin([0, 1], some))
-            if len(chosen) < 2 or (chosen == right).all():
-                continue
-            try:
-                found = replayed(Q, 2, chosen, 1e-4, seed)
-            except CannotLearn:
-                continue
-            wrong += found is not None
-    assert wrong
+            if len(chosen) == 2 and (chosen != right).any():
+                tried += 1
+                with suppress(CannotLearn):
+                    assert replayed(Q, 2, chosen, 1e-4, seed) is None
+    assert tried > 50

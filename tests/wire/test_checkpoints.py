@@ -15,7 +15,6 @@ from streamtopic.signed import (
     LedgerProof,
     Revoked,
     cosigned,
-    line_of,
     seal_keys,
     sign_note,
 )
@@ -79,15 +78,6 @@ def test_a_checkpoint_is_of_the_ledger_that_its_key_signs(maker):
             Checkpoint.open(sign_note(text, maker.key), maker.keys())
     with pytest.raises(UnknownKey):
         Checkpoint.open(sign_note(CHECKPOINT.text, key_of("news", 1)), maker.keys())
-
-
-def test_a_proof_verifies_by_itself(maker, proofs):
-    """With nothing but its text and a key; it names entry and place."""
-    for index, text in enumerate(proofs):
-        logged = LedgerProof.parse(text).verify(maker.keys())
-        assert (logged.index, logged.entry) == (index, receipt_of(index))
-        assert LedgerProof.parse(text).text == text
-        assert line_of(logged.entry) == logged.line
 
 
 def test_any_changed_byte_of_a_proof_is_detected(maker, proofs):

@@ -13,7 +13,6 @@ from streamtopic.signed import (
     End,
     Erased,
     Keys,
-    Receipt,
     RequestReceipt,
     Runs,
     document_digest,
@@ -159,17 +158,3 @@ def test_digests_are_bound_to_what_they_are_about():
     ]
     assert len(set(digests)) == len(digests)
     assert {len(digest) for digest in digests} == {64}
-
-
-def test_the_fields_on_the_wire_are_the_contract():
-    """Names that other programs depend on; no words of the model are among them, since the ledger stays for ever."""
-    assert set(json.loads(line_of(envelope_of()))) == {
-        "kind", "model", "version", "made_by", "parent", "base", "cut", "m", "n", "r", "guarantee", "epsilon", "delta",
-        "sigma", "tolerance", "certificate", "forgotten", "capacity", "capacity_rule", "cumulative_epsilon",
-        "withdrawn", "created", "release", "scale", "slack", "counted", "ratio", "covered", "commitment",
-        "tokeniser", "excluded",
-    }  # fmt: skip
-    assert {field.name for field in dataclasses.fields(Receipt)} == {
-        "model", "partition", "offset", "request", "document", "link", "month", "received", "applied", "found",
-        "version",
-    }  # fmt: skip

@@ -274,6 +274,21 @@ def test_entries_of_a_revoked_key_are_void_from_where_the_list_says(listed):
     assert [ledger.is_void(index) for index in range(ledger.size)] == [False, False, True, True, True, True, False]
 
 
+def test_of_two_keys_that_a_list_revokes_each_makes_readers_read_again(listed):
+    """Entries of the second one count no more either, though nothing of the first one was void."""
+    rotate(listed, 1)
+    listed.append(*receipts(listed, 1))
+    rotate(listed, 2)
+    reader = read(listed.keys(), *sent(listed))
+    size = listed.ledger.size
+    for number, first in ((0, size), (1, 2)):
+        listed.list = listed.list.without(Revoked(KEYS[number].public, first, size, 9))
+    listed.list_keys(listed.list)
+    for value in sent(listed)[-2:]:
+        reader.take(value)
+    assert reader.outdated
+
+
 def test_a_revoked_key_signs_no_further_page(listed):
     """Neither a draft nor the checkpoint of another's draft."""
     rotate(listed, 1)
@@ -325,6 +340,17 @@ def test_lost_records_leave_a_gap(three):
     for value in sent(three)[lost + 2 :]:
         ledger.take(value)
     assert (ledger.gaps, ledger.root, ledger.strays) == ({3, 4}, three.ledger.root, 0)
+
+
+def test_a_draft_ahead_of_another_tree_is_no_page_once_its_size_is_reached(three):
+    """A page of somebody else came first: a draft for the tree that never was is passed over with its checkpoint."""
+    begin, fork = sent(three)[:], three.fork()
+    fork.take(*fork.records(receipts(three, 3)))
+    ahead = fork.records(receipts(three, 4))
+    honest = three.records(receipts(three, 5))
+    ledger = read(three.keys(), *begin, ahead[0], *honest, ahead[1])
+    three.take(*honest)
+    assert (ledger.size, ledger.root, ledger.strays) == (4, three.ledger.root, 1)
 
 
 def test_a_reader_may_begin_anywhere(three):
@@ -385,6 +411,15 @@ def test_any_changed_byte_of_a_version_is_refused(maker):
             ledger.open_release(1, made.data, changed.decode(errors="replace"))
 
 
+def test_a_version_is_proved_before_its_page_is_read(maker):
+    """Records of two topics come in any order: an entry that lies after what was read is proved by itself."""
+    one, two = maker.publish(1), maker.publish(2, seed=2)
+    ledger = Ledger(maker.keys())
+    assert ledger.open_release(1, one.data, one.proof).version == 1
+    ledger = read(maker.keys(), *sent(maker)[:2])
+    assert ledger.open_release(2, two.data, two.proof).version == 2
+
+
 def test_versions_are_not_mixed(maker):
     """Neither the number, nor the proof, nor the bytes of another version, nor an entry of another kind or model."""
     one, two = maker.publish(1), maker.publish(2, seed=2)
@@ -430,6 +465,20 @@ def test_the_last_word_must_not_be_too_old_nor_of_the_future(maker, age, interva
     holds = spoken(maker, made=(NOW - age) * 1000, interval=interval)
     why = stale(maker.ledger, holds, max_age=max_age)
     assert why is None if said is None else said in why
+
+
+def test_a_ledger_is_shorter_from_one_entry_on(three):
+    """Whoever had one entry more than there are now says so, whatever the age of the last word."""
+    assert stale(three.ledger, remembered=3) is None
+    assert "has 3 entries, and had 4 before" in stale(three.ledger, remembered=4)
+
+
+def test_an_older_word_takes_no_version_back(maker):
+    """The newest version is the one of the largest number, and a second entry of it stays without effect."""
+    first = maker.publish(2)
+    maker.append(Alive(NOW * 1000, 60_000, 1))
+    maker.publish(2, seed=5)
+    assert (maker.ledger.newest, maker.ledger.index_of(2)) == (2, first.index)
 
 
 # 10. Whatever else is in the topic is passed over and counted.
@@ -604,3 +653,5 @@ def test_a_reader_with_the_one_key_passes_lists_over(listed):
     assert (ledger.root, ledger.strays, ledger.keys.sequence) == (listed.ledger.root, 0, 0)
     draft = ledger.draft(receipts(listed, 1), KEYS[0])
     assert json.loads(draft)["keys"] == ledger.foreign == seal_keys(listed.list, ROOT)
+    again = Ledger.restore(ledger.dump(), KeyRing.load(KEYS[0].public, "news"))
+    assert again.foreign == ledger.foreign

@@ -1,1 +1,0 @@
-"""Documents to count, shared by the tests of this folder."""

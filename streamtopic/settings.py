@@ -498,13 +498,10 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
         # A folder without a file is fine, while a file that somebody names must exist.
         config = own if own.is_file() else None
     in_file = _read(config) if config is not None else {}
-    for name in _PATHS:
-        if config is not None and isinstance(in_file.get(name), str):
-            in_file[name] = config.parent / Path(in_file[name]).expanduser()
-    own_words = in_file.get("private", {})
-    if config is not None and isinstance(own_words, dict) and isinstance(own_words.get("words"), str):
-        own_words["words"] = config.parent / Path(own_words["words"]).expanduser()
-
+    for table, names in ((in_file, _PATHS), (in_file.get("private"), ("words",))):
+        for name in names:
+            if config is not None and isinstance(table, dict) and isinstance(table.get(name), str):
+                table[name] = config.parent / Path(table[name]).expanduser()
     secrets = os.environ.get(SECRETS)
     if secrets and not Path(secrets).is_dir():
         raise SettingsError(f"variable {SECRETS} names {secrets}, which is not a folder: correct or remove it")

@@ -41,7 +41,8 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         # Other packages may use the same word for something of their own.
-        name = getattr(record, "event", UNNAMED) if record.name.startswith("streamtopic") else UNNAMED
+        own = record.name.partition(".")[0] == "streamtopic"
+        name = getattr(record, "event", UNNAMED) if own else UNNAMED
         fields: dict[str, Any] = {"event": name, "level": record.levelname.lower()}
         fields |= bound(self._process, record.created)
         if name == UNNAMED:

@@ -13,7 +13,6 @@ A task that rests on some topics only can bear more deletions: q, the least mass
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +21,14 @@ from streamtopic.errors import UsageError
 from streamtopic.topics.fit import TopicFit
 
 __all__ = [
-    "HeadCapacity",
     "ModelConstants",
     "anchored_constants",
     "base_capacity",
     "estimate_constants",
     "fit_constants",
-    "head_capacity_terms",
     "implied_constant",
     "precondition",
+    "task_capacity",
     "task_mass",
     "theorem_sensitivity",
     "theorem_sigma",
@@ -166,54 +164,6 @@ def theorem_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     return sensitivity * noise_factor / epsilon
 
 
-@dataclass(frozen=True, slots=True)
-class HeadCapacity:
-    """Both terms of the formula for a task, in documents.
-
-    noise: c' m q epsilon / (r sqrt(n r ln(1/delta))).
-    utility: c' 0.001 m / r^2.
-    q: the least mass of the task's topics.
-    imbalance: a = max z / min z.
-    topics: r.
-    """
-
-    noise: float
-    utility: float
-    q: float
-    imbalance: float
-    topics: int
-
-    @property
-    def formula(self) -> float:
-        """The capacity: the smaller term."""
-        return min(self.noise, self.utility)
-
-    @property
-    def binds(self) -> Literal["noise", "utility"]:
-        """Which term is the smaller."""
-        return "noise" if self.noise < self.utility else "utility"
-
-    @property
-    def worst_q(self) -> float:
-        """1/(a r), the least mass that a topic of this model can have; it is the q of a task on every topic."""
-        return 1 / (self.imbalance * self.topics)
-
-    @property
-    def ratio(self) -> float:
-        """Q over 1/(a r), at least 1: the factor that a task gains in the noise term by naming its topics."""
-        return self.q / self.worst_q
-
-    @property
-    def every_topic(self) -> float:
-        """The capacity of a task that rests on every topic, q = 1/(a r), with the same c'."""
-        return min(self.noise / self.ratio, self.utility)
-
-    @property
-    def gain(self) -> float:
-        """Capacity over the capacity of a task on every topic: the ratio, or less if the utility term binds."""
-        return self.formula / self.every_topic
-
-
 def task_mass(shares: Float64, topics: Sequence[int] | npt.NDArray[np.intp] = ()) -> float:
     """Return q, the least share among a task's topics.
 
@@ -233,7 +183,7 @@ def task_mass(shares: Float64, topics: Sequence[int] | npt.NDArray[np.intp] = ()
     return float(own.min())
 
 
-def head_capacity_terms(
+def task_capacity(
     c: float,
     m: int,
     n: int,
@@ -241,8 +191,8 @@ def head_capacity_terms(
     delta: float,
     shares: Float64,
     topics: Sequence[int] | npt.NDArray[np.intp] = (),
-) -> HeadCapacity:
-    """Return the capacity of a task by theorem 3's formal version.
+) -> float:
+    """Return c' min(m q epsilon / (r sqrt(n r ln(1/delta))), 0.001 m / r^2), in documents: theorem 3's formal version.
 
     c: the theorem's unknown constant.
     epsilon, delta: of the guarantee.
@@ -263,5 +213,4 @@ def head_capacity_terms(
     # As theorem 1, with q in place of 1/(a r): deletions reach a task only through the topics that it rests on.
     noise = c * m * q * epsilon / (r * spread)
     utility = c * UTILITY * m / r**2
-    imbalance = float(shares.max() / shares.min())
-    return HeadCapacity(noise, utility, q, imbalance, r)
+    return min(noise, utility)

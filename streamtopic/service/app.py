@@ -622,33 +622,28 @@ class Service:
         update: Callable[[int, int | None], None] = silent,
         *,
         announce: Callable[[str], None] = silent,
-        stopped: Callable[[], bool] = lambda: False,
-        requested: str | None = None,
     ) -> Settled:
         """Ingest all records of the log, then decide, learn and publish until nothing more is due.
 
         update: told how many records are counted, of how many.
         announce: told the name of the present stage.
-        stopped: asked between flushes and versions; True ends the work early, and finished work stays.
-        requested: the request of an operator, "unlearn" or "retrain".
         """
         seconds: dict[str, float] = {}
         with _timed(seconds, "count"):
-            ingested = self._ingest(update, stopped)
+            ingested = self._ingest(update)
             # What requests delete is counted before a version is made.
-            while not stopped() and self.move_requests():
-                ingested.update(self._ingest(update, stopped))
+            while self.move_requests():
+                ingested.update(self._ingest(update))
         with _timed(seconds, "publish"):
             # A version that was staged before must be in the ledger before the next one is.
             receipts = self.publish()
         made: list[int] = []
-        decision = "stopped before a decision"
-        while not stopped() and len(made) < MOST_VERSIONS:
+        decision = ""
+        while len(made) < MOST_VERSIONS:
             announce("learning")
             start = time.perf_counter()
-            step = self.scheduler.step(requested)
-            # A request is for one version: asked again, it would make the next one too.
-            requested, decision = None, decision_text(step.decision)
+            step = self.scheduler.step()
+            decision = decision_text(step.decision)
             # The reads of a decision, and an update that could not be verified, are in no stage of the step.
             rest = time.perf_counter() - start - sum(step.seconds.values())
             for name, spent in {"decide": rest, **step.seconds}.items():
@@ -678,7 +673,7 @@ class Service:
         versions = versions_of(self.state, len(made)) if made else []
         return Settled(dict(ingested), versions, decision, receipts, seconds)
 
-    def _ingest(self, update: Callable[[int, int | None], None], stopped: Callable[[], bool]) -> Counter[str]:
+    def _ingest(self, update: Callable[[int, int | None], None]) -> Counter[str]:
         """Count the records of all partitions; return the number of events by outcome."""
         for ingest in self.ingests:
             ingest.went_back()
@@ -697,8 +692,6 @@ class Service:
                     done += progress.records
                     update(done, max(total, done))
                     outcomes.update(progress.outcomes)
-                    if stopped():
-                        return outcomes
         return outcomes
 
     def _compact_log(self) -> bool:

@@ -250,14 +250,7 @@ GRACE = 8.0
 _SOON = 0.5
 
 
-def run_part(
-    role: Role,
-    settings: Settings,
-    stop: threading.Event,
-    say: Say,
-    *,
-    watch: Watch | None = None,
-) -> None:
+def run_part(role: Role, settings: Settings, stop: threading.Event, say: Say, *, watch: Watch | None = None) -> None:
     """Do the work of a role until told to stop. Wait where a component is unreachable.
 
     role: `ingest` counts the records of its share of the partitions. `schedule` leads, or stands by until the leader

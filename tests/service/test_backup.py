@@ -71,7 +71,8 @@ def test_a_service_goes_on_from_redis_s_own_file(tmp_path):
             _shell(command, folder)
         service.add(documents(40, 10))
         service.delete(["d3", "d41", "d0"])
-        service.settle(requested="unlearn")
+        service.state.request("unlearn")
+        service.settle()
         wanted, newest = digest(service), service.state.releases(1)[0][0]
         receipts = [receipt.id for receipt in service.receipts()]
     machine.mkdir()
@@ -94,7 +95,8 @@ def test_a_service_goes_on_from_redis_s_own_file(tmp_path):
                 assert digest(service) == wanted
                 assert [receipt.id for receipt in service.receipts()] == receipts
                 service.delete(["d5"])
-                service.settle(requested="unlearn")
+                service.state.request("unlearn")
+                service.settle()
                 records = dict(service.state.releases())
                 assert records[newest]["reason"] == "read back from the ledger"
                 assert max(records) > newest

@@ -38,7 +38,8 @@ def test_a_restart_keeps_the_capacity(kept, copied):
     with embedded(copied, capacity={"rule": "fixed", "documents": 7}) as again:
         assert again.situation.base() == kept[1]
         assert (again.status()["capacity"], again.status()["capacity_rule"]) == (9, "fixed")
-        again.settle(requested="retrain")
+        again.state.request("retrain")
+        again.settle()
         assert again.situation.base().capacity == 7
 
 

@@ -126,7 +126,8 @@ def go_on(service):
     service.door.receive((), subjects=["alice"])
     service.settle()
     # Tombstones of the person come back as records.
-    service.settle(requested="retrain")
+    service.state.request("retrain")
+    service.settle()
 
 
 def outcome(service):
@@ -178,14 +179,17 @@ def test_a_lost_key_of_a_partition_is_noticed_with_the_remedy(world, twin, kind,
         with pytest.raises(StateError, match=r"partition 0.*`streamtopic rebuild`|no state under"):
             go_on(service)
         assert said(service) == before
-    with world.opened(folder) as later, pytest.raises(StateCorrupt, match=r"partition 0.*`streamtopic rebuild`"):
-        later.settle(requested="retrain")
+    with world.opened(folder) as later:
+        later.state.request("retrain")
+        with pytest.raises(StateCorrupt, match=r"partition 0.*`streamtopic rebuild`"):
+            later.settle()
     if running:
         return
     with world.opened(folder) as mended:
         mended.rebuild(silent)
         mended.settle()
-        mended.settle(requested="retrain")
+        mended.state.request("retrain")
+        mended.settle()
         found = outcome(mended)
         assert found[:3] == twin[:3]
         assert found[4] == twin[4]

@@ -41,7 +41,8 @@ def made(settings):
         service.add(documents(40))
         service.settle()
         service.delete(["d1", "d2"])
-        service.settle(requested="unlearn")
+        service.state.request("unlearn")
+        service.settle()
         service.delete(["d3"])
         service.settle()
 

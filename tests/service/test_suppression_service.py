@@ -46,9 +46,11 @@ def test_a_service_that_refused_what_was_forgotten_publishes_what_its_twin_does(
         saw.delete(["d0"])
         saw.door.receive((), subjects=["alice"])
         saw.add([*documents(0, 1), *documents(60, 3, "alice"), *documents(41, 1, "alice")])
-        (*_, version) = saw.settle(requested="retrain").versions
+        saw.state.request("retrain")
+        (*_, version) = saw.settle().versions
         never.add(documents(1, 39))
-        never.settle(requested="retrain")
+        never.state.request("retrain")
+        never.settle()
         assert version["documents"] == 39
         one, other = saw.model_before_noise(), never.model_before_noise()
         assert saw.status()["suppressed"] == 2

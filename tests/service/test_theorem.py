@@ -106,7 +106,8 @@ def test_a_twin_that_never_saw_the_documents_publishes_the_same_bytes(tmp_path):
     with service(tmp_path / "never") as never:
         never.add([document for document in DOCUMENTS if document.id not in gone])
         never.settle()
-        never.settle(requested="unlearn")
+        never.state.request("unlearn")
+        never.settle()
         twin = never.release(None)
     assert checks["Delta of a retraining beside this one"]
     assert (twin.version, twin.envelope.forgotten, release.envelope.forgotten) == (2, 0, 5)

@@ -111,7 +111,9 @@ def test_theorem_mode_goes_on_after_redis_was_set_back(tmp_path, lost):
         instance.settle()
         held = moment(instance)
         instance.delete([DOCUMENTS[20].id])
-        instance.settle(requested="retrain" if lost == "base" else None)
+        if lost == "base":
+            instance.state.request("retrain")
+        instance.settle()
         set_back(instance, held)
         instance.delete([DOCUMENTS[21].id])
         instance.settle()

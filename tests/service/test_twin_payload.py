@@ -65,7 +65,8 @@ def never_saw(service, left=LEFT):
     service.add(left[:90])
     service.settle()
     service.add(left[90:])
-    (version,) = service.settle(requested="retrain").versions
+    service.state.request("retrain")
+    (version,) = service.settle().versions
     assert (version["version"], version["kind"], version["documents"]) == (2, "retrain", len(left))
 
 
@@ -75,7 +76,8 @@ def test_a_retrain_publishes_the_bytes_of_the_twin(opened, payloads):
         saw.add(DOCUMENTS)
         saw.settle()
         saw.delete(GONE)
-        (version,) = saw.settle(requested="retrain").versions
+        saw.state.request("retrain")
+        (version,) = saw.settle().versions
         assert version["version"] == 2
         never_saw(never)
         assert payloads(saw)[2] == payloads(never)[2]

@@ -8,6 +8,7 @@ as the withdrawn versions of years.
 import base64
 import contextlib
 import json
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
@@ -16,7 +17,7 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.signed.signing_keys import PublicKey, from_base64
@@ -27,6 +28,7 @@ __all__ = [
     "Place",
     "Runs",
     "RunsText",
+    "Unbounded",
     "load",
     "parse",
     "plain",
@@ -124,6 +126,12 @@ def _runs(edges: object) -> Runs:
 
 
 Place = Annotated[int, Field(ge=0, lt=_MOST)]
+# A certificate that cannot be had, or a budget that is used up, is infinite; JSON holds no infinities.
+Unbounded = Annotated[
+    float,
+    BeforeValidator(lambda value: math.inf if value is None else value),
+    PlainSerializer(lambda value: None if value == math.inf else value),
+]
 Base64 = Annotated[bytes, PlainValidator(from_base64), PlainSerializer(lambda data: base64.b64encode(data).decode())]
 KeyText = Annotated[PublicKey, PlainValidator(PublicKey.parse), PlainSerializer(str)]
 RunsText = Annotated[Runs, PlainValidator(_runs), PlainSerializer(lambda runs: list(runs.edges))]

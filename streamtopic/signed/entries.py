@@ -16,16 +16,13 @@ From then on nobody can tell which document the receipt is about.
 
 import hashlib
 import hmac
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
-
-from pydantic import BeforeValidator, PlainSerializer
+from typing import Literal
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed.canonical import Place, Runs, RunsText, plain, read, reading, typed, written
+from streamtopic.signed.canonical import Place, Runs, RunsText, Unbounded, plain, read, reading, typed, written
 from streamtopic.words.text import TOKENISER
 
 __all__ = [
@@ -54,13 +51,6 @@ __all__ = [
 
 Kind = Literal["retrain", "unlearn"]
 Salt = str | bytes
-
-# Infinite if a certificate cannot be had or a budget is used up; JSON holds no infinities.
-Unbounded = Annotated[
-    float,
-    BeforeValidator(lambda value: math.inf if value is None else value),
-    PlainSerializer(lambda value: None if value == math.inf else value),
-]
 
 _DIGEST = re.compile(r"([0-9a-f]{64})?")
 # Milliseconds from 1970 to the year 10000, from which on no calendar of Python can show a time.

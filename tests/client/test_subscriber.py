@@ -7,7 +7,7 @@ import pytest
 from ledger_maker import LedgerMaker, key_of
 from streamtopic.client import ModelSubscriber
 from streamtopic.errors import ComponentUnreachable, InvalidRelease, UsageError
-from streamtopic.signed import Alive, Runs, proof_message, to_messages, tombstones
+from streamtopic.signed import Alive, KeyList, Revoked, Runs, proof_message, to_messages, tombstones
 from streamtopic.signed.canonical import written
 from streamtopic.streams import FileLog
 from waiting import flipped
@@ -121,6 +121,25 @@ def test_a_release_refuses_to_serve_once_withdrawn(subscribe, maker, by):
             serve()
 
 
+def test_a_release_of_a_revoked_key_serves_no_more(log):
+    """A list of keys that comes later makes its entry void, and no withdrawal says so."""
+    old, new = key_of("news", 0), key_of("news", 1)
+    maker = LedgerMaker(log, key=old, root=key_of("news", 9))
+    keys = KeyList("test/news", 1, 0, old.public)
+    maker.list_keys(keys)
+    made = maker.publish(1)
+    keys = keys.rotated(new.public, 1)
+    maker.list_keys(keys, key=new)
+    maker.key = new
+    subscriber = ModelSubscriber(log, model="news", public_key=maker.pinned, idle_seconds=0)
+    release = subscriber.poll()
+    assert release.topics()
+    maker.list_keys(keys.without(Revoked(old.public, made.index, maker.ledger.size, 9)))
+    assert subscriber.poll() is None
+    with pytest.raises(InvalidRelease, match="withdrawn"):
+        release.topics()
+
+
 def test_a_restart_goes_on_where_it_stopped(subscribe, maker, tmp_path):
     """What was dealt with does not come again; what was only given out does. Of the ledger only the rest is read."""
     options = {"progress": tmp_path / "progress.json"}
@@ -128,6 +147,9 @@ def test_a_restart_goes_on_where_it_stopped(subscribe, maker, tmp_path):
         maker.publish(version)
     subscriber = subscribe(**options)
     assert (subscriber.poll().version, subscriber.poll().version) == (1, 2)
+    failing = subscribe(**options)
+    assert failing.poll().version == 2
+    failing.__exit__(ValueError, ValueError("version 2 was not dealt with"), None)
     crashed = subscribe(**options)
     assert crashed.poll().version == 2
     crashed.close()

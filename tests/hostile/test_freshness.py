@@ -7,7 +7,7 @@ import pytest
 from ledger_maker import CREATED, LedgerMaker, key_of
 from streamtopic.client import ModelSubscriber
 from streamtopic.errors import StaleRelease
-from streamtopic.signed import proof_message, to_messages, tombstones
+from streamtopic.signed import Withdraw, proof_message, releases_topic, to_messages, tombstones
 from streamtopic.streams import FileLog
 
 TOPIC = "news.releases"
@@ -127,11 +127,12 @@ def test_unsigned_tombstones_withdraw_nothing(subscribe, maker, alive, log):
 def test_a_log_that_is_made_again_is_noticed_while_a_subscriber_runs(subscribe, maker, alive, log, tmp_path, topics):
     """A running subscriber of a log that was set back is one that was restarted: nothing comes again, and it says why.
 
-    With `max_age` nothing is served until the log has caught up.
+    What was withdrawn stays so. With `max_age` nothing is served until the log has caught up.
     """
     first = maker.publish(1)
     alive()
-    second = maker.publish(2, withdrawn=(1,), kind="unlearn")
+    second = maker.publish(2)
+    maker.append(Withdraw((1,), 5))
     alive()
     pages = [record.value for record in log.read("news.ledger", 0, 0)]
     subscriber, strict = subscribe(), subscribe(max_age=HOUR)
@@ -140,9 +141,9 @@ def test_a_log_that_is_made_again_is_noticed_while_a_subscriber_runs(subscribe, 
     maker.send(*pages[:4])
     log.append_many(TOPIC, first.messages)
     assert versions(subscriber) == []
-    assert "has 2 entries, and had 4 before" in subscriber.freshness.stale
+    assert "has 2 entries, and had 5 before" in subscriber.freshness.stale
     assert subscriber.withdrawn == {1}
-    with pytest.raises(StaleRelease, match="had 4 before"):
+    with pytest.raises(StaleRelease, match="had 5 before"):
         strict.poll()
     # Once its records are there again, the service goes on with the ledger that it has signed.
     maker.send(*pages[4:])
@@ -265,3 +266,16 @@ def test_unsigned_chunks_take_bounded_memory(subscribe, maker, log, caplog):
     assert subscriber.skipped == 2 + 6
     assert "news.releases/0 is passed over" in caplog.text
     assert len(subscriber._releases._pending) <= 16
+
+
+def test_releases_that_are_not_whole_share_the_bytes_of_one(subscribe, log, monkeypatch):
+    """Anybody may write a chunk and a proof of any version: the newest are kept, within one bound for all."""
+    monkeypatch.setattr(releases_topic, "RELEASE_BYTES", 1_000)
+    monkeypatch.setattr(releases_topic, "MAX_PROOFS", 5)
+    for version in range(10, 18):
+        log.append(TOPIC, b"%d/0" % version, b"x" * 300, (("chunks", b"2"), ("sha256", b"0" * 64)))
+        log.append_many(TOPIC, [proof_message(version, "no")])
+    subscriber = subscribe()
+    assert subscriber.poll() is None
+    assert [version for version, *_ in subscriber._releases._pending] == [15, 16, 17]
+    assert list(subscriber._releases._proofs) == [13, 14, 15, 16, 17]

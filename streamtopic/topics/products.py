@@ -61,6 +61,9 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
     edges = first_rows.tolist()
     edges.append(len(chosen))
     r = thin.shape[1]
+    if r == 1:
+        each_span(_times_one, (q.rows, chosen, thin[:, 0].copy(), ends, out[:, 0]), [*pairwise(edges)])
+        return out
     if r <= _FEW:
         for first in range(0, r, 4):
             some = thin[:, first : first + 4]
@@ -202,8 +205,31 @@ def _times(
 
 
 @kernel
+def _times_one(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, start: int, stop: int) -> None:
+    """Do the same for one column, with the same bits: its sum stays in a register. thin: (n,); out: (rows,)."""
+    for i in range(start, stop):
+        row = rows[i]
+        w = q.wide_indptr[row]
+        block = 0
+        edge = ends[0]
+        total = part = 0.0
+        # One loop over the row, in which a block rarely ends: a loop for each block takes twice as long.
+        for k in range(q.indptr[row], q.indptr[row + 1]):
+            column = np.int64(q.columns[k])
+            if column >= edge:
+                total += part
+                part = 0.0
+                while column >= edge:
+                    block += 1
+                    edge = ends[block]
+            exact, w = read(q, k, w)
+            part += float(exact) * thin[column]
+        out[i] = total + part
+
+
+@kernel
 def _times_four(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, start: int, stop: int) -> None:
-    """Do the same for four columns, with the same bits: their sums stay in registers. thin: (n, 4); out: (rows, 4)."""
+    """Do so for four columns. thin: (n, 4); out: (rows, 4)."""
     for i in range(start, stop):
         row = rows[i]
         w = q.wide_indptr[row]
@@ -213,7 +239,6 @@ def _times_four(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Floa
         a = b = c = d = 0.0
         for k in range(q.indptr[row], q.indptr[row + 1]):
             column = np.int64(q.columns[k])
-            # One loop over the row, in which a block rarely ends: a loop for each block takes twice as long.
             if column >= edge:
                 first += a
                 second += b

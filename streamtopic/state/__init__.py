@@ -24,10 +24,10 @@ Of a model, besides its partitions
     residue_ledger      where traces of deleted documents are left
     removal             taking counts out, so that they are made again from the log
 Below all
-    connection          the only module that speaks to Redis; redis_servers: a server, a cluster, or sentinels
+    connection          the only module that speaks to Redis
+    redis_servers       a server, a cluster, or sentinels
     redis_keys          the name of everything in Redis
-    scripts             guarded writes: `change`, the Lua scripts in `lua/`, and their outcomes
-    packing             values as bytes, and back
+    scripts             guarded writes: the Lua scripts in `lua/` and their outcomes
 """
 
 from streamtopic.state.change_log import CutGone
@@ -42,8 +42,8 @@ from streamtopic.state.flush import (
     Changes,
     Flush,
 )
-from streamtopic.state.meta import LastRecord, Meta
-from streamtopic.state.model_state import Lease, ModelSettings, ModelState, OutboxEntry, OutboxRecord, StoredBase
+from streamtopic.state.meta import LastRecord, Meta, ModelSettings
+from streamtopic.state.model_state import Lease, ModelState, OutboxEntry, OutboxRecord, StoredBase
 from streamtopic.state.partition_writer import PartitionWriter, PreparedBatch
 from streamtopic.state.reader import BaseDocuments, Reader, RemainingBase
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale

@@ -20,9 +20,8 @@ import numpy as np
 
 from streamtopic.counts.arrays import Int64
 from streamtopic.errors import StateCorrupt, StateError
-from streamtopic.state.connection import Connection
+from streamtopic.state.connection import Codec, Connection
 from streamtopic.state.document_records import Records
-from streamtopic.state.packing import Codec
 from streamtopic.state.redis_keys import PartitionKeys
 
 __all__ = [

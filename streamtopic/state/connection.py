@@ -1,26 +1,35 @@
-"""The one place where Redis is spoken to, and where its errors become this package's."""
+"""The one place where Redis is spoken to, where its errors become this package's, and values its bytes."""
 
 import contextlib
 import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
+import msgpack
 import redis
+from pydantic import TypeAdapter
 
-from streamtopic.errors import ComponentFull, ComponentUnreachable, SettingsError, StateError, StreamtopicError
+from streamtopic.errors import (
+    ComponentFull,
+    ComponentUnreachable,
+    SettingsError,
+    StateCorrupt,
+    StateError,
+    StreamtopicError,
+)
 from streamtopic.security.concealing import clear_address, conceal, shown_address
 from streamtopic.security.tls_faults import tls_fault
 from streamtopic.state.redis_servers import Client, Clustered, clients_at, close, combined
+from streamtopic.state.scripts import CHANGE, Check, Command, Outcome, outcome
 
-__all__ = ["Command", "Connection", "mapped"]
+__all__ = ["Codec", "Command", "Connection", "mapped"]
 
 T = TypeVar("T")
-Command = Sequence[str | bytes | int]
 
 _TIMEOUT = 30.0
 _errors = redis.exceptions
@@ -283,6 +292,39 @@ class Connection:
 
         return self._run(send, ("EVALSHA", digest, *rest))
 
+    def change(
+        self,
+        steps: Iterable[Command],
+        *,
+        guards: Sequence[Check] = (),
+        done: tuple[Command, str | bytes] | None = None,
+        clock: tuple[str, str] | None = None,
+    ) -> Outcome:
+        """Write all of some commands, or none. All keys must lie in one slot.
+
+        steps: commands, each with its key as the second part.
+        guards: what must be so; the first that is not makes it Stale.
+        done: a command that reads, and its answer if the change was made before; it is looked at first.
+        clock: a hash and its field that gets the time, milliseconds since 1970.
+        """
+        keys: dict[str, int] = {}
+
+        def numbered(command: Command) -> list[str | bytes | int]:
+            name, key, *rest = command
+            # As text: a number of Lua has 53 bits.
+            texts = [str(part) if type(part) is int else part for part in rest]
+            return [name, keys.setdefault(str(key), len(keys) + 1), *texts]
+
+        plan: dict[str, object] = {"guards": [[numbered(command), value, why] for command, value, why in guards]}
+        if done is not None:
+            plan["done"] = [numbered(done[0]), done[1]]
+        plan["steps"] = [numbered(command) for command in steps]
+        if clock is not None:
+            plan["clock"] = numbered(("HSET", *clock))
+        # Redis reads the kinds of msgpack from before it told bytes and text apart.
+        packed = bytes(msgpack.packb(plan, use_bin_type=False))
+        return outcome(self.script(CHANGE, list(keys), [packed]))
+
     def _server(self, command: Command) -> redis.Redis:
         """Return the client of the server that a command belongs to."""
         client = self.client
@@ -370,3 +412,37 @@ def _place(client: redis.Redis) -> str:
     host = named.get("host", "")
     port = named.get("port", "")
     return f"{host}:{port}"
+
+
+class Codec(Generic[T]):
+    """Packs and unpacks values of one class.
+
+    kind: a dataclass; its fields may be dataclasses, mappings, sequences and enums of texts as well.
+    told: the error text for bytes that are no such value, with the remedy.
+    use_list: whether sequences of values of any type are lists; a key of a mapping may be a tuple only if not.
+    """
+
+    def __init__(self, kind: type[T], told: str, *, use_list: bool = True) -> None:
+        self._types = TypeAdapter(kind)
+        self._told = told
+        self._use_list = use_list
+
+    def pack(self, value: T) -> bytes:
+        """Return the bytes that Redis keeps."""
+        return bytes(msgpack.packb(value, default=_plain))
+
+    def unpack(self, data: bytes) -> T:
+        """Undo `pack`. Raises StateCorrupt."""
+        try:
+            found = msgpack.unpackb(data, use_list=self._use_list, strict_map_key=False)
+            return self._types.validate_python(found)
+        except (ValueError, TypeError, msgpack.UnpackException):
+            # What pydantic says of it may quote what documents said.
+            raise StateCorrupt(self._told) from None
+
+
+def _plain(value: object) -> dict[Any, Any]:
+    """Return what msgpack writes for a dataclass, or for a mapping of another class than dict."""
+    if is_dataclass(value):
+        return {one.name: getattr(value, one.name) for one in fields(value)}
+    return dict(value)  # type: ignore[call-overload, no-any-return]

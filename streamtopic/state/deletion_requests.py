@@ -21,11 +21,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from streamtopic.errors import UsageError
-from streamtopic.state.connection import Command, Connection
+from streamtopic.state.connection import Codec, Command, Connection
 from streamtopic.state.model_state import Lease
-from streamtopic.state.packing import Codec
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import RECEIVE_DELETION, Check, Outcome, change, outcome
+from streamtopic.state.scripts import RECEIVE_DELETION, Check, Outcome, outcome
 
 __all__ = [
     "MOST_OPEN",
@@ -220,7 +219,7 @@ class DeletionRequests:
         # Not for a person's move: who moves requests need not have a right to the lease.
         guards = [seen, *(lease.guards(self._keys) if lease is not None else ())]
         done = ("HGET", self._ended if after.state.ended else self._open, name), packed
-        return change(self._connection, steps, guards=guards, done=done)
+        return self._connection.change(steps, guards=guards, done=done)
 
     def is_led(self, lease: Lease) -> bool:
         """Return whether the scheduler with this lease leads still."""

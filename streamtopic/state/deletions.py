@@ -16,9 +16,8 @@ from enum import StrEnum
 
 from streamtopic.documents.subjects import subject_digest
 from streamtopic.errors import StateCorrupt
-from streamtopic.state.connection import Connection
+from streamtopic.state.connection import Codec, Connection
 from streamtopic.state.meta import require_keys
-from streamtopic.state.packing import Codec
 from streamtopic.state.redis_keys import MARK, ModelKeys, PartitionKeys
 
 __all__ = [

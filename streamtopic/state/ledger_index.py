@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from streamtopic.state.connection import Command, Connection
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import Check, Stale, change
+from streamtopic.state.scripts import Check, Stale
 
 __all__ = ["TILE", "Additions", "LedgerIndex", "ReadOnlyIndex"]
 
@@ -71,7 +71,7 @@ class LedgerIndex:
         reached = ("HGET", head, "offset")
         # A Redis that was set back lacks what lies between, and would seem to have it under a newer head.
         known: Check = (reached, "" if before is None else str(before), "the index has moved")
-        result = change(self._connection, steps, guards=[known], done=(reached, str(after)))
+        result = self._connection.change(steps, guards=[known], done=(reached, str(after)))
         return not isinstance(result, Stale)
 
     def clear(self) -> None:

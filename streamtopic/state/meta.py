@@ -4,25 +4,26 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
-from streamtopic.documents.events import keeps_days
+from streamtopic.counts import Weighting
+from streamtopic.documents.events import LIMITS, keeps_days
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
 from streamtopic.formats import STATE, refusal
 from streamtopic.state.change_log import Place
-from streamtopic.state.connection import Command, Connection
-from streamtopic.state.packing import Codec
+from streamtopic.state.connection import Codec, Command, Connection
 from streamtopic.state.redis_keys import BUCKETS, MARK, PartitionKeys
 
 __all__ = [
+    "FIXED",
     "MURMUR2",
     "Facts",
-    "Fixed",
     "LastRecord",
     "Meta",
+    "ModelSettings",
+    "check_settings",
     "claimed_keys",
-    "fixed",
-    "mismatch",
     "read_meta",
     "require_keys",
+    "stored_settings",
 ]
 
 MURMUR2 = "murmur2"
@@ -31,8 +32,50 @@ MURMUR2 = "murmur2"
 # A commit between two reads would look like a loss: then all is read again.
 _ATTEMPTS = 20
 
-Fixed = tuple[int, int, int, str, str]
-"""Format, cap, partitions, partitioner and limits: fixed when a model is created."""
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Settings that are fixed when a model is created.
+
+    partitions: number of partitions of the documents topic.
+    cap: upper bound of a document's weight f(L).
+    partitioner: hash that chooses the partition of a key, `murmur2` or `crc32`.
+    limits: every limit that refuses a record, as `events.LIMITS`.
+    """
+
+    partitions: int
+    cap: int
+    partitioner: str = MURMUR2
+    limits: str = LIMITS
+
+    @property
+    def weighting(self) -> Weighting:
+        """The weight of a document's word pairs."""
+        return Weighting(self.cap)
+
+    def fields(self) -> dict[str, str]:
+        """Return the fields of Redis that hold them, with the format of the state."""
+        return {
+            "schema": str(STATE.number),
+            "cap": str(self.cap),
+            "partitions": str(self.partitions),
+            "partitioner": self.partitioner,
+            "limits": self.limits,
+        }
+
+
+FIXED = ("schema", "cap", "partitions", "partitioner", "limits")
+"""Names of those fields."""
+
+
+def stored_settings(answer: Sequence[bytes | None]) -> tuple[int, ModelSettings]:
+    """Return format and settings from the fields of Redis, in the order of FIXED.
+
+    Fields that are missing, as a state of another format may have them, are 0 or "".
+    """
+    number, cap, partitions, partitioner, limits = answer
+    hashed, text = ((field or b"").decode(errors="replace") for field in (partitioner, limits))
+    return int(number or 0), ModelSettings(int(partitions or 0), int(cap or 0), hashed, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,35 +293,27 @@ def _corrupt(partition: int, text: str) -> StateCorrupt:
     )
 
 
-def fixed(answer: Sequence[bytes | None]) -> Fixed:
-    """Return format, cap, partitions, partitioner and limits from the fields of Redis, in this order.
+def check_settings(model: str, number: int, have: ModelSettings, want: ModelSettings) -> None:
+    """Raise StateMismatch if a state has another format, or was made with other settings.
 
-    Fields that are missing, as a state of another format may have them, are 0 or "".
+    number: its format.
     """
-    number, cap, partitions, partitioner, limits = answer
-    hashed, text = ((field or b"").decode(errors="replace") for field in (partitioner, limits))
-    return int(number or 0), int(cap or 0), int(partitions or 0), hashed, text
-
-
-def mismatch(model: str, have: Fixed, want: Fixed) -> str:
-    """Return the error text for settings that differ from those that the state was made with."""
-    if have[0] != STATE.number:
-        return refusal(STATE, have[0], name=f"the state of {model}")
+    if number != STATE.number:
+        raise StateMismatch(refusal(STATE, number, name=f"the state of {model}"))
     before, now = _named(have), _named(want)
     changed = [name for name in now | before if before.get(name) != now.get(name)]
-    listed = ", ".join(f"{name} {before.get(name, 'none')} and not {now.get(name, 'none')}" for name in changed)
-    back = ", ".join(f"{name} = {before.get(name, 'none')}" for name in changed)
-    return (
-        f"the state of {model} was counted under other settings or limits of records ({listed}), and what is in it "
-        f"rests on them: set {back}, go back to the program that counted it, or rebuild the state from the log under "
-        "the present ones (`streamtopic rebuild`)"
-    )
+    if changed:
+        listed = ", ".join(f"{name} {before.get(name, 'none')} and not {now.get(name, 'none')}" for name in changed)
+        back = ", ".join(f"{name} = {before.get(name, 'none')}" for name in changed)
+        raise StateMismatch(
+            f"the state of {model} was counted under other settings or limits of records ({listed}), and what is in it "
+            f"rests on them: set {back}, go back to the program that counted it, or rebuild the state from the log "
+            "under the present ones (`streamtopic rebuild`)"
+        )
 
 
-def _named(fixed: Fixed) -> dict[str, str]:
+def _named(settings: ModelSettings) -> dict[str, str]:
     """Return settings and limits of records by their names."""
-    _, cap, partitions, partitioner, limits = fixed
-    found = {"partitions": str(partitions), "partitioner": partitioner, "cap": str(cap)}
-    found |= dict(limit.partition("=")[::2] for limit in limits.split(","))
-    found["keep_days"] = str(keeps_days(limits)).lower()
-    return found
+    limits = dict(limit.partition("=")[::2] for limit in settings.limits.split(","))
+    kept = str(keeps_days(settings.limits)).lower()
+    return settings.fields() | {"limits": "", "schema": "", **limits, "keep_days": kept}

@@ -9,13 +9,9 @@ from typing import Any
 
 import msgpack
 
-from streamtopic.counts import Weighting
-from streamtopic.documents.events import LIMITS
-from streamtopic.errors import StateCorrupt, StateMismatch
-from streamtopic.formats import STATE
-from streamtopic.state.connection import Command, Connection
-from streamtopic.state.meta import MURMUR2, fixed, mismatch
-from streamtopic.state.packing import Codec
+from streamtopic.errors import StateCorrupt
+from streamtopic.state.connection import Codec, Command, Connection
+from streamtopic.state.meta import FIXED, ModelSettings, check_settings, stored_settings
 from streamtopic.state.reader import RemainingBase
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.scripts import (
@@ -25,21 +21,19 @@ from streamtopic.state.scripts import (
     Check,
     Outcome,
     Stale,
-    change,
 )
 
 __all__ = [
     "BASE_GRACE_SECONDS",
     "Lease",
-    "ModelSettings",
     "ModelState",
     "OutboxEntry",
     "OutboxRecord",
     "StoredBase",
     "acquired",
+    "recorded",
 ]
 
-_FIXED = ("schema", "cap", "partitions", "partitioner", "limits")
 BASE_GRACE_SECONDS = 600.0
 """Life of the strings of a base model once it was replaced, for readers that took its head before."""
 
@@ -47,27 +41,6 @@ BASE_GRACE_SECONDS = 600.0
 _CHUNK = 8 << 20
 
 Headers = tuple[tuple[str, bytes], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """Settings that are fixed when a model is created.
-
-    partitions: number of partitions of the documents topic.
-    cap: upper bound of a document's weight f(L).
-    partitioner: hash that chooses the partition of a key, `murmur2` or `crc32`.
-    limits: every limit that refuses a record, as `events.LIMITS`.
-    """
-
-    partitions: int
-    cap: int
-    partitioner: str = MURMUR2
-    limits: str = LIMITS
-
-    @property
-    def weighting(self) -> Weighting:
-        """The weight of a document's word pairs."""
-        return Weighting(self.cap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +136,14 @@ class ModelState:
         Raises StateMismatch, with the remedy, if the model was created with other settings.
         """
         key = ModelKeys(model).named("settings")
-        wanted = STATE.number, settings.cap, settings.partitions, settings.partitioner, settings.limits
-        answer = connection.call("HMGET", key, *_FIXED)
-        if answer[0] is None:
+        found = recorded(connection, model)
+        if found is None:
             # Read first, so that only a user who creates models needs the right to run scripts. Of two processes that
             # create a model, one decides; the other compares its settings with the answer.
-            fields = chain.from_iterable(zip(_FIXED, map(str, wanted), strict=True))
-            change(connection, [("HSET", key, *fields)], guards=[(("EXISTS", key), "0", "it is there")])
-            answer = connection.call("HMGET", key, *_FIXED)
-        have = fixed(answer)
-        if have != wanted:
-            raise StateMismatch(mismatch(model, have, wanted))
+            fields = chain.from_iterable(settings.fields().items())
+            connection.change([("HSET", key, *fields)], guards=[(("EXISTS", key), "0", "it is there")])
+            found = recorded(connection, model) or (0, settings)
+        check_settings(model, *found, settings)
         return cls(connection, model, settings)
 
     @classmethod
@@ -182,16 +152,11 @@ class ModelState:
 
         Raises StateMismatch if its state has another format.
         """
-        key = ModelKeys(model).named("settings")
-        answer = connection.call("HMGET", key, *_FIXED)
-        if answer[0] is None:
+        found = recorded(connection, model)
+        if found is None:
             return None
-        have = fixed(answer)
-        number, cap, partitions, partitioner, limits = have
-        if number != STATE.number:
-            raise StateMismatch(mismatch(model, have, have))
-        settings = ModelSettings(partitions, cap, partitioner, limits)
-        return cls(connection, model, settings)
+        check_settings(model, *found, found[1])
+        return cls(connection, model, found[1])
 
     def acquire(self, holder: str, ttl_ms: int) -> Lease | None:
         """Become or stay leader; None while another holder's lease runs.
@@ -273,7 +238,7 @@ class ModelState:
         steps += [("DEL", key) for key in gone]
         newest = self._last_identity()
         follows: Check = (newest, known, f"version {last} is not the last one any more")
-        return change(self.connection, steps, guards=[*lease.guards(self._keys), follows], done=(newest, digest))
+        return self.connection.change(steps, guards=[*lease.guards(self._keys), follows], done=(newest, digest))
 
     def withdraw(self, lease: Lease, versions: Iterable[int], records: Sequence[OutboxRecord]) -> Outcome:
         """Mark versions as withdrawn without a new one in their place.
@@ -295,7 +260,7 @@ class ModelState:
         """Write a change that keeps what was uploaded for it."""
         there: list[Check] = [(("EXISTS", key), "1", "a part expired before it was committed") for key in uploads]
         kept: list[Command] = [("PERSIST", key) for key in uploads]
-        return change(self.connection, [*kept, *steps], guards=[*guards, *there], done=done)
+        return self.connection.change([*kept, *steps], guards=[*guards, *there], done=done)
 
     def _last_identity(self) -> Command:
         """Return the command whose answer ends with the identity of the newest version."""
@@ -311,7 +276,7 @@ class ModelState:
     def _remove(self, name: str, value: str) -> None:
         """Remove the global key `name`, unless it has another value by now."""
         key = self._keys.named(name)
-        change(self.connection, [("DEL", key)], guards=[(("GET", key), value, "it has another value")])
+        self.connection.change([("DEL", key)], guards=[(("GET", key), value, "it has another value")])
 
     def withdrawn(self, records: Sequence[tuple[int, Mapping[str, Any]]] | None = None) -> set[int]:
         """Return all withdrawn versions, whether a later version names them or not.
@@ -395,7 +360,7 @@ class ModelState:
         for entry in entries:
             steps += [("XDEL", outbox, entry.id), ("DEL", entry.key)]
         # All or nothing: an entry whose bytes are gone looks like damage.
-        change(self.connection, steps)
+        self.connection.change(steps)
 
     def base(self) -> StoredBase | None:
         """Return the current base model; None before the first. Raises StateCorrupt."""
@@ -475,9 +440,9 @@ class ModelState:
     def _upload_records(self, identity: str, records: Sequence[OutboxRecord]) -> list[str]:
         return [self._upload(f"out:{identity}:{k}", _RECORDS.pack(record)) for k, record in enumerate(records)]
 
-    def _base_parts(self) -> list[str]:
+    def _base_parts(self) -> Sequence[str]:
         head = self._call("HGET", "base", "head")
-        return [] if head is None else list(_HEADS.unpack(head).parts)
+        return () if head is None else _HEADS.unpack(head).parts
 
 
 def acquired(connection: Connection, keys: ModelKeys, holder: str, ttl_ms: int, *, seize: bool = False) -> int:
@@ -487,6 +452,12 @@ def acquired(connection: Connection, keys: ModelKeys, holder: str, ttl_ms: int, 
     """
     names = [keys.named("lease"), keys.named("fence")]
     return int(connection.script(ACQUIRE_LEASE, names, [holder, ttl_ms, int(seize)]))
+
+
+def recorded(connection: Connection, model: str) -> tuple[int, ModelSettings] | None:
+    """Return the format of a model's state and the settings that it was made with; None if there is no such model."""
+    answer = connection.call("HMGET", ModelKeys(model).named("settings"), *FIXED)
+    return None if answer[2] is None else stored_settings(answer)
 
 
 def _packed(release: Mapping[str, Any]) -> bytes:

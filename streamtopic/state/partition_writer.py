@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from streamtopic.counts import Weighting, statistics
 from streamtopic.documents.events import LIMITS, keeps_days
-from streamtopic.errors import StateCorrupt, StateError, StateMismatch, TakenOver
+from streamtopic.errors import StateCorrupt, StateError, TakenOver
 from streamtopic.formats import STATE
 from streamtopic.state import scripts
 from streamtopic.state.change_log import (
@@ -38,9 +38,19 @@ from streamtopic.state.flush import (
     Flush,
     plan,
 )
-from streamtopic.state.meta import MURMUR2, Facts, Meta, claimed_keys, fixed, mismatch, read_meta, require_keys
+from streamtopic.state.meta import (
+    MURMUR2,
+    Facts,
+    Meta,
+    ModelSettings,
+    check_settings,
+    claimed_keys,
+    read_meta,
+    require_keys,
+    stored_settings,
+)
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
-from streamtopic.state.scripts import Applied, Check, Outcome, Stale, change
+from streamtopic.state.scripts import Applied, Check, Outcome, Stale
 from streamtopic.state.word_ids import MAX_WORD_IDS, Vocabulary
 from streamtopic.words.lexicon import Lexicon
 
@@ -92,7 +102,6 @@ class PartitionWriter:
 
     fence: the fencing token.
     meta: as of `open`, `reload` or the last own commit.
-    loads: how often meta and words were read, each time since another change may have come between.
     days: whether documents keep their day, among their labels.
     vocabulary: words of live documents.
     lexicon: words that this process has met, by number.
@@ -125,7 +134,6 @@ class PartitionWriter:
         self.forgets = Forgets(connection, keys)
         self._word_ids = word_ids
         self.lexicon = Lexicon(new_id())
-        self.loads = 0
         self._look_at = 0.0
         self.meta, self.vocabulary = self._read()
 
@@ -163,9 +171,8 @@ class PartitionWriter:
                 "stop ingest and run `streamtopic rebuild`, which counts the log again"
             )
         if answer[0] == b"differs":
-            wanted = STATE.number, weighting.cap, partitions, partitioner, limits
-            have = fixed(answer[1:])
-            raise StateMismatch(mismatch(model, have, wanted))
+            wanted = ModelSettings(partitions, weighting.cap, partitioner, limits)
+            check_settings(model, *stored_settings(answer[1:]), wanted)
         fence = int(answer[1])
         secret = answer[2]
         return cls(connection, keys, partition, fence, new_id, partitioner, word_ids, secret, limits=limits)
@@ -178,8 +185,6 @@ class PartitionWriter:
 
         Raises StateCorrupt, and TakenOver if another process took ownership of the partition.
         """
-        numbers = self.vocabulary.numbers()
-        loads = self.loads
         sizes = batch.sizes()
         fitting = int(np.searchsorted(np.cumsum(sizes), MAX_FLUSH_RECORD_BYTES, side="right"))
         likely = int(_LIKELY * MAX_FLUSH_RECORD_BYTES / sizes.mean())
@@ -190,9 +195,8 @@ class PartitionWriter:
         named = filter(None, keys)
         asked = list(dict.fromkeys(named))
         stored, looked = self.first_documents(asked, MAX_STORED_BYTES)
-        if self.loads != loads:
-            # The words were read again meanwhile, and the stored documents are numbered by them.
-            numbers = self.vocabulary.numbers()
+        # Only now: the look-up may have read the words again, and the stored documents are numbered by them.
+        numbers = self.vocabulary.numbers()
         looked_up = _before(keys, asked[looked:])
         return PreparedBatch(self.meta, stored, numbers, min(records, looked_up), max(1, likely))
 
@@ -307,7 +311,7 @@ class PartitionWriter:
         lost: Check = (("EXISTS", self.keys.forgets), "1", "keys of the partition are lost")
         committed = ("HGET", self.keys.meta, "commit"), flush.after.commit
         guards = [*self._guards(flush.base), lost]
-        result = change(self.connection, flush.steps, guards=guards, done=committed, clock=(self.keys.meta, "moved"))
+        result = self.connection.change(flush.steps, guards=guards, done=committed, clock=(self.keys.meta, "moved"))
         if isinstance(result, Stale) or self.meta.commit != flush.base.commit:
             return result
         if isinstance(result, Applied):
@@ -327,6 +331,7 @@ class PartitionWriter:
             (("HGET", meta, "fence"), str(self.fence), "another writer took the partition over"),
             # After Redis was set back, offsets may count up to the same numbers again; the id of a change cannot.
             (("HGET", meta, "commit"), base.commit, "the state has another history"),
+            (("HGET", meta, "facts"), base.pack(), "the state has another history"),
         ]
 
     def keep_summed(self, max_age: float) -> bool:
@@ -365,7 +370,7 @@ class PartitionWriter:
         ]
         # A repetition after a lost answer would remove changes that readers have had no time to take up.
         summed = ("HGET", keys.meta, "facts"), after.pack()
-        result = change(self.connection, steps, guards=self._guards(meta), done=summed, clock=(keys.meta, "summed_at"))
+        result = self.connection.change(steps, guards=self._guards(meta), done=summed, clock=(keys.meta, "summed_at"))
         if not isinstance(result, Stale):
             self.meta = read_meta(self.connection, keys)
         return result
@@ -383,7 +388,6 @@ class PartitionWriter:
 
     def _read(self) -> tuple[Meta, Vocabulary]:
         """Return position and words of one state. They are read again if a change came between."""
-        self.loads += 1
         for _ in range(_ATTEMPTS):
             meta = read_meta(self.connection, self.keys)
             if meta.fence != self.fence:

@@ -18,13 +18,12 @@ from streamtopic.counts import statistics
 from streamtopic.counts.arrays import Int64, Mask
 from streamtopic.errors import NegativeCounts, StateCorrupt
 from streamtopic.state.change_log import CutGone, Place, WordStatistics, read_changes, read_statistics
-from streamtopic.state.connection import Connection
+from streamtopic.state.connection import Codec, Connection
 from streamtopic.state.deletions import Forgets
 from streamtopic.state.document_counts import DocumentCounts, PartitionCut, WordTable, changed_documents, followed
 from streamtopic.state.document_records import record_offset
 from streamtopic.state.flush import by_bucket
 from streamtopic.state.meta import Meta, read_meta, require_keys
-from streamtopic.state.packing import Codec
 from streamtopic.state.redis_keys import ModelKeys
 
 __all__ = ["BaseDocuments", "Reader", "RemainingBase", "remaining_noted"]

@@ -2,22 +2,18 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from itertools import islice
-
-import msgpack
+from dataclasses import replace
+from itertools import chain, islice
 
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
-from streamtopic.formats import STATE
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget
-from streamtopic.state.meta import read_meta
-from streamtopic.state.model_state import Lease, ModelSettings, acquired
+from streamtopic.state.meta import ModelSettings, read_meta
+from streamtopic.state.model_state import Lease, acquired
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 from streamtopic.state.scripts import PUT_FORGETS, REMOVE_POSITION
 
 __all__ = [
-    "Recorded",
     "counted_documents",
     "hold_lease",
     "kept_forgets",
@@ -26,7 +22,6 @@ __all__ = [
     "note_removed",
     "put_forgets",
     "record",
-    "recorded",
     "remove_base",
     "remove_model",
     "remove_partition",
@@ -44,41 +39,13 @@ def leader(connection: Connection, model: str) -> str | None:
     return None if holder is None else str(holder.decode(errors="replace"))
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """The settings that were fixed when a model was created.
-
-    partitions: number of partitions.
-    partitioner: hash that chooses the partition of a key.
-    moved: the last version made before documents were moved to other partitions, 0 without one.
-    limits: rules that the state is counted under, as `events.limits_of`.
-    """
-
-    partitions: int
-    partitioner: str
-    moved: int
-    limits: str
-
-
-def recorded(connection: Connection, model: str) -> Recorded | None:
-    """Return the settings of a model, whatever the format of its state; None if there is no such model."""
-    key = ModelKeys(model).named("settings")
-    wanted = ("partitions", "partitioner", "moved", "limits")
-    partitions, partitioner, moved, limits = connection.call("HMGET", key, *wanted)
-    if partitions is None:
-        return None
-    hashed, text = ((field or b"").decode(errors="replace") for field in (partitioner, limits))
-    return Recorded(int(partitions), hashed, int(moved or 0), text)
-
-
 def record(connection: Connection, model: str, settings: ModelSettings, moved: int) -> None:
     """Write the settings of a model over those that were fixed before.
 
-    moved: as in `Recorded`.
+    moved: the last version made before documents were moved to other partitions, 0 without one.
     """
-    fields: list[str | int] = ["schema", STATE.number, "cap", settings.cap, "partitions", settings.partitions]
-    fields += ["partitioner", settings.partitioner, "limits", settings.limits, "moved", moved]
-    connection.call("HSET", ModelKeys(model).named("settings"), *fields)
+    fields = chain.from_iterable(settings.fields().items())
+    connection.call("HSET", ModelKeys(model).named("settings"), "moved", moved, *fields)
 
 
 def counted_documents(connection: Connection, model: str, partition: int) -> int:
@@ -162,10 +129,10 @@ def note_removed(connection: Connection, model: str, partition: int) -> None:
 
 def remove_base(connection: Connection, model: str) -> None:
     """Remove the base model and counts, which may have been made by other rules, and are of another history."""
-    base = ModelKeys(model).named("base")
-    head = connection.call("HGET", base, "head")
-    parts = msgpack.unpackb(head)["parts"] if head else []
-    connection.call("UNLINK", base, ModelKeys(model).named("counts"), *parts)
+    keys = ModelKeys(model)
+    # By their names: a base model whose head is lost, or of another format, must not leave its bytes behind.
+    parts = [("UNLINK", part) for part in connection.names(keys.named("base:*"))]
+    connection.batch([("UNLINK", keys.named("base")), ("UNLINK", keys.named("counts")), *parts])
 
 
 def kept_forgets(connection: Connection, model: str, partition: int) -> list[Forget]:

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from streamtopic.state.connection import Connection
-from streamtopic.state.packing import Codec
+from streamtopic.state.connection import Codec, Connection
 from streamtopic.state.redis_keys import ModelKeys
 
 __all__ = ["Marks", "Outstanding", "Residue", "ResidueState", "Rewrite", "Stage"]

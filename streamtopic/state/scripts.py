@@ -1,23 +1,21 @@
-"""Guarded writes: `change`, one script for nearly all of them; the other Lua scripts in `lua/`; the outcomes of both.
+"""Guarded writes: the Lua scripts in `lua/`, of which `Connection.change` runs one for nearly all; and their outcomes.
 
 A script checks everything before its first write, and recognises its own repetition. A change names what it is based
 on. Offsets, versions and tokens may count up to the same numbers again after Redis was set back to an older snapshot;
 the id of the last change cannot.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 
-import msgpack
-
-from streamtopic.state.connection import Command, Connection
-
-__all__ = ["UPLOAD_SECONDS", "AlreadyApplied", "Applied", "Check", "Outcome", "Stale", "change", "outcome"]
+__all__ = ["UPLOAD_SECONDS", "AlreadyApplied", "Applied", "Check", "Command", "Outcome", "Stale", "outcome"]
 
 UPLOAD_SECONDS = 600
 """Life of a string that is uploaded before its commit, seconds. A commit keeps its strings; those of a process that
 died expire by themselves."""
+
+Command = Sequence[str | bytes | int]
 
 Check = tuple[Command, str | bytes, str]
 """A command that reads, its answer as text if the change may be made, and the reason to give if it is another one. Of
@@ -79,37 +77,3 @@ def outcome(answer: Sequence[bytes]) -> Outcome:
             return AlreadyApplied()
         case _:
             return Stale(answer[1].decode())
-
-
-def change(
-    connection: Connection,
-    steps: Iterable[Command],
-    *,
-    guards: Sequence[Check] = (),
-    done: tuple[Command, str | bytes] | None = None,
-    clock: tuple[str, str] | None = None,
-) -> Outcome:
-    """Write all of some commands, or none. All keys must lie in one slot.
-
-    steps: commands, each with its key as the second part.
-    guards: what must be so; the first that is not makes it Stale.
-    done: a command that reads, and its answer if the change was made before; it is looked at first.
-    clock: a hash and its field that gets the time, milliseconds since 1970.
-    """
-    keys: dict[str, int] = {}
-
-    def numbered(command: Command) -> list[str | bytes | int]:
-        name, key, *rest = command
-        # As text: a number of Lua has 53 bits.
-        texts = [str(part) if type(part) is int else part for part in rest]
-        return [name, keys.setdefault(str(key), len(keys) + 1), *texts]
-
-    plan: dict[str, object] = {"guards": [[numbered(command), value, why] for command, value, why in guards]}
-    if done is not None:
-        plan["done"] = [numbered(done[0]), done[1]]
-    plan["steps"] = [numbered(command) for command in steps]
-    if clock is not None:
-        plan["clock"] = numbered(("HSET", *clock))
-    # Redis reads the kinds of msgpack from before it told bytes and text apart.
-    packed = bytes(msgpack.packb(plan, use_bin_type=False))
-    return outcome(connection.script(CHANGE, list(keys), [packed]))

@@ -7,7 +7,7 @@
 They are never needed: without them the documents are counted again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,17 +18,16 @@ from streamtopic.counts import Cooccurrence, SymmetricCounts
 from streamtopic.counts.arrays import Positions
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.change_log import Place, pack_numbers, unpack_numbers
-from streamtopic.state.connection import Command, Connection
+from streamtopic.state.connection import Codec, Command, Connection
 from streamtopic.state.document_counts import DocumentCounts, changed_documents
 from streamtopic.state.model_state import Lease
-from streamtopic.state.packing import Codec
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import Applied, Outcome, Stale, change
+from streamtopic.state.scripts import Applied, Outcome, Stale
 
 __all__ = ["CountsStore", "StoredAbout", "StoredCounts", "SummedCounts"]
 
-# Pairs of one string, so that no call keeps Redis busy for long: a pair takes about seven bytes.
-_PAIRS = 1 << 18
+# Bytes of one string, so that no call keeps Redis busy for long: a pair takes about seven.
+_CHUNK = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +83,18 @@ class CountsStore:
         Until the last string is written a reader finds none: strings of two states would be counts of none.
         """
         upper = q.upper()
-        parts = list(_chunks(upper))
+        pairs = b"".join(map(pack_numbers, (upper.columns.astype(np.int64), upper.values)))
+        parts = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
         head = {"words": list(words), "sizes": pack_numbers(np.diff(upper.indptr)), "chunks": len(parts)}
         packed = bytes(msgpack.packb(head, unicode_errors="surrogatepass"))
         cut = {one.partition: one.meta.place for one in counts.cuts}
-        size = len(packed) + sum(map(len, parts))
+        size = len(packed) + len(pairs)
         about = _ABOUT.pack(StoredAbout(len(words), len(upper.columns), size, cut, counts.offsets))
-        fields = [*((f"{number}", part) for number, part in enumerate(parts, 1)), ("head", packed), ("about", about)]
+        fields = [*((f"{number}", part) for number, part in enumerate(parts)), ("head", packed), ("about", about)]
         # The first field removes the counts of before, and the last one makes the new ones whole.
         gone: list[Command] = [("UNLINK", self._key)]
         for name, value in fields:
-            result = change(
-                self._connection, [*gone, ("HSET", self._key, name, value)], guards=lease.guards(self._keys)
-            )
+            result = self._connection.change([*gone, ("HSET", self._key, name, value)], guards=lease.guards(self._keys))
             if isinstance(result, Stale):
                 return result
             gone = []
@@ -121,22 +119,19 @@ class CountsStore:
         head = _head(packed)
         sizes = unpack_numbers(head["sizes"], len(head["words"]))
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        columns, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for number in range(1, head["chunks"] + 1):
-            part = self._connection.call("HGET", self._key, f"{number}")
-            if part is None:
-                return None
-            pairs, of_columns, of_values = msgpack.unpackb(part)
-            columns.append(unpack_numbers(of_columns, pairs))
-            values.append(unpack_numbers(of_values, pairs))
+        parts = [self._connection.call("HGET", self._key, f"{number}") for number in range(head["chunks"])]
         # The facts come last, so counts that were written meanwhile are not mixed in.
-        if self._connection.call("HGET", self._key, "about") != about:
+        if self._connection.call("HGET", self._key, "about") != about or None in parts:
             return None
-        joined = np.concatenate(columns).astype(np.int32)
-        if len(joined) != indptr[-1] or joined.max(initial=-1) >= len(sizes):
+        pairs, number = b"".join(parts), int(indptr[-1])
+        # The first byte says how many bytes each column takes.
+        end = 1 + pairs[0] * number if pairs else 0
+        columns = unpack_numbers(pairs[:end], number).astype(np.int32)
+        values = unpack_numbers(pairs[end:], number)
+        if columns.max(initial=-1) >= len(sizes):
             raise _unreadable()
         nothing = np.zeros(len(sizes), np.int64)
-        upper = Cooccurrence(len(sizes), indptr, joined, np.concatenate(values), nothing, nothing, nothing, 0)
+        upper = Cooccurrence(len(sizes), indptr, columns, values, nothing, nothing, nothing, 0)
         return StoredCounts(tuple(head["words"]), _ABOUT.unpack(about).cut, upper)
 
 
@@ -188,17 +183,3 @@ def _head(packed: bytes) -> dict[str, Any]:
 
 def _unreadable() -> StateCorrupt:
     return StateCorrupt(_UNREADABLE)
-
-
-def _chunks(upper: Cooccurrence) -> Iterator[bytes]:
-    """Yield the pairs in strings of limited size, each of whole rows."""
-    first = 0
-    rows = upper.n_words
-    while first < rows:
-        enough = upper.indptr[first] + _PAIRS
-        stop = int(np.searchsorted(upper.indptr, enough, side="right")) - 1
-        stop = min(max(stop, first + 1), rows)
-        low, high = int(upper.indptr[first]), int(upper.indptr[stop])
-        columns = upper.columns[low:high].astype(np.int64)
-        yield bytes(msgpack.packb([high - low, pack_numbers(columns), pack_numbers(upper.values[low:high])]))
-        first = stop

@@ -1,15 +1,19 @@
 """Counts of a partition that is driven without a log; any history of one with a log is in test_store_machine.py."""
 
+import pytest
 from hypothesis import strategies as st
-from state_reference import LiveDocuments, words_by_id
+from state_reference import LiveDocuments, as_words, words_by_id
 
 from added_documents import added_documents
 from streamtopic.counts import Weighting
 from streamtopic.state import (
     Applied,
     Changes,
+    CutGone,
     PartitionWriter,
+    Reader,
 )
+from streamtopic.state.documents import read_documents
 from streamtopic.state.redis_keys import BUCKETS
 
 WORDS = ["a", "b", "c", "d", "e", "é", "zz"]
@@ -67,6 +71,10 @@ class Run:
         self.flush()
         assert self.state.sum_changes() == Applied()
 
+    def reopen(self):
+        self.flush()
+        self.open()
+
     def save(self):
         self.flush()
         self.saved = self._whole()
@@ -119,3 +127,30 @@ def test_deleting_everything_leaves_nothing(connection, model):
     left = [*keys.changes, *map(keys.documents, range(BUCKETS))]
     assert not any(connection.call("EXISTS", key) for key in left)
     assert not run.state.meta.holds_removed
+
+
+def test_a_cut_is_read_exactly_while_documents_come_and_go(connection, model):
+    """What came after the cut is passed over, what went is put back, with its labels and its id."""
+    run = Run(connection, model)
+    for number in range(40):
+        run.add(number, ((4, {f"w{number % 7}": 2, "common": 2}),))
+    run.flush()
+    reader = Reader(connection, model, 1)
+    at_cut, expected = reader.counts(), run.live.recount()
+    ids = sorted(run.live.documents)
+    for number in range(0, 60, 3):
+        run.add(number, ((3, {"new": 1, f"x{number}": 2}),))
+    for number in range(1, 40, 4):
+        run.delete(number)
+    run.flush()
+    # The last version of all takes a document that was live at the cut.
+    run.delete(2)
+    run.flush()
+    assert as_words(at_cut) == expected
+    assert list(read_documents(at_cut, at_cut.words).ids) == ids
+    assert as_words(reader.counts()) == run.live.recount()
+    run.sum()
+    run.add(99, ((3, {"new": 1}),))
+    run.sum()
+    with pytest.raises(CutGone):
+        as_words(at_cut)

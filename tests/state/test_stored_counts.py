@@ -32,7 +32,7 @@ def words_of(n):
 @pytest.fixture
 def run(connection, model, monkeypatch):
     """A partition with documents; its counts take several strings."""
-    monkeypatch.setattr(stored_counts, "_PAIRS", 50)
+    monkeypatch.setattr(stored_counts, "_CHUNK", 300)
     run = Run(connection, model)
     for number in range(5):
         run.add(number, ((6, {"common": 3, f"w{number}": 2}),))

@@ -12,8 +12,9 @@ from streamtopic.service.instance import Layout, key_file, suppression_file
 from streamtopic.signed import End, KeyRing, LedgerProof, SigningKey
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import Forgets
+from streamtopic.state.model_state import recorded
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.removal import counted_documents, hold_lease, leader, recorded, remove_model
+from streamtopic.state.removal import counted_documents, hold_lease, leader, remove_model
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def facts_of(
         raise UsageError(f"there is no model {model}: neither Redis nor the log has anything of it")
     ledger.catch_up()
     documents = waiting = 0
-    for partition in range(known.partitions if known else 0):
+    for partition in range(known[1].partitions if known else 0):
         keys = ModelKeys(model).partition(partition)
         documents += counted_documents(connection, model, partition)
         # Deletions that have asked for a receipt and have none yet.

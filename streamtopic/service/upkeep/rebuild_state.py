@@ -12,6 +12,7 @@ from streamtopic.service.log_history import count_remedy
 from streamtopic.signed import receipt_id
 from streamtopic.state import ModelState, Suppressed
 from streamtopic.state.ledger_index import LedgerIndex
+from streamtopic.state.model_state import recorded
 from streamtopic.state.removal import (
     counted_documents,
     kept_forgets,
@@ -20,7 +21,6 @@ from streamtopic.state.removal import (
     note_removed,
     put_forgets,
     record,
-    recorded,
     remove_base,
     remove_partition,
 )
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.service.schedule.scheduler import LeaseKeeper
     from streamtopic.state import Connection, Forget, ModelSettings
-    from streamtopic.state.removal import Recorded
     from streamtopic.streams import EventLog
 
 __all__ = ["HOLDER", "Present", "Rebuilt", "count_to_the_end", "leading", "present", "rebuild"]
@@ -79,9 +78,9 @@ def present(connection: Connection, model: str) -> Present | None:
     found = recorded(connection, model)
     if found is None:
         return None
-    partitions = range(found.partitions)
-    counted = sum(counted_documents(connection, model, partition) for partition in partitions)
-    return Present(found.partitions, counted, leader(connection, model))
+    partitions = found[1].partitions
+    counted = sum(counted_documents(connection, model, partition) for partition in range(partitions))
+    return Present(partitions, counted, leader(connection, model))
 
 
 def rebuild(
@@ -111,7 +110,8 @@ def rebuild(
     is missing; StateError if an ingest process runs; ComponentUnreachable.
     """
     names = TopicNames(model)
-    before = recorded(connection, model)
+    found = recorded(connection, model)
+    before = None if found is None else found[1]
     partitions = _agreed(log, names, fixed.partitions, before)
     suppressed = Suppressed(connection, model)
     wanted = suppressed.fingerprint()
@@ -128,13 +128,14 @@ def rebuild(
         # Its index may have lost a part, like all else in Redis.
         LedgerIndex(connection, model).clear()
         # Under the lease: before it, a scheduler could still stage a version.
-        newest = _newest(ModelState(connection, model, fixed), ledger)
+        state = ModelState(connection, model, fixed)
+        newest = _newest(state, ledger)
         for partition in range(before.partitions if before else partitions):
             remove_partition(connection, model, partition, rearranged=other_hash)
         remove_base(connection, model)
         ResidueState(connection, model).reset()
         # Cuts of versions up to `moved` do not hold. Without a state nobody knows which hash the older versions had.
-        moved = newest if before is None or other_hash else before.moved
+        moved = newest if before is None or other_hash else state.moved()
         record(connection, model, fixed, moved)
         try:
             ingests = [open_ingest(partition) for partition in range(partitions)]
@@ -149,7 +150,7 @@ def rebuild(
     return Rebuilt(partitions, sum(ingest.state.meta.documents for ingest in ingests), records, waiting)
 
 
-def _agreed(log: EventLog, names: TopicNames, wanted: int, before: Recorded | None) -> int:
+def _agreed(log: EventLog, names: TopicNames, wanted: int, before: ModelSettings | None) -> int:
     """Return the number of partitions. Raises UsageError if topic, settings and state do not agree on it."""
     topic = names.documents
     have = log.partitions(topic)

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamtopic.compiled import compiling_is_said
 from streamtopic.counts import TWICE, CountedTexts, DocumentBatch, TextMatrix
-from streamtopic.words.lexicon import Lexicon, count_texts, word_memory
+from streamtopic.words.lexicon import Lexicon
 from streamtopic.words.text import AnyText, passages
 
 __all__ = ["TextCounts", "text_chunks"]
@@ -236,8 +236,11 @@ def _counted(chunks: Iterable[Sequence[AnyText]], lexicon: Lexicon) -> Iterator[
     in the order of texts; and the number of passages of each text.
     """
     for texts in chunks:
+        # One byte beyond ASCII makes the loop leave a text, or a list of words, to `_with_others`.
+        values = [text.encode() if isinstance(text, str) and text.isascii() else b"\x80" for text in texts]
         with compiling_is_said():
-            lengths, sizes, entries, counts = _plain(texts, lexicon)
+            lengths, stops, entries, counts = lexicon.count(values)
+        sizes = np.diff(stops, prepend=0)
         if (lengths < 0).any():
             yield _with_others(texts, lexicon, lengths, sizes, entries, counts)
             continue
@@ -246,40 +249,10 @@ def _counted(chunks: Iterable[Sequence[AnyText]], lexicon: Lexicon) -> Iterator[
         yield lengths[holds_words], sizes[holds_words], entries, counts, passages_each
 
 
-def _plain(texts: Sequence[AnyText], lexicon: Lexicon) -> tuple[Int64, Int64, Int32, Int32]:
-    """Count ASCII texts of one passage: tokens of each, -1 for other texts; different words; entries and counts."""
-    # One byte beyond ASCII makes the loop leave a text, or a list of words, to `_with_others`.
-    values = [text.encode() if isinstance(text, str) and text.isascii() else b"\x80" for text in texts]
-    data = np.frombuffer(bytearray().join(values), np.uint8)
-    ends = np.fromiter(accumulate(map(len, values)), np.int64, len(values))
-    lengths = np.empty(len(values), np.int64)
-    stops = np.empty(len(values), np.int64)
-    # A word has two letters at least, so texts cannot have more.
-    most_words = len(data) // 2 + 1
-    entries = np.empty(most_words, np.int32)
-    counts = np.empty(most_words, np.int32)
-    keys, spans = word_memory()
-    done = 0
-    while True:
-        # Anew each time, since there is a mark for each entry and the table may have grown.
-        marks = np.full(lexicon.room, -1, np.int64)
-        counted = count_texts(data, ends, done, lexicon.table, marks, lengths, stops, entries, counts, keys, spans)
-        done = int(counted)
-        if done == len(values):
-            break
-        lexicon.grow(len(values[done]))
-    used = int(stops[-1])
-    sizes = np.diff(stops, prepend=0)
-    # Copies, so that the long arrays can go.
-    entries = entries[:used].copy()
-    counts = counts[:used].copy()
-    return lengths, sizes, entries, counts
-
-
 def _with_others(
     texts: Sequence[AnyText], lexicon: Lexicon, lengths: Int64, sizes: Int64, entries: Int32, counts: Int32
 ) -> _Part:
-    """Count the texts that `_plain` left out, and put them between the others."""
+    """Count the texts that `Lexicon.count` left out, and put them between the others."""
     left_out = np.flatnonzero(lengths < 0).tolist()
     others = {k: passages(texts[k]) for k in left_out}
     unnumbered: list[bytes] = []

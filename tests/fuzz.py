@@ -17,7 +17,7 @@ import math
 import sys
 import tempfile
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -356,7 +356,7 @@ def _read_request(data):
             raise error.__cause__ or error from None
         return
     for one in wanted.misplaced:
-        decode_record(replace(_record(None), key=one.tombstone.key, headers=one.tombstone.headers))
+        decode_record(_record(None)._replace(key=one.tombstone.key, headers=one.tombstone.headers))
 
 
 def _read_rejection(data):

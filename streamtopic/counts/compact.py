@@ -170,10 +170,10 @@ def seek(m: Compact, row: Integer, column: Integer) -> tuple[Integer, Integer]:
 @inner
 def value_at(m: Compact, row: Integer, k: Integer) -> Integer:
     """Return entry k of a row. A wide value takes a search, so a loop over all of a row uses `read`."""
-    value = np.int64(m.low[k])
+    value: Integer = np.int64(m.low[k])
     if value == MARK:
         _, w = seek(m, row, np.int64(m.columns[k]))
-        return m.wide[w]
+        value = m.wide[w]
     return value
 
 

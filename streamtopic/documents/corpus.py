@@ -22,7 +22,7 @@ from pathlib import Path
 from types import CellType, CodeType, FunctionType
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from streamtopic.documents.events import check_add
+from streamtopic.documents.events import Document, check_add
 from streamtopic.errors import InvalidEvent, UsageError
 
 if TYPE_CHECKING:
@@ -46,23 +46,6 @@ PACKAGES = ("numpy", "scipy", "sklearn")  # streamtopic requires them, so every 
 MIN_WORDS = 10  # shorter docstrings add little to the name
 _SKIPPED = {"tests", "test", "site-packages", "dist-packages", "idlelib", "lib2to3", "_vendor", "externals"}
 _HEAD = 20  # instructions; one of the first ten or so stores the docstring
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One document.
-
-    text: the text, or the counts of its words.
-    labels: class of the document by task.
-    timestamp_ms: when it was written, milliseconds since 1970; None if that is not known.
-    subjects: the people that the document is about.
-    """
-
-    id: str
-    text: str | Mapping[str, int]
-    labels: Mapping[str, str] = field(default_factory=dict)
-    timestamp_ms: int | None = None
-    subjects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +221,7 @@ def _document_in(record: Mapping[str, Any]) -> Document:
         raise ValueError(f"`id` is missing, or neither a string nor an integer but {type(name).__name__}")  # noqa: TRY004  all are reported alike
     moment = _time_ms(record.get("ts"))
     named = {field: record[field] for field in ("text", "counts", "subjects") if record.get(field) not in (None, [])}
-    document = str(name)
-    add = check_add(document, {**named, "labels": _labels(record), "ts": moment})
-    return Document(document, named["text" if "text" in named else "counts"], add.labels, moment, add.subjects)
+    return check_add(str(name), {**named, "labels": _labels(record), "ts": moment})
 
 
 def _time_ms(value: object) -> int | None:

@@ -8,17 +8,18 @@ only the newest record of an id, so a recount cannot know more. So no record tha
 its document there, whatever its form is. For the same reason LIMITS are fixed when a model is created.
 
 An empty list takes one byte in a record and 64 in this process, and a list may claim to be longer than it is. So
-`parse` first examines a record that may hold many values, without making any of them.
+`parse` first examines a record that may hold many values or a long list, without making any of them.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
 from itertools import chain, islice
-from typing import Any, ParamSpec, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 import msgpack
 
@@ -39,8 +40,8 @@ __all__ = [
     "MAX_VALUE",
     "MAX_VALUES",
     "STRUCTURED",
-    "Add",
     "Delete",
+    "Document",
     "Event",
     "Heartbeat",
     "Passages",
@@ -62,20 +63,19 @@ __all__ = [
     "salt_of",
 ]
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_VALUES = 1 << 16
 """The most values of a record, nested values and keys of maps included."""
 
-# msgpack makes room for a list when it reads the length. Lists of up to 15 values have shorter forms than these.
-_LONG_LISTS = (b"\xdc", b"\xdd")
+# msgpack makes room for a list when it reads the length, so a record with a longer list is examined first.
+_SHORT_LIST = 15
 # First bytes of lists and maps in msgpack.
 _LISTS = frozenset({*range(0x90, 0xA0), 0xDC, 0xDD})
 _MAPS = frozenset({*range(0x80, 0x90), 0xDE, 0xDF})
-# JSON may have blanks or a byte order mark in front; "n" begins null. In msgpack each of these is a number, so no map
-# begins with it.
-_JSON_STARTS = (b"{", b"[", b'"', b"n", b" ", b"\t", b"\r", b"\n", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+# JSON may have blanks in front, or a byte order mark, which begins with one of the last three; "n" begins null. In
+# msgpack each of these is a number, so no map begins with it.
+_JSON_STARTS = frozenset(b'{["n \t\r\n\xef\xff\xfe')
 # A string without an end is one too: otherwise each quote in it would be tried as the beginning of another.
 # Every value but the first has one of the characters in the group in front of it. Empty lists and maps hold no value.
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|\[\s*+\]|\{\s*+\}|([\[{,:])', re.DOTALL)
@@ -87,11 +87,16 @@ def parse(value: bytes) -> object:
     Raises InvalidEvent for a record with more than MAX_VALUES; ValueError, RecursionError or msgpack.UnpackException
     for other bytes that are not a value.
     """
-    if value.startswith(_JSON_STARTS):
+    if value[0] in _JSON_STARTS:
         return _parse_json(value)
     # A value takes one byte or more, so a short record without long lists is within the limit.
-    if len(value) > MAX_VALUES or any(mark in value for mark in _LONG_LISTS):
-        _check_msgpack(value)
+    if len(value) <= MAX_VALUES:
+        try:
+            return msgpack.unpackb(value, max_array_len=_SHORT_LIST)
+        except ValueError:
+            # A longer list, or bytes that are not a value.
+            pass
+    _check_msgpack(value)
     return msgpack.unpackb(value)
 
 
@@ -223,6 +228,7 @@ def dated(labels: Mapping[str, str], timestamp_ms: int | None) -> Mapping[str, s
 
 # The checks of these fields refuse nested values, so their depth need not be measured.
 _CHECKED = frozenset({"text", "counts", "labels", "subjects"})
+_NESTED = frozenset({dict, list})
 
 # Bytes of a key that is too long: together with its digest they are enough to find the record.
 _KEY_START = 64
@@ -230,27 +236,30 @@ _KEY_START = 64
 Passages = tuple[tuple[int, Mapping[str, int]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Add:
-    """A document to count, in place of the earlier document of its id.
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
-    document: its id.
-    passages: (L, word counts) each; L counts all tokens, so it can exceed the sum of the counts; () without a token.
-    labels: class by task.
-    timestamp_ms: the producer's own `ts`, milliseconds since 1970.
+
+class Document(NamedTuple):
+    """A document to count, in place of the earlier document of its id. A tuple, as `Record` is.
+
+    text: the text, or the counts of its words.
+    labels: class of the document by task.
+    timestamp_ms: when it was written, as its producer says, milliseconds since 1970; None if that is not known.
     subjects: the people that the document is about, each once.
     """
 
-    document: str
-    passages: Passages
-    labels: Mapping[str, str] = field(default_factory=dict)
+    id: str
+    text: str | Mapping[str, int]
+    labels: Mapping[str, str] = _NO_LABELS
     timestamp_ms: int | None = None
     subjects: tuple[str, ...] = ()
 
     @property
-    def length(self) -> int:
-        """Tokens of the document, over all passages."""
-        return sum(length for length, _ in self.passages)
+    def passages(self) -> Passages:
+        """(L, word counts) of each passage; L counts all tokens, so it can exceed the sum of the counts."""
+        if isinstance(self.text, str):
+            return tuple(passages(self.text))
+        return ((sum(self.text.values()), self.text),) if self.text else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +281,10 @@ class Heartbeat:
     """A record that only makes the partition move, so that Kafka compacts it."""
 
 
-Event = Add | Delete | Heartbeat
+Event = Document | Delete | Heartbeat
 
 
-def refuses_alone(read: Callable[P, T]) -> Callable[P, T]:
+def refuses_alone(read: Callable[[Record], T]) -> Callable[[Record], T]:
     """Return a reader of one record that raises InvalidEvent and no other exception.
 
     Bytes of anyone may meet a defect of this program or of a package. The defect may cost that one record, and never
@@ -283,9 +292,9 @@ def refuses_alone(read: Callable[P, T]) -> Callable[P, T]:
     """
 
     @wraps(read)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+    def guarded(record: Record) -> T:
         try:
-            return read(*args, **kwargs)
+            return read(record)
         except InvalidEvent:
             raise
         except Exception as error:
@@ -312,13 +321,14 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Eve
     if key == HEARTBEAT_KEY:
         return _heartbeat(value)
     fields = _map_in(value) if value else {}
-    if not fields or fields.get("op") == "delete":
+    act = fields.get("op")
+    if not fields or act == "delete":
         request = _request(fields.get("request")) or request_of(headers)
         salt = _salt(fields.get("salt")) or salt_of(headers)
         return Delete(document, request, salt)
     if len(headers) > MAX_HEADERS:
         raise InvalidEvent("headers", f"the record has more than {MAX_HEADERS} headers")
-    if fields.get("op") != "add":
+    if act != "add":
         raise InvalidEvent("op", "field `op` must be `add` or `delete`")
     return _add(document, fields)
 
@@ -382,8 +392,8 @@ def encode_add(
     return Message(_key(document), msgpack.packb(fields))
 
 
-def check_add(document: str, fields: Mapping[str, object]) -> Add:
-    """Return the add of a document, without its words. Raises InvalidEvent for one that may not be sent.
+def check_add(document: str, fields: Mapping[str, object]) -> Document:
+    """Return a document. Raises InvalidEvent for one that may not be sent.
 
     document: its id.
     fields: `text` or `counts`, and perhaps `labels`, `ts`, `subjects`.
@@ -393,8 +403,7 @@ def check_add(document: str, fields: Mapping[str, object]) -> Add:
     text = fields.get("text")
     if isinstance(text, str) and not _encodable(text):
         raise InvalidEvent("text-type", "`text` holds half a surrogate pair, which is not a character")
-    # The words of a text cannot make an add invalid, so they need not be found.
-    return _add(_document(key), fields, tokenized=lambda _: ())
+    return _add(_document(key), fields)
 
 
 def encode_delete(document: str, request: str, salt: bytes = b"", trace: bytes = b"") -> Message:
@@ -449,9 +458,9 @@ def encode_rejected(record: Record, error: InvalidEvent) -> Message:
 
 
 def check_labels(labels: object) -> Mapping[str, str]:
-    """Return the labels of an add, {} for None. Raises InvalidEvent for other values."""
+    """Return the labels of an add, no labels for None. Raises InvalidEvent for other values."""
     if labels is None:
-        return {}
+        return _NO_LABELS
     if not isinstance(labels, dict) or len(labels) > MAX_LABELS:
         raise InvalidEvent("labels", f"`labels` must be a map of at most {MAX_LABELS} tasks to classes")
     names = (*labels.keys(), *labels.values())
@@ -544,12 +553,14 @@ def _map_in(value: bytes) -> Mapping[Any, Any]:
 def _check_depth(fields: Mapping[object, object]) -> None:
     """Raise InvalidEvent for values that are nested too deeply."""
     # The depth that Python's JSON decoder reaches depends on its caller, and a refusal must not depend on it.
-    inside = [value for name, value in fields.items() if name not in _CHECKED and isinstance(value, dict | list)]
+    if _NESTED.isdisjoint(map(type, fields.values())):
+        return
+    inside: list[Any] = [value for name, value in fields.items() if type(value) in _NESTED and name not in _CHECKED]
     for _ in range(MAX_DEPTH):
         if not inside:
             return
         parts = chain.from_iterable(map(_parts, inside))
-        inside = [value for value in parts if isinstance(value, dict | list)]
+        inside = [value for value in parts if type(value) in _NESTED]
     raise InvalidEvent("format", f"the record is nested deeper than {MAX_DEPTH} levels")
 
 
@@ -558,19 +569,15 @@ def _parts(outer: Mapping[object, object] | list[object]) -> Iterable[object]:
     return outer if isinstance(outer, list) else outer.values()
 
 
-def _add(
-    document: str,
-    fields: Mapping[Any, object],
-    tokenized: Callable[[str], list[tuple[int, Any]] | tuple[()]] = passages,
-) -> Add:
-    """Return the add of these fields. Raises InvalidEvent for fields that are not an add."""
+def _add(document: str, fields: Mapping[Any, object]) -> Document:
+    """Return the document of these fields. Raises InvalidEvent for fields that are not an add."""
     text = fields.get("text")
     counts = fields.get("counts")
     if (text is None) == (counts is None):
         raise InvalidEvent("content", "an add needs either `text` or `counts`")
-    parts = _count_passage(counts) if text is None else tuple(tokenized(_text(text)))
+    content = _counts(counts) if text is None else _text(text)
     labels = check_labels(fields.get("labels"))
-    return Add(document, parts, labels, _timestamp(fields.get("ts")), check_subjects(fields))
+    return Document(document, content, labels, _timestamp(fields.get("ts")), check_subjects(fields))
 
 
 def _text(text: object) -> str:
@@ -586,8 +593,8 @@ def _text(text: object) -> str:
     return text
 
 
-def _count_passage(counts: object) -> Passages:
-    """Return the passage of a document that came as counts. Raises InvalidEvent for other values."""
+def _counts(counts: object) -> Mapping[str, int]:
+    """Return the counts of the words of a document. Raises InvalidEvent for other values."""
     if not isinstance(counts, dict):
         raise InvalidEvent("counts-type", f"`counts` is a {type(counts).__name__}, not a map of words to numbers")
     if len(counts) > MAX_WORDS:
@@ -607,7 +614,7 @@ def _count_passage(counts: object) -> Passages:
     length = sum(numbers)
     if length > MAX_PASSAGE:
         raise InvalidEvent("counts-length", f"`counts` has {length} tokens; at most {MAX_PASSAGE} are allowed")
-    return ((length, counts),) if counts else ()
+    return counts
 
 
 def _timestamp(value: object) -> int | None:

@@ -39,14 +39,14 @@ _PAUSE = 0.1
 
 def cache_folder() -> Path | None:
     """Return where machine code will be kept, None if it is there already or nothing will be compiled."""
-    from streamtopic.service.ingest import decode
+    from streamtopic.words import lexicon
 
-    # Any: numba has no types, and where its compiler is switched off `scan` is a plain function.
-    scan: Any = decode.scan
-    if not hasattr(scan, "stats"):
+    # Any: numba has no types, and where its compiler is switched off this is a plain function.
+    counting: Any = lexicon.count_texts
+    if not hasattr(counting, "stats"):
         return None
-    folder = Path(scan.stats.cache_path)
-    compiled = any(folder.glob("decode.scan-*.nbi"))
+    folder = Path(counting.stats.cache_path)
+    compiled = any(folder.glob("lexicon.count_texts-*.nbi"))
     return None if compiled else folder
 
 

@@ -115,7 +115,9 @@ def encode_records(
     firsts = np.searchsorted(batch.owners, numbers)
     number = len(labels)
     of_subjects = subjects or [()] * number
-    packed = [_packed(*of_one) for of_one in zip(labels, of_subjects, strict=True)]
+    packed = [b""] * number
+    if any(labels) or any(of_subjects):
+        packed = [_packed(*of_one) for of_one in zip(labels, of_subjects, strict=True)]
     sizes = [len(label) for label in packed]
     label_ends = np.cumsum(sizes, dtype=np.int64)
     joined = bytearray().join(packed)
@@ -397,7 +399,8 @@ def ascending_rows(firsts: Int64, indptr: Int64, ids: Int32, counts: Int32) -> t
     occurrences = np.zeros(int(ids.max(initial=-1)) + 1, np.int32)
     _tally(ids, occurrences)
     words = np.flatnonzero(occurrences).astype(np.int32)
-    place = np.cumsum(occurrences > 0, dtype=np.int32) - np.int32(1)
+    place = np.empty(len(occurrences), np.int32)
+    place[words] = np.arange(len(words))
     sizes = occurrences[words].astype(np.int64)
     entries = np.empty(len(ids), np.int64)
     ascending = np.empty(len(ids), np.int32)

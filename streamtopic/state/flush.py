@@ -18,7 +18,7 @@ from streamtopic.state.connection import Command
 from streamtopic.state.deletions import Forget
 from streamtopic.state.document_records import EVERY_OFFSET, Records, StoredDocument, decode_batch, encode_records
 from streamtopic.state.meta import LastRecord, Meta
-from streamtopic.state.redis_keys import PartitionKeys
+from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
 from streamtopic.state.word_ids import Rows, Vocabulary, WordPassage, number_rows
 from streamtopic.words.lexicon import Lexicon
 
@@ -99,6 +99,8 @@ class AddedDocuments:
 
     def take(self, places: Sequence[int]) -> "AddedDocuments":
         """Return some of the documents, which share the rows."""
+        if len(places) == len(self):
+            return self
         chosen = np.array(places, np.int64)
         return AddedDocuments(
             ids=[self.ids[k] for k in places],
@@ -126,9 +128,9 @@ class AddedDocuments:
         return short
 
     def numbered(self, numbers: Int32, next_id: int) -> tuple[DocumentBatch, Int32]:
-        """Return the documents with word ids, and the entries that got an id here.
+        """Return the documents with word ids, and the entries that get an id by this.
 
-        numbers: as of `number_rows`, and changed as there.
+        numbers: id of each entry of the lexicon, as in `number_rows`.
         next_id: the first id to give.
         """
         rows = self.rows
@@ -149,9 +151,9 @@ class AddedDocuments:
     def bodies(self, places: Sequence[int], numbers: Int32, next_id: int) -> dict[int, bytes]:
         """Return the passages of the documents at these places as `StoredDocument.body` has them.
 
-        numbers, next_id: as in `numbered`; they stay as they are.
+        numbers, next_id: as in `numbered`.
         """
-        batch, _ = self.take(places).numbered(numbers.copy(), next_id)
+        batch, _ = self.take(places).numbered(numbers, next_id)
         nothing = [0] * len(places)
         records = encode_records(batch, nothing, [{}] * len(places))
         return {place: StoredDocument.of(record).body for place, record in zip(places, records, strict=True)}
@@ -161,8 +163,8 @@ class AddedDocuments:
         chosen, owners = self.own_rows()
         words = np.bincount(owners, (self.rows.stops - self.rows.starts)[chosen], len(self))
         sizes = _BYTES_A_DOCUMENT + _BYTES_A_WORD * words.astype(np.int64)
-        for k, labels in enumerate(self.labels):
-            if labels:
+        if any(self.labels):
+            for k, labels in enumerate(self.labels):
                 sizes[k] += sum(map(len, chain.from_iterable(labels.items())))
         return sizes + _BYTES_A_SUBJECT * np.fromiter(map(len, self.subjects), np.int64, len(self))
 
@@ -259,9 +261,12 @@ def _document_steps(changes: Changes, records: Mapping[bytes, bytes], of: Partit
     """Yield the commands that remove and store documents. records: id of an added document to its record."""
     for bucket, documents in by_bucket(changes.removed.keys() - records.keys(), of).items():
         yield "HDEL", of.documents(bucket), *sorted(documents)
-    for bucket, documents in by_bucket(records, of).items():
-        stored = ((document, records[document]) for document in documents)
-        yield "HSET", of.documents(bucket), *chain.from_iterable(stored)
+    fields: list[list[bytes]] = [[] for _ in range(BUCKETS)]
+    for item in records.items():
+        fields[of.bucket(item[0])] += item
+    for bucket, values in enumerate(fields):
+        if values:
+            yield "HSET", of.documents(bucket), *values
 
 
 def _subject_steps(changes: Changes, of: PartitionKeys) -> Iterator[Command]:
@@ -286,7 +291,7 @@ def _index_change(changes: Changes) -> tuple[list[tuple[bytes, bytes]], list[tup
     for document, stored in changes.removed.items():
         before.update((digest, document) for digest in stored.subjects)
     after = set[tuple[bytes, bytes]]()
-    if changes.added is not None:
+    if changes.added is not None and any(changes.added.subjects):
         for document, subjects in zip(changes.added.ids, changes.added.subjects, strict=True):
             after.update((digest, document) for digest in subjects)
     return sorted(after - before), sorted(before - after)
@@ -309,7 +314,8 @@ def _totals_change(went: Sequence[bytes], arrived: DocumentBatch, given: int) ->
     used[both.words] = True
     ids = np.flatnonzero(used)
     # Positions among the ids that are used: ids may be millions, and the statistics take memory for each.
-    place = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    place = np.empty(largest + 1, np.int32)
+    place[ids] = np.arange(len(ids))
     local = replace(both, words=place[both.words])
     return ids, np.stack(statistics(local, len(ids), signs))
 

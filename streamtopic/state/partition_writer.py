@@ -262,14 +262,10 @@ class PartitionWriter:
         asked = list(dict.fromkeys(ids))
         if not asked:
             return {}, 0
-        hashes = [self.keys.bucket(document) for document in asked]
-        # Place 1 among the keys is meta's. A place is one byte of an argument, which 64 hashes never fill.
-        distinct = dict.fromkeys(hashes)
-        places = {bucket: place for place, bucket in enumerate(distinct, start=2)}
-        keys = [self.keys.meta, *map(self.keys.documents, places)]
-        of_each = bytes(places[bucket] for bucket in hashes)
-        # Redis reads the kinds of msgpack from before it told bytes and text apart.
-        arguments: list[str | bytes | int] = [most, of_each, msgpack.packb(asked, use_bin_type=False)]
+        keys = [self.keys.meta, *map(self.keys.documents, range(BUCKETS))]
+        # Place 1 among the keys is meta's. A place is one byte of an argument, which the hashes never fill.
+        places = bytes(2 + bucket for bucket in map(self.keys.bucket, asked))
+        arguments: list[str | bytes | int] = [most, places, msgpack.packb(asked, use_bin_type=False)]
         # After a commit whose answer was lost, or another writer's, records hold word ids that are unknown here.
         while True:
             commit, fence, looked, packed = self.connection.script(scripts.READ_DOCUMENTS, keys, arguments)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 from zlib import crc32
 
 import msgpack
@@ -180,9 +180,8 @@ class Message:
     partition: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A record at its place in the log.
+class Record(NamedTuple):
+    """A record at its place in the log. A tuple: a log makes millions, and a dataclass takes three times as long.
 
     timestamp_ms: time at which it was appended, milliseconds since 1970.
     stamped: whether that is the time of the log's own clock, which no writer chooses.
@@ -245,7 +244,7 @@ class EventLog(Protocol):
 
     def partitions(self, topic: str) -> int:
         """Return the number of partitions of a topic; 0 if there is no such topic."""
-        ...
+        return self.describe(topic).partitions
 
     def describe(self, topic: str) -> LogTopic:
         """Return id and number of partitions of a topic. The log is asked at each call; nothing is remembered."""
@@ -306,8 +305,8 @@ class EventLog(Protocol):
         ...
 
     def written_end(self, topic: str, partition: int) -> int:
-        """Return the offset of the next record, after records of open transactions as well."""
-        ...
+        """Return the offset of the next record, after records of open transactions as well: files have none."""
+        return self.end(topic, partition)
 
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """Return the time of the first record from `offset` on, None without one.
@@ -320,9 +319,9 @@ class EventLog(Protocol):
         """Remove a topic with all its records. Nothing happens if there is no such topic."""
         ...
 
-    def members(self, group: str) -> list[str]:
+    def members(self, group: str) -> list[str]:  # noqa: ARG002 - of a log that has groups
         """Return the host of each process in a consumer group; files have no groups."""
-        ...
+        return []
 
     def close(self) -> None:
         """Give back files and connections; the log must not be used afterwards."""

@@ -113,10 +113,6 @@ class FileLog(Closing, EventLog):
             database.execute("INSERT OR IGNORE INTO topics (name, id, partitions, settings) VALUES (?, ?, ?, ?)", given)
         check_count(topic, self.partitions(topic), partitions)
 
-    def partitions(self, topic: str) -> int:
-        """See EventLog.partitions."""
-        return self.describe(topic).partitions
-
     def describe(self, topic: str) -> LogTopic:
         """See EventLog.describe."""
         found = self._topic(topic)
@@ -200,10 +196,6 @@ class FileLog(Closing, EventLog):
         check_partition(topic, partition, known.partitions)
         return self._end(known.first(partition))
 
-    def written_end(self, topic: str, partition: int) -> int:
-        """See EventLog.written_end; files have no transactions."""
-        return self.end(topic, partition)
-
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """See EventLog.appended_ms."""
         if offset >= self.end(topic, partition):
@@ -267,10 +259,6 @@ class FileLog(Closing, EventLog):
             database.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", whole)
             database.execute("DELETE FROM topics WHERE number = ?", (known.number,))
         self._clear()
-
-    def members(self, group: str) -> list[str]:  # noqa: ARG002 - the protocol's
-        """See EventLog.members."""
-        return []
 
     def close(self) -> None:
         """See EventLog.close."""
@@ -402,12 +390,7 @@ def _row(number: int, timestamp_ms: int, message: Message) -> _Row:
     return number, timestamp_ms, message.key, message.value, headers, crc
 
 
-def _checksum(number: int, timestamp_ms: int, *parts: bytes | None) -> int:
-    """Return a checksum of a record: of its place, its time, and key, value and headers as they are stored."""
-    found = zlib.crc32(f"{number} {timestamp_ms}".encode())
-    for part in parts:
-        # Damage may change the kind of a value, which is part of the sum for that reason.
-        data = part if isinstance(part, bytes) else repr(part).encode()
-        found = zlib.crc32(f"{type(part).__name__} {len(data)}:".encode(), found)
-        found = zlib.crc32(data, found)
-    return found
+def _checksum(*parts: bytes | int | None) -> int:
+    """Return a checksum of a record: of its number, its time, and key, value and headers as they are stored."""
+    # Damage may change the kind of a value, which msgpack writes down with it.
+    return zlib.crc32(msgpack.packb(parts))

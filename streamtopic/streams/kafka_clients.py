@@ -62,9 +62,9 @@ def mapped(error: Exception, options: KafkaOptions, right: str = "") -> Streamto
     match error:
         case errors.UnsupportedCodecError():
             return StateMismatch(
-                f"Kafka at {servers} holds compressed records ({text}), and a small one may unfold into gigabytes: set "
-                "the topic's compression.type to `uncompressed` (`streamtopic init`), send their documents again, "
-                "and delete the old records (kafka-delete-records.sh)"
+                f"Kafka at {servers} holds records that are compressed, or older than Kafka 0.11 ({text}), and a small "
+                "one may unfold into gigabytes: set compression.type of the topic to `uncompressed` (`streamtopic "
+                "init`), send their documents again, and delete the old records (kafka-delete-records.sh)"
             )
         case errors.CorruptRecordError():
             return StateCorrupt(f"Kafka at {servers} gave a damaged record ({text}): check the disks of its brokers")

@@ -7,8 +7,9 @@ more.
 """
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from kafka import errors
@@ -16,13 +17,22 @@ from kafka.consumer.fetcher import Fetcher
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import create_connection
 from kafka.net.transport import KafkaSSLTransport
-from kafka.record.default_records import ControlRecord, DefaultRecord, DefaultRecordBatch
+from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from kafka.record.util import decode_varint
 
 from streamtopic.security.tls_faults import tls_fault
-from streamtopic.streams.event_log import MAX_HEADERS
+from streamtopic.streams.event_log import MAX_HEADERS, Headers, Record
 
-__all__ = ["REFUSED", "NetClient", "TlsRefused", "data_before_end", "give_up", "let_go", "read_all_records"]
+__all__ = [
+    "REFUSED",
+    "NetClient",
+    "TlsRefused",
+    "data_before_end",
+    "give_up",
+    "let_go",
+    "read_all_records",
+    "records_in",
+]
 
 
 class TlsRefused(errors.KafkaConnectionError):  # type: ignore[misc]  # kafka-python is untyped
@@ -170,9 +180,11 @@ def _without_tls(receive: Receive) -> Receive:
 
 
 def read_all_records(consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-    """Let a consumer read any record. 3.0.12 cannot get past a header name that is not UTF-8; its bytes are replaced.
+    """Let a consumer read any record, and give all records of a batch as the value of one (`records_in`).
 
-    Other clients also send any number of headers: MAX_HEADERS and one more are kept, and the decoder refuses that many.
+    3.0.12 cannot get past a header name that is not UTF-8; its bytes are replaced. Other clients also send any number
+    of headers: MAX_HEADERS and one more are kept, and the decoder refuses that many. And 3.0.12 makes three objects of
+    each record in turn, which takes longer than to count the words of a short text.
 
     A batch is decompressed as a whole: 1 MiB of gzip may become 1 GiB before a record of it is seen. So model topics
     store nothing compressed, since their broker undoes it (`TopicNames.settings`), and one that does is refused.
@@ -181,76 +193,100 @@ def read_all_records(consumer: Any) -> None:  # noqa: ANN401 - kafka-python is u
     consumer._fetcher.PartitionRecords = _PartitionRecords
 
 
+def records_in(found: Sequence[Any], offset: int) -> list[Record]:
+    """Return the records from an offset on, of one partition, in what the poll of such a consumer has found."""
+    batches = [batch.value for batch in found]
+    # Only the first batch can begin before the offset that was asked for.
+    if batches and batches[0] and batches[0][0].offset < offset:
+        batches[0] = [record for record in batches[0] if record.offset >= offset]
+    return list(chain.from_iterable(batches))
+
+
 class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python is untyped
     """An answer of a broker for one partition."""
 
     def __init__(self, fetch_offset: int, tp: Any, records: Any, **options: Any) -> None:  # noqa: ANN401 - as above
-        super().__init__(fetch_offset, tp, _Batches(records, f"{tp.topic}/{tp.partition}"), **options)
+        super().__init__(fetch_offset, tp, _Batches(records, tp), **options)
 
 
 class _Batches:
-    """The batches of an answer, each as a class that reads any record. place: topic and partition, for errors."""
+    """The batches of an answer. place: topic and partition."""
 
-    def __init__(self, records: Any, place: str) -> None:  # noqa: ANN401 - as above
-        self._records = records
-        self._place = place
+    def __init__(self, records: Any, place: Any) -> None:  # noqa: ANN401 - as above
+        self._records, self._place = records, place
 
     def next_batch(self) -> Any:  # noqa: ANN401 - as above
         batch = self._records.next_batch()
-        if type(batch) is not DefaultRecordBatch:
-            return batch
-        if batch.compression_type != batch.CODEC_NONE:
-            raise errors.UnsupportedCodecError(f"offset {batch.base_offset} of {self._place}")
-        # Not a new object: the header of this one is parsed already.
-        batch.__class__ = _Batch
-        return batch
+        if batch is None:
+            return None
+        # The format before Kafka 0.11 has no batches, and its own ways of compression.
+        if type(batch) is not DefaultRecordBatch or batch.compression_type != batch.CODEC_NONE:
+            raise errors.UnsupportedCodecError(f"offset {batch.base_offset} of {self._place.topic}/{self._place[1]}")
+        return _Batch(batch._buffer, self._place)
 
 
 class _Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python is untyped
-    """A batch whose records may have any headers."""
+    """A batch that is one record for kafka-python: its offset is that of the end, its value are all records."""
 
-    __slots__ = ()
-    _buffer: Any
-    _pos: int
+    __slots__ = ("_place",)
 
-    def _read_msg(self) -> Any:  # noqa: ANN401 - as above
-        buffer = self._buffer
-        length, start = decode_varint(buffer, self._pos)
-        # One byte of attributes, which say nothing yet.
-        moment, at = decode_varint(buffer, start + 1)
-        place, at = decode_varint(buffer, at)
-        size, at = decode_varint(buffer, at)
-        # Written out, not in a function of its own, since this runs for every record.
-        key, at = (bytes(buffer[at : at + size]), at + size) if size >= 0 else (None, at)
-        size, at = decode_varint(buffer, at)
-        value, at = (bytes(buffer[at : at + size]), at + size) if size >= 0 else (None, at)
-        number, at = decode_varint(buffer, at)
-        headers, at = self._headers(number, at) if number else ([], at)
-        end = start + length
-        # After too many headers the others are passed over, unread.
-        if number > MAX_HEADERS and at <= end <= len(buffer):
-            at = end
-        if at != end:
-            raise errors.CorruptRecordError(f"a record of {length} bytes ends {at - end} bytes after its end")
-        self._pos = end  # type: ignore[misc]  # its slot is in a class that mypy does not know
+    def __init__(self, buffer: bytearray, place: Any) -> None:  # noqa: ANN401 - as above
+        super().__init__(buffer)
+        self._place = place
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            records = self._whole()
+        except (ValueError, IndexError) as error:
+            raise errors.CorruptRecordError(f"the batch of offset {self.base_offset}: {error!r}") from error
+        about = self.size_in_bytes, self.last_offset, self.max_timestamp, self.timestamp_type
+        yield DefaultRecord(*about, None, records, ())
+
+    def _whole(self) -> list[Record]:
+        """Return all records of the batch."""
+        topic, partition = self._place
+        base, moment, records = self.base_offset, self.first_timestamp, list[Record]()
         stamped = self.timestamp_type == self.LOG_APPEND_TIME
-        timestamp = self.max_timestamp if stamped else self.first_timestamp + moment
-        kind = ControlRecord if self.is_control_batch else DefaultRecord
-        return kind(length, self.base_offset + place, timestamp, self.timestamp_type, key, value, headers)
+        buffer, at = bytes(self._buffer), self._pos
+        for _ in range(self.records_count):
+            length, at = decode_varint(buffer, at)
+            end = at + length
+            # One byte of attributes, which say nothing yet.
+            later, at = decode_varint(buffer, at + 1)
+            place, at = decode_varint(buffer, at)
+            size, at = decode_varint(buffer, at)
+            # Written out, not in a function of its own, since this runs for every record.
+            key, at = (buffer[at : at + size], at + size) if size >= 0 else (None, at)
+            size, at = decode_varint(buffer, at)
+            value, at = (buffer[at : at + size], at + size) if size >= 0 else (None, at)
+            number, at = decode_varint(buffer, at)
+            headers, at = _headers(buffer, at, number) if number else ((), at)
+            # After too many headers the others are passed over, unread.
+            if number > MAX_HEADERS and at <= end:
+                at = end
+            if at != end:
+                raise errors.CorruptRecordError(f"a record of {length} bytes ends {at - end} bytes after its end")
+            time_ms = self.max_timestamp if stamped else moment + later
+            records.append(Record(topic, partition, base + place, key, value, headers, time_ms, stamped))
+        if at != len(buffer):
+            raise errors.CorruptRecordError(f"a batch of {len(buffer)} bytes has records of {at}")
+        return records
 
-    def _headers(self, number: int, at: int) -> tuple[list[tuple[str, bytes | None]], int]:
-        """Return the headers, at most MAX_HEADERS + 1 of `number`, and the place after them."""
-        if number < 0:
-            raise errors.CorruptRecordError(f"a record with {number} headers")
-        buffer = self._buffer
-        found = list[tuple[str, bytes | None]]()
-        for _ in range(min(number, MAX_HEADERS + 1)):
-            size, at = decode_varint(buffer, at)
-            if size < 0:
-                raise errors.CorruptRecordError("a header without a name")
-            name = bytes(buffer[at : at + size]).decode(errors="replace")
-            at = at + size
-            size, at = decode_varint(buffer, at)
-            content, at = (bytes(buffer[at : at + size]), at + size) if size >= 0 else (None, at)
-            found.append((name, content))
-        return found, at
+
+def _headers(buffer: bytes, at: int, number: int) -> tuple[Headers, int]:
+    """Return the headers, at most MAX_HEADERS + 1 of `number`, and the place after them."""
+    if number < 0:
+        raise errors.CorruptRecordError(f"a record with {number} headers")
+    found = list[tuple[str, bytes]]()
+    for _ in range(min(number, MAX_HEADERS + 1)):
+        size, at = decode_varint(buffer, at)
+        if size < 0:
+            raise errors.CorruptRecordError("a header without a name")
+        name = buffer[at : at + size].decode(errors="replace")
+        at += size
+        size, at = decode_varint(buffer, at)
+        # A header may have no value.
+        size = max(size, 0)
+        found.append((name, buffer[at : at + size]))
+        at += size
+    return tuple(found), at

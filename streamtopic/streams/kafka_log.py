@@ -27,6 +27,7 @@ from streamtopic.streams.event_log import (
     placed,
 )
 from streamtopic.streams.kafka_clients import SharedClient, Writer, connect, retried
+from streamtopic.streams.kafka_compat import records_in
 from streamtopic.streams.kafka_options import KafkaOptions
 from streamtopic.streams.kafka_reader import PartitionReader, consumer_of
 
@@ -199,8 +200,8 @@ class KafkaLog(Closing, EventLog):
         def look(consumer: Any, place: TopicPartition) -> int | None:  # noqa: ANN401 - as above
             consumer.assign([place])
             consumer.seek(place, offset)
-            found = consumer.poll(timeout_ms=_LOOK_MS, max_records=1).get(place)
-            return int(found[0].timestamp) if found else None
+            found = records_in(consumer.poll(timeout_ms=_LOOK_MS).get(place, []), offset)
+            return found[0].timestamp_ms if found else None
 
         return self._ask(self._written, topic, partition, look)
 

@@ -3,24 +3,23 @@
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition, errors
 
-from streamtopic.streams.event_log import Headers, Record, check_offset
+from streamtopic.streams.event_log import EventLog, Record, check_offset
 from streamtopic.streams.kafka_clients import connect
-from streamtopic.streams.kafka_compat import give_up, let_go, read_all_records
+from streamtopic.streams.kafka_compat import give_up, let_go, read_all_records, records_in
 from streamtopic.streams.kafka_options import KafkaOptions
 
-__all__ = ["Ends", "PartitionReader", "consumer_of"]
+__all__ = ["PartitionReader", "consumer_of"]
 
 # A broker holds a request for this long if nothing is new, and other requests of the connection wait after it.
 _HOLD_MS = 200
 _FETCH_BYTES = 16 << 20
 _PARTITION_BYTES = 4 << 20
+# Records of a partition that are held at most, before those of the last answer. A batch counts as one in an answer.
 _POLL_RECORDS = 4_000
-# The type of a record's time if the broker has given it, not the producer.
-_LOG_APPEND_TIME = 1
 # A partition that was not read for so long belongs to another process, or was read once, to its end.
 _IDLE_SECONDS = 120.0
 # After so long without a record before the end of the log, compaction may have left nothing there.
@@ -36,18 +35,6 @@ _CONSUMER = {
     # Without sessions each answer names every partition, and so tells its end, also without new records.
     "enable_incremental_fetch_sessions": False,
 }
-
-
-class Ends(Protocol):
-    """The first and the last offset of partitions, asked over another connection than that of a reader."""
-
-    def begin(self, topic: str, partition: int) -> int:
-        """Return the least offset that is still held."""
-        ...
-
-    def end(self, topic: str, partition: int) -> int:
-        """Return the offset after the last record whose transaction, if any, has ended."""
-        ...
 
 
 def consumer_of(options: KafkaOptions, **more: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
@@ -83,19 +70,10 @@ class _Buffer:
         return self.start <= offset <= self.position
 
     def put(self, found: list[Any]) -> None:
-        """Append records of kafka-python."""
-        records, total = self.records, 0
-        for topic, partition, _, offset, timestamp, kind, key, value, named, _, _, _, named_size in found:
-            size = (len(key) if key else 0) + (len(value) if value else 0)
-            headers: Headers = ()
-            if named:
-                headers = tuple((name, content or b"") for name, content in named)
-                size = size + named_size
-            stamped = kind == _LOG_APPEND_TIME
-            record = Record(topic, partition, offset, key, value, headers, timestamp, stamped)
-            records.append((size, record))
-            total += size
-        self.size += total
+        """Append the records that a poll has found."""
+        new = [(record.size, record) for record in records_in(found, self.position)]
+        self.records += new
+        self.size += sum(size for size, _ in new)
         self.position = found[-1].offset + 1
 
     def take(self, max_records: int, max_bytes: int) -> list[Record]:
@@ -124,6 +102,7 @@ class _Buffer:
 class PartitionReader:
     """Reads partitions for one thread, ahead of the caller. Each partition takes about 32 MB at most.
 
+    offsets: tells the first and the last offset of partitions, over another connection.
     clock: monotonic seconds.
     hold_ms: milliseconds for which a broker holds a request while nothing is new. With 0, a read elsewhere in the
         partition waits for no held request.
@@ -133,7 +112,7 @@ class PartitionReader:
     """
 
     def __init__(
-        self, options: KafkaOptions, offsets: Ends, *, clock: Callable[[], float], hold_ms: int = _HOLD_MS
+        self, options: KafkaOptions, offsets: EventLog, *, clock: Callable[[], float], hold_ms: int = _HOLD_MS
     ) -> None:
         self._options, self._offsets, self._clock, self._hold_ms = options, offsets, clock, hold_ms
         self._earlier: PartitionReader | None = None

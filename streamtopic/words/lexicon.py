@@ -15,7 +15,7 @@ import numpy.typing as npt
 from streamtopic.compiled import Whole, fetch_early, inner, kernel, once
 from streamtopic.words.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
 
-__all__ = ["Lexicon", "Table", "Whole", "ascii_tokens", "count_texts", "find", "leave", "word_memory"]
+__all__ = ["Lexicon", "Table", "Whole", "count_texts", "find"]
 
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
@@ -48,6 +48,8 @@ _LOWER[_CODES] = [ord(letter.lower()) for letter in _LETTERS]
 # Words of a text that are looked up one after the other. Their slots are fetched while the text is read: in a table of
 # many words each comes from another place of the memory.
 _AT_ONCE = 16
+# The bytes of texts by which a table grows at a time, at most.
+_GROWTH = 1 << 16
 # More than words of texts have on average; the table grows if they are longer.
 _BYTES_A_WORD = 12
 
@@ -68,6 +70,9 @@ class Lexicon:
         self._starts = np.zeros(_SMALLEST + 1, np.int64)
         self._text = np.empty(_SMALLEST * _BYTES_A_WORD, np.uint8)
         self._slots = np.zeros((2 * _SMALLEST, 2), np.uint64)
+        # Where each entry occurred last, among all that were counted: a new table of marks for each call takes longer.
+        self._marks = np.full(_SMALLEST, -1, np.int64)
+        self._counted = 0
 
     def __len__(self) -> int:
         return int(self._state[0])
@@ -101,6 +106,9 @@ class Lexicon:
         slot_bits = (2 * room - 1).bit_length()
         slots = np.zeros((1 << slot_bits, 2), np.uint64)
         _place(slots, starts, text, entries, self._secret)
+        marks = np.full(room, -1, np.int64)
+        marks[: len(self._marks)] = self._marks
+        self._marks = marks
         self._text = text
         self._starts = starts
         self._slots = slots
@@ -122,6 +130,37 @@ class Lexicon:
                 done = int(_number(data, ends, done, entries, self.table))
         return entries
 
+    def count(self, texts: Sequence[bytes]) -> tuple[Int64, Int64, Int32, Int32]:
+        """Count the words of ASCII texts of one passage, as `text.passages` does. The caller holds `lock`.
+
+        Returns the tokens L of each text, -1 for a text that is left out; where its words end among the entries, which
+        are in the order in which they first occur; the entries; and the count of each.
+        """
+        joined = bytearray().join(texts)
+        data = np.frombuffer(joined, np.uint8)
+        ends = np.fromiter(accumulate(map(len, texts)), np.int64, len(texts))
+        lengths = np.zeros(len(texts), np.int64)
+        stops = np.zeros(len(texts), np.int64)
+        # A word takes at least two bytes of a text: its letter and a space.
+        most = len(data) // 2 + len(texts)
+        entries = np.empty(most, np.int32)
+        counts = np.empty(most, np.int32)
+        keys = np.empty((_AT_ONCE, 2), np.uint64)
+        spans = np.empty((_AT_ONCE, 2), np.int64)
+        done = 0
+        while True:
+            words = self.table, self._marks, self._counted
+            counted = count_texts(data, ends, done, *words, lengths, stops, entries, counts, keys, spans)
+            done = int(counted)
+            if done == len(texts):
+                break
+            # By so many bytes at most: a large text may hold few different words.
+            self.grow(min(len(texts[done]), _GROWTH))
+        used = int(stops[-1]) if texts else 0
+        self._counted += used
+        # Copies: a slice would keep the whole of both arrays in memory as long as one of its documents.
+        return lengths, stops, entries[:used].copy(), counts[:used].copy()
+
     def word(self, entry: int) -> bytes:
         """Return the word of an entry."""
         start = self._starts[entry]
@@ -140,7 +179,7 @@ class Lexicon:
         other = Lexicon.__new__(Lexicon)
         own = vars(self).items()
         arrays = {name: value.copy() for name, value in own if isinstance(value, np.ndarray)}
-        vars(other).update(arrays, lock=Lock())
+        vars(other).update(arrays, lock=Lock(), _counted=self._counted)
         return other
 
 
@@ -265,31 +304,27 @@ def _number(data: Bytes, ends: Int64, first: Whole, entries: Int32, table: Table
     return len(ends)
 
 
-def word_memory() -> tuple[UInt64, Int64]:
-    """Return memory for the words that `ascii_tokens` reads at once. Each thread needs its own."""
-    return np.empty((_AT_ONCE, 2), np.uint64), np.empty((_AT_ONCE, 2), np.int64)
-
-
 @inner
-def leave(marks: Int64, entries: Int32, begin: Whole, used: Whole) -> tuple[Whole, Whole]:
-    """Forget the words that were taken since `begin`, and return the answer of `ascii_tokens` for a text left out."""
+def _leave(marks: Int64, entries: Int32, begin: Whole, used: Whole) -> tuple[Whole, Whole]:
+    """Forget the words that were taken since `begin`, and return the answer of `_ascii_tokens` for a text left out."""
     for k in range(begin, used):
         marks[entries[k]] = -1
     return -1, begin
 
 
 @inner
-def ascii_tokens(
-    data: Bytes, at: Whole, stop: Whole, table: Table, marks: Int64, entries: Int32, counts: Int32, used: Whole,
-    keys: UInt64, spans: Int64,
+def _ascii_tokens(
+    data: Bytes, at: Whole, stop: Whole, table: Table, marks: Int64, before: Whole, entries: Int32, counts: Int32,
+    used: Whole, keys: UInt64, spans: Int64,
 ) -> tuple[Whole, Whole]:  # fmt: skip
     """Count the words of ASCII text as `text.passages` does; the text becomes lower case in place.
 
     data, at, stop: the text is data[at:stop].
     table: of words; it gets new ones.
-    marks: (room,), position of each entry in `entries`; a position below `used` is of an earlier text.
+    marks: (room,), position of each entry in `entries`, and `before` more; a lower position is of an earlier text.
+    before: number of words that were counted by earlier calls.
     entries, counts: words in the order in which they first occur, written from `used` on.
-    keys, spans: from `word_memory`.
+    keys, spans: memory for the words that are read at once.
     Returns L and the end of the text's words in `entries`. L is -1 for a text that is left out: it is not ASCII, it has
     too many tokens or words for one passage, or the table has no room.
     """
@@ -306,17 +341,17 @@ def ascii_tokens(
         for k in range(words):
             entry = _look_up(data, spans[k, 0], spans[k, 1], keys[k, 0], keys[k, 1], table, INSERT)
             if entry < 0:
-                return leave(marks, entries, begin, used)
-            if marks[entry] >= begin:
-                counts[marks[entry]] += 1
+                return _leave(marks, entries, begin, used)
+            if marks[entry] >= before + begin:
+                counts[marks[entry] - before] += 1
             else:
                 if used - begin == MAX_WORDS:
-                    return leave(marks, entries, begin, used)
-                marks[entry] = used
+                    return _leave(marks, entries, begin, used)
+                marks[entry] = before + used
                 entries[used], counts[used] = entry, 1
                 used += 1
         if length > MAX_PASSAGE:
-            return leave(marks, entries, begin, used)
+            return _leave(marks, entries, begin, used)
     return length, used
 
 
@@ -365,19 +400,19 @@ def _read_words(
 
 @kernel
 def count_texts(
-    data: Bytes, ends: Int64, first: Whole, table: Table, marks: Int64,
+    data: Bytes, ends: Int64, first: Whole, table: Table, marks: Int64, before: Whole,
     lengths: Int64, stops: Int64, entries: Int32, counts: Int32, keys: UInt64, spans: Int64,
 ) -> Whole:  # fmt: skip
     """Count texts, from `first` on until the table has no room; return the position of the text to go on with.
 
     data, ends: the texts one after the other, and their ends.
     lengths, stops: L of each text, -1 for a text left out, and the end of its words in `entries`.
-    table, marks, entries, counts, keys, spans: as in `ascii_tokens`.
+    table, marks, before, entries, counts, keys, spans: as in `_ascii_tokens`.
     """
     used = stops[first - 1] if first else np.int64(0)
     start = ends[first - 1] if first else np.int64(0)
     for k in range(first, len(ends)):
-        length, used = ascii_tokens(data, start, ends[k], table, marks, entries, counts, used, keys, spans)
+        length, used = _ascii_tokens(data, start, ends[k], table, marks, before, entries, counts, used, keys, spans)
         # The caller makes the table grow and comes back: this text then counts from its beginning.
         if table[4][1]:
             return k

@@ -1,7 +1,7 @@
 import pytest
 
 from streamtopic.client import DocumentProducer
-from streamtopic.documents.events import Add, Delete, decode_record
+from streamtopic.documents.events import Delete, Document, decode_record
 from streamtopic.errors import UsageError
 from streamtopic.streams import FileLog, partition_of
 
@@ -30,7 +30,7 @@ def test_what_is_sent_is_what_the_service_reads(log, tmp_path):
         assert producer.delete("doc-1", request="mine") == "mine"
     assert place == (partition_of(b"doc-1", 3), 0)
     assert events(log) == [
-        Add("doc-1", ((2, {"one": 1, "fish": 1}),), {"task": "x"}, 5),
+        Document("doc-1", "one fish", {"task": "x"}, 5),
         Delete("doc-1", "r-9", SALT.encode()),
         Delete("doc-1", "mine", SALT.encode()),
     ]

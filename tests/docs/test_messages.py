@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from streamtopic.documents import events, subjects, suppression
-from streamtopic.documents.events import MAX_VALUES, Add, Delete, decode_record
+from streamtopic.documents.events import MAX_VALUES, Delete, Document, decode_record
 from streamtopic.local.local_kafka import find_java
 from streamtopic.signed import (
     Alive,
@@ -80,8 +80,7 @@ def test_the_console_tools_add_and_delete(log, kafka_server, tmp_path):
             command = block.replace("localhost:9092", kafka_server.servers)
             subprocess.run(["/bin/sh", "-ec", command], env=environment, check=True)
 
-    text = ((4, {"the": 1, "quick": 1, "brown": 1, "fox": 1}),)
-    assert sent(log, run) == [(b"doc-1", Add("doc-1", text)), (b"doc-1", Delete("doc-1", "r-1"))]
+    assert sent(log, run) == [(b"doc-1", Document("doc-1", "the quick brown fox")), (b"doc-1", Delete("doc-1", "r-1"))]
 
 
 def test_our_client_s_examples_run(log, kafka_server, tmp_path, capsys):
@@ -214,7 +213,7 @@ def test_plain_kafka_python_adds_and_deletes(log, kafka_server):
 
     found = [event for _, event in sent(log, run)]
     assert found == [
-        Add("doc-1", ((4, {"the": 1, "quick": 1, "brown": 1, "fox": 1}),)),
-        Add("doc-2", ((3, {"fox": 2, "dog": 1}),)),
+        Document("doc-1", "the quick brown fox"),
+        Document("doc-2", {"fox": 2, "dog": 1}),
         Delete("doc-1", "r-1"),
     ]

@@ -11,7 +11,7 @@ from campaign.reading import demanded, home, understand
 from campaign.stream import EventStream
 from streamtopic.counts import Weighting
 from streamtopic.documents.deletion_record import decode_request
-from streamtopic.documents.events import Add, Delete, Heartbeat, decode
+from streamtopic.documents.events import Delete, Document, Heartbeat, decode
 from streamtopic.errors import InvalidEvent
 from streamtopic.service.verify.recount import recount
 from streamtopic.streams import Record, partition_of
@@ -43,7 +43,7 @@ def test_oracle_and_service_understand_the_same_records(seed):
             assert asked.kind == "refused"
             continue
         match event:
-            case Add():
+            case Document():
                 passages = tuple((length, dict(words)) for length, words in event.passages)
                 assert (asked.kind, asked.passages, asked.labels) == ("add", passages, dict(event.labels))
                 assert asked.subjects == set(event.subjects)

@@ -144,7 +144,7 @@ def test_too_many_headers_are_refused_by_name():
     """An add with 257 headers is refused, one with 256 is not, and a delete is one whatever else it holds."""
     headers = (("request", b"r"), *[("", b"")] * MAX_HEADERS)
     add = msgpack.packb({"op": "add", "text": "one two"})
-    assert decode(b"d", add, headers[:-1]).length == 2
+    assert decode(b"d", add, headers[:-1]).passages == ((2, {"one": 1, "two": 1}),)
     with pytest.raises(InvalidEvent) as refused:
         decode(b"d", add, headers)
     assert refused.value.reason == "headers"

@@ -6,7 +6,7 @@ import msgpack
 import pytest
 from test_ingest import opened
 
-from streamtopic.documents.events import Add, Delete, decode, encode_add
+from streamtopic.documents.events import Delete, Document, decode, encode_add
 from streamtopic.streams import Message
 
 SOURCE = {"version": "3.0", "connector": "postgresql", "db": "shop", "table": "documents"}
@@ -106,4 +106,4 @@ def test_a_value_without_content_is_a_tombstone(value):
 )
 def test_an_add_stays_one(value):
     """Words and fields that only look like those of a delete do not make one."""
-    assert isinstance(decode(b"d", value, (("ce_type", b"org.example.document.deleted"),)), Add)
+    assert isinstance(decode(b"d", value, (("ce_type", b"org.example.document.deleted"),)), Document)

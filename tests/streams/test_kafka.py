@@ -14,7 +14,7 @@ from servers.ports import quiet_ports
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import ComponentUnreachable, SettingsError, UsageError
 from streamtopic.local import LocalKafka
-from streamtopic.streams import KafkaLog, KafkaOptions, Message, kafka_reader
+from streamtopic.streams import KafkaLog, KafkaOptions, Message, Record, kafka_reader
 from streamtopic.streams.opening import open_membership
 from waiting import PATIENCE, until
 
@@ -143,11 +143,10 @@ class LateConsumer:
         if self.at < 3:
             self.at = 3
             return {}
-        found = [
-            ConsumerRecord("t", 0, -1, offset, 1, 0, b"k", b"v", [], None, 1, 1, -1) for offset in range(self.at, 6)
-        ]
+        records = [Record("t", 0, offset, b"k", b"v", (), 1) for offset in range(self.at, 6)]
         self.at = 6
-        return {self.place: found} if found else {}
+        batch = ConsumerRecord("t", 0, -1, 5, 1, 0, None, records, (), None, -1, len(records), -1)
+        return {self.place: [batch]} if records else {}
 
     def position(self, *_, **__):
         """Where the next answer begins."""

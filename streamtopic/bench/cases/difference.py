@@ -37,7 +37,7 @@ def _case(at_once: int, documents: str, topics: int, draws: int, seed: int) -> l
     """Delete `at_once` documents between two versions, `draws` times, each time from the whole corpus."""
     import numpy as np
 
-    from streamtopic.bench.subtraction import fall, score
+    from streamtopic.audit.subtraction import fall, score
     from streamtopic.bench.twins import Twins
     from streamtopic.console import progress
     from streamtopic.documents.corpus import load_corpus
@@ -92,7 +92,7 @@ def _published(fit: TopicFit, tolerance: float, version: int) -> dict[str, float
     """Return the probability of each word as a subscriber computes it from a version: A times the topics' shares."""
     import numpy as np
 
-    from streamtopic.bench.subtraction import probabilities
+    from streamtopic.audit.subtraction import probabilities
     from streamtopic.privacy.keystream import NoiseSeed
     from streamtopic.privacy.noise import release_matrix
     from streamtopic.topics.display import topic_correlations

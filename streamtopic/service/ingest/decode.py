@@ -1,49 +1,40 @@
-"""Decode records of the documents topic, a batch at a time: ASCII texts by a compiled loop, all else by `events`.
+"""Decode records of the documents topic, a batch at a time.
 
-A record is plain if it is a map of `op`, `text`, `labels` and `ts` without any doubt. Everything unusual or
-wrong is left to `events.decode`, which names the reason. A plain record gives the event that `events.decode` would
-give.
+`events` reads each record. A compiled loop counts the words of all ASCII texts of one passage, and `words.text` those
+of the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel, once
+from streamtopic.compiled import Whole, kernel, once
 from streamtopic.documents.events import (
     HEARTBEAT_KEY,
     MAX_KEY,
-    MAX_TEXT,
-    MAX_TIMESTAMP,
-    MAX_VALUE,
-    MAX_VALUES,
-    STRUCTURED,
-    Add,
     Delete,
+    Document,
     Heartbeat,
-    check_labels,
+    Passages,
     dated,
     decode_record,
-    document_of,
-    parse,
 )
 from streamtopic.documents.subjects import subject_digests
 from streamtopic.errors import InvalidEvent
 from streamtopic.state import AddedDocuments, Rows
 from streamtopic.streams import MURMUR2, partition_of
-from streamtopic.streams.event_log import MAX_HEADERS, murmur2
-from streamtopic.words.lexicon import Table, Whole, ascii_tokens, word_memory
+from streamtopic.streams.event_log import murmur2
+from streamtopic.words.text import passages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from streamtopic.documents.events import Event as RecordEvent
     from streamtopic.state import Lexicon
     from streamtopic.streams import Record
 
@@ -52,21 +43,10 @@ __all__ = ["Decoded", "Event", "decode_all"]
 
 Event = Delete | Heartbeat | InvalidEvent
 
-# Keys of the service's own begin with the first, a few ids do as well; structured keys begin with the others.
-_UNUSUAL = (HEARTBEAT_KEY[:3], *STRUCTURED)
 _NO_LABELS: Mapping[str, str] = {}
-# The lexicon grows by at most so many bytes at a time: a large record may hold few different words.
-_GROWTH = 1 << 16
 
 Bytes = npt.NDArray[np.uint8]
-Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-UInt64 = npt.NDArray[np.uint64]
-
-# The fields of an add whose text compiled code counts.
-_PLAIN = frozenset({"op", "text", "labels", "ts"})
-# A short map of msgpack begins with this and the number of its fields.
-_SHORT_MAP = 0x80
 
 # Any: mypy knows a sequence and an int from the source; compiled, it takes an array and numpy's integers.
 _murmur2: Any = once(murmur2)
@@ -96,18 +76,14 @@ class Decoded:
         """The offset of the first record after these."""
         return self.records[-1].next_offset
 
-    def split(self, at: int) -> tuple[Decoded, Decoded | None]:
-        """Return the first `at` records, and the rest if there is one."""
-        end = len(self.records)
-        return (self._part(0, at), self._part(at, end)) if at < end else (self, None)
-
-    def _part(self, start: int, stop: int) -> Decoded:
-        """Return the records from `start` to before `stop`."""
-        here = slice(start, stop)
-        others = {k - start: event for k, event in self.others.items() if start <= k < stop}
-        subjects = {k - start: named for k, named in self.subjects.items() if start <= k < stop}
-        documents = self.documents.take(range(start, stop))
-        return Decoded(self.records[here], documents, others, self.homes[here], self.lexicon, subjects)
+    def first(self, number: int) -> Decoded:
+        """Return the first so many records."""
+        if number == len(self.records):
+            return self
+        others = {k: event for k, event in self.others.items() if k < number}
+        subjects = {k: named for k, named in self.subjects.items() if k < number}
+        documents = self.documents.take(range(number))
+        return Decoded(self.records[:number], documents, others, self.homes[:number], self.lexicon, subjects)
 
 
 def decode_all(
@@ -119,7 +95,7 @@ def decode_all(
     *,
     days: bool = False,
 ) -> Decoded:
-    """Decode records as `events.decode` does, the texts of plain adds by compiled code.
+    """Decode records as `events.decode` does, and count the words of their documents.
 
     records: of one partition, in the order of the log.
     lexicon: gets the words that it does not hold yet.
@@ -128,132 +104,49 @@ def decode_all(
     secret: of the partition, for the digests of subjects.
     days: whether the day of a document is among its labels.
     """
+    number = len(records)
     homes = _homes([record.key or b"" for record in records], partitions, partitioner)
-    keys = [_live_key(record.key) for record in records]
-    labels: list[Mapping[str, str]] = [_NO_LABELS] * len(records)
-    subjects: list[tuple[bytes, ...]] = [()] * len(records)
-    texts = [b""] * len(records)
-    left = set[int]()
+    # Redis is not asked for a key that can have no document, however long it is.
+    keys = [key if key and len(key) <= MAX_KEY and key != HEARTBEAT_KEY else b"" for _, _, _, key, *_ in records]
+    labels: list[Mapping[str, str]] = [_NO_LABELS] * number
+    subjects: list[tuple[bytes, ...]] = [()] * number
+    texts = [b""] * number
+    others, left, named = dict[int, Event](), dict[int, Passages](), dict[int, Sequence[str]]()
     for k, record in enumerate(records):
-        plain = _plain(record)
-        if plain is None:
-            left.add(k)
+        try:
+            event = decode_record(record)
+        except InvalidEvent as error:
+            others[k] = error
+            continue
+        if not isinstance(event, Document):
+            others[k] = event
+            continue
+        _, text, labels[k], time_ms, people = event
+        if isinstance(text, str) and text.isascii():
+            texts[k] = text.encode()
         else:
-            texts[k], labels[k], time_ms = plain
-            if days:
-                labels[k] = dated(labels[k], time_ms)
+            left[k] = event.passages
+        if days:
+            labels[k] = dated(event.labels, time_ms)
+        if people:
+            named[k] = people
+            subjects[k] = subject_digests(people, secret)
     # Another thread may give entries to words meanwhile: records are also decoded ahead of the commit.
     with lexicon.lock:
-        rows = _counted(texts, lexicon)
-    left.update(np.flatnonzero(rows.lengths < 0).tolist())
-    adds, others = dict[int, Add](), dict[int, Event]()
-    for k in sorted(left):
-        event = _event(records[k])
-        if isinstance(event, Add):
-            adds[k] = event
-        else:
-            others[k] = event
+        lengths, stops, entries, counts = lexicon.count(texts)
+    for k in np.flatnonzero(lengths < 0).tolist():
+        left[k] = tuple(passages(texts[k].decode()))
+    rows = Rows(lengths, np.concatenate([[0], stops[:-1]]), stops, entries, counts)
     # A text without a token has no passage.
-    firsts, stops = np.arange(len(records)), np.arange(len(records)) + (rows.lengths > 0)
-    if adds:
-        passages = [add.passages for add in adds.values()]
-        slow = AddedDocuments.of([keys[k] for k in adds], [records[k].offset for k in adds], passages, lexicon)
-        firsts[list(adds)], stops[list(adds)] = slow.firsts + len(firsts), slow.stops + len(firsts)
+    firsts, ends = np.arange(number), np.arange(number) + (lengths > 0)
+    if left:
+        places = list(left)
+        slow = AddedDocuments.of([keys[k] for k in places], places, list(left.values()), lexicon)
+        firsts[places], ends[places] = slow.firsts + number, slow.stops + number
         rows = rows.and_then(slow.rows)
-        for k, add in adds.items():
-            labels[k] = dated(add.labels, add.timestamp_ms) if days else add.labels
-            subjects[k] = subject_digests(add.subjects, secret)
     offsets = np.array([record.offset for record in records], np.int64)
-    documents = AddedDocuments(keys, offsets, rows, firsts, stops, labels, subjects)
-    named = {k: add.subjects for k, add in adds.items() if add.subjects}
+    documents = AddedDocuments(keys, offsets, rows, firsts, ends, labels, subjects)
     return Decoded(records, documents, others, homes, lexicon, named)
-
-
-def _plain(record: Record) -> tuple[bytes, Mapping[str, str], int | None] | None:
-    """Return text, labels and time in milliseconds of an add of an ASCII text; None if there is a doubt that it is."""
-    value = record.value
-    if not value or len(value) > MAX_VALUE or not (_is_usual(record) or _may_add(record)):
-        return None
-    try:
-        # `parse` bounds what a value may take first. A short map without lists needs no such look.
-        short = value[0] & 0xF0 == _SHORT_MAP and len(value) <= MAX_VALUES
-        fields = msgpack.unpackb(value, max_array_len=0) if short else parse(value)
-        if not isinstance(fields, dict) or fields.get("op") != "add" or not fields.keys() <= _PLAIN:
-            return None
-        labels = check_labels(fields["labels"]) if "labels" in fields else _NO_LABELS
-    except Exception:  # noqa: BLE001 -- whatever it is, `decode_record` refuses the record for it
-        return None
-    text, time_ms = fields.get("text"), fields.get("ts")
-    # `type`, since True is an instance of int.
-    timed = time_ms is None or (type(time_ms) is int and 0 <= time_ms <= MAX_TIMESTAMP)
-    if not (timed and isinstance(text, str) and text.isascii() and len(text) <= MAX_TEXT):
-        return None
-    return text.encode(), labels, time_ms
-
-
-def _is_usual(record: Record) -> bool:
-    """Return whether a record's key and headers leave no doubt that it is an add, if its value is one.
-
-    Nearly all records are usual, and a look at more takes longer than to read their texts.
-    """
-    key = record.key
-    if not key or record.headers or len(key) > MAX_KEY:
-        return False
-    # isascii: it is much cheaper than decoding, and most keys are.
-    return key.isascii() and not key.startswith(_UNUSUAL)
-
-
-def _live_key(key: bytes | None) -> bytes:
-    """Return a key that may have a document, b"" for any other: Redis is not asked for it, however long it is."""
-    return key if key and len(key) <= MAX_KEY and key != HEARTBEAT_KEY else b""
-
-
-def _counted(texts: Sequence[bytes], lexicon: Lexicon) -> Rows:
-    """Return a row for each ASCII text. Its length is -1 if it has too many words for one passage."""
-    number = len(texts)
-    data, ends = _joined(texts)
-    lengths = np.zeros(number, np.int64)
-    stops = np.zeros(number, np.int64)
-    # A word takes at least two bytes of a text: its letter and a space.
-    most = len(data) // 2 + number
-    entries = np.empty(most, np.int32)
-    counts = np.empty(most, np.int32)
-    keys, spans = word_memory()
-    done = 0
-    while True:
-        # Made again in each round: a lexicon that has grown has more entries than marks.
-        marks = np.full(lexicon.room, -1, np.int64)
-        filled = scan(data, ends, done, lexicon.table, marks, lengths, stops, entries, counts, keys, spans)
-        done = int(filled)
-        if done == number:
-            break
-        wanted = len(texts[done])
-        lexicon.grow(min(wanted, _GROWTH))
-    used = int(stops[-1]) if number else 0
-    starts = np.concatenate([[0], stops[:-1]]).astype(np.int64)
-    # Copies: a slice would keep the whole of both arrays in memory as long as one of its documents.
-    return Rows(lengths, starts, stops, entries[:used].copy(), counts[:used].copy())
-
-
-def _joined(values: Sequence[bytes]) -> tuple[Bytes, Int64]:
-    """Return values one after the other, and where each ends, (values,): compiled code takes no list of bytes."""
-    joined = bytearray().join(values)
-    lengths = map(len, values)
-    ends = np.fromiter(accumulate(lengths), np.int64, len(values))
-    return np.frombuffer(joined, np.uint8), ends
-
-
-def _may_add(record: Record) -> bool:
-    """Return whether key and headers of a record allow that it is a plain add."""
-    return document_of(record.key) is not None and len(record.headers) <= MAX_HEADERS
-
-
-def _event(record: Record) -> RecordEvent | InvalidEvent:
-    """Return the event in a record, or the reason why it is refused."""
-    try:
-        return decode_record(record)
-    except InvalidEvent as error:
-        return error
 
 
 def _homes(keys: Sequence[bytes], partitions: int, partitioner: str) -> list[int]:
@@ -261,39 +154,13 @@ def _homes(keys: Sequence[bytes], partitions: int, partitioner: str) -> list[int
     # zlib's crc32 is compiled already, murmur2 is not.
     if partitioner != MURMUR2:
         return [partition_of(key, partitions, partitioner) for key in keys]
-    data, ends = _joined(keys)
+    # A bytearray, since compiled code takes no list of bytes, and numba another type for arrays over bytes.
+    data = np.frombuffer(bytearray().join(keys), np.uint8)
+    ends = np.fromiter(accumulate(map(len, keys)), np.int64, len(keys))
     homes = np.empty(len(keys), np.int64)
     partitions_of(data, ends, partitions, homes)
     found: list[int] = homes.tolist()
     return found
-
-
-@kernel
-def scan(
-    data: Bytes, ends: Int64, first: Whole, table: Table, marks: Int64, lengths: Int64, stops: Int64,
-    entries: Int32, counts: Int32, keys: UInt64, spans: Int64,
-) -> Whole:  # fmt: skip
-    """Count ASCII texts from `first` on, until the table or `marks` has no room; return the text to go on with.
-
-    data: bytes of all texts, one after the other.
-    ends: (texts,), where each text ends in `data`.
-    marks: (room,), where each entry of the table is in `entries`; a mark below the start of the present text's
-        words means that the word has not occurred in it.
-    lengths: (texts,), filled with L, the number of tokens; -1 for a text that does not fit into one passage.
-    stops: (texts,), filled with where the words of each text end in `entries`.
-    entries, counts: filled with the words of all texts in the order in which they first occur, and their counts.
-    keys, spans: from `word_memory`.
-    """
-    used = stops[first - 1] if first else np.int64(0)
-    start = ends[first - 1] if first else np.int64(0)
-    for k in range(first, len(ends)):
-        lengths[k], used = ascii_tokens(data, start, ends[k], table, marks, entries, counts, used, keys, spans)
-        # The table is full. This text is read again from its start once there is more room.
-        if table[4][1]:
-            return k
-        stops[k] = used
-        start = ends[k]
-    return len(ends)
 
 
 @kernel

@@ -284,12 +284,12 @@ class Ingest:
         if whole is None:
             return self._pass_empty_offsets(offset)
         ready = self.state.prepare(whole.documents, max_records)
-        # As many as fit into a flush are read at a time: otherwise every other flush would be a small rest.
+        # As many as fit into a flush are read at a time, since those that do not are read again.
         self._fitting = ready.likely
         # The look-up found a newer state, as after a commit whose answer was lost: these records are counted already.
         if ready.base.next_offset != offset:
             return None
-        decoded, rest = whole.split(ready.records)
+        decoded = whole.first(ready.records)
         if decoded.next_offset - offset > len(decoded.records):
             self._doubtful = self._log.end(self._topics.documents, self.partition)
         now_ms = int(self._clock() * 1000)
@@ -304,7 +304,7 @@ class Ingest:
         last = decoded.records[-1]
         changes = replace(found, last=LastRecord(self._topic_id, last.offset, last.digest))
         start = time.perf_counter()
-        with self._records.beyond(decoded, rest, min(max_records, self._fitting)):
+        with self._records.beyond(decoded, min(max_records, self._fitting)):
             result = self.state.apply(changes)
         seconds = time.perf_counter() - start
         if isinstance(result, Stale):
@@ -420,18 +420,18 @@ class _ReadAhead:
         return None if ready is None else ready.decoded
 
     @contextmanager
-    def beyond(self, used: Decoded, rest: Decoded | None, max_records: int) -> Iterator[None]:
-        """Keep the records after the used ones for the next `at`; if `rest` is None, read them meanwhile.
+    def beyond(self, used: Decoded, max_records: int) -> Iterator[None]:
+        """Read the records after the used ones meanwhile, for the next `at`, if there are likely any.
 
         used: the records that are being committed, the first that `at` returned.
-        rest: the others that it returned.
 
         If the body of the `with` fails, the used records are kept, since they are to be read again.
         """
-        more = self._ready is not None and self._ready.more
-        if rest is not None or self._thread is None or not more:
+        ready = self._ready
+        left = ready is not None and (ready.more or used is not ready.decoded)
+        if self._thread is None or not left:
             yield
-            self._ready = None if rest is None else _Ready(used.next_offset, rest, more)
+            self._ready = None
             return
         future = self._thread.submit(self._read, used.next_offset, used.lexicon, max_records)
         try:

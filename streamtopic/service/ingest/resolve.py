@@ -6,8 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from streamtopic.documents.deletion_record import Misplaced
 from streamtopic.documents.events import (
     Delete,
@@ -73,16 +71,22 @@ def resolve(
     that are live afterwards depend on the newest record of each id only, since compaction leaves no other.
     """
     run = _Run(decoded, ready, partition, now_ms, doubtful)
-    others = decoded.others
-    for k, (record, home) in enumerate(zip(decoded.records, decoded.homes, strict=True)):
-        if k in refusals.settled:
-            run.settle(k, record)
-        elif k in refusals.adds:
-            run.take(k, record, suppressed(), home)
-        elif k in others or home != partition:
-            run.take(k, record, others.get(k), home)
+    records, homes, others, current = decoded.records, decoded.homes, decoded.others, run.current
+    elsewhere = (k for k, home in enumerate(homes) if home != partition)
+    unusual = {*others, *elsewhere, *refusals.settled, *refusals.adds}
+    for k, document in enumerate(decoded.documents.ids):
+        if k in unusual:
+            if k in refusals.settled:
+                run.settle(k, records[k])
+            else:
+                event = suppressed() if k in refusals.adds else others.get(k)
+                run.take(k, records[k], event, homes[k])
+        elif document in current:
+            run.replace(k, records[k], current[document])
         else:
-            run.add(k, record)
+            # Most records are new documents, and take no more than this.
+            current[document] = k
+            run.new.append(k)
     return run.result()
 
 
@@ -92,6 +96,7 @@ class _Run:
     current: the live documents of the ids in the records, after the records so far; a document of these records as its
         place among them.
     bodies: place of a document that may be compared to its passages as bytes.
+    new: the places of documents whose ids held none.
     forgets, totals, reasons, rejected, elsewhere: of the changes to commit.
     """
 
@@ -107,8 +112,9 @@ class _Run:
         times = Counter(self.documents.ids)
         compared = [k for k, one in enumerate(self.documents.ids) if one in ready.live or times[one] > 1]
         self.bodies = self.documents.bodies(compared, ready.numbers, ready.base.next_word)
-        self.offsets: list[int] = self.documents.offsets.tolist()
-        self.short: list[bool] = self.documents.too_short().tolist()
+        self.offsets = self.documents.offsets.copy()
+        self.short = self.documents.too_short()
+        self.new: list[int] = []
         self.forgets: list[Forget] = []
         self.totals = Counter[str]()
         self.reasons = Counter[str]()
@@ -180,22 +186,20 @@ class _Run:
             time_ms = record.appended_ms(self.now_ms)
             self.elsewhere.append(Misplaced(name, time_ms, asked, request, salt, trace))
 
-    def add(self, k: int, record: Record) -> None:
-        """Put a document in place of the one that its id held."""
+    def replace(self, k: int, record: Record, have: StoredDocument | int) -> None:
+        """Put a document in place of the one that its id holds."""
         document = self.documents.ids[k]
-        have = self.current.get(document)
         # The same content again forgets nothing, so it must not count against the deletion capacity.
-        if have is not None and self.same(have, k):
+        if self.same(have, k):
             self.totals["unchanged"] += 1
             if self.subjects(have) != self.documents.subjects[k]:
                 # It is still the document of the earlier record, so its offset stays.
                 self.offsets[k] = self.offset(have)
                 self.current[document] = k
             return
-        if have is not None:
-            self.forget(record, document, ForgetKind.REPLACED, "")
-        self.totals["added" if have is None else "replaced"] += 1
-        self.totals["too_short"] += self.short[k]
+        self.forget(record, document, ForgetKind.REPLACED, "")
+        self.totals["replaced"] += 1
+        self.totals["too_short"] += int(self.short[k])
         self.current[document] = k
 
     def same(self, have: StoredDocument | int, k: int) -> bool:
@@ -213,7 +217,7 @@ class _Run:
 
     def offset(self, have: StoredDocument | int) -> int:
         """Return the offset of the record that added a live document."""
-        return self.offsets[have] if isinstance(have, int) else have.offset
+        return int(self.offsets[have]) if isinstance(have, int) else have.offset
 
     def delete(self, record: Record, event: Delete) -> None:
         """Delete a document."""
@@ -247,17 +251,20 @@ class _Run:
 
     def result(self) -> Resolution:
         """Return the net effect."""
+        self.totals["added"] += len(self.new)
+        self.totals["too_short"] += int(self.short[self.new].sum())
         places = sorted(k for k in self.current.values() if isinstance(k, int))
-        offsets = np.array([self.offsets[k] for k in places], np.int64)
+        # Of many records with one time one is asked.
+        dated = {record.timestamp_ms: record for record in self.decoded.records}
         # A document that was replaced counts on both sides: the counts of the old text go, those of the new one come.
         live = self.ready.live.items()
         changes = Changes(
             next_offset=self.decoded.next_offset,
-            added=replace(self.documents.take(places), offsets=offsets),
+            added=replace(self.documents.take(places), offsets=self.offsets[places]),
             removed={document: old for document, old in live if self.current.get(document) is not old},
             forgets=self.forgets,
             totals={name: number for name, number in self.totals.items() if number},
-            time_ms=max(record.appended_ms(self.now_ms) for record in self.decoded.records),
+            time_ms=max(record.appended_ms(self.now_ms) for record in dated.values()),
         )
         return Resolution(changes, self.rejected, self.elsewhere, self.reasons)
 

@@ -19,7 +19,6 @@ import numpy as np
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
 from streamtopic.documents.events import (
     LIMITS,
-    Add,
     Delete,
     Heartbeat,
     dated,
@@ -31,7 +30,6 @@ from streamtopic.errors import InvalidEvent
 from streamtopic.service.schedule.payload import labelled_by_task
 from streamtopic.streams import MURMUR2, pages, partition_of
 from streamtopic.topics.learner import thresholds
-from streamtopic.words.text import passages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -205,7 +203,7 @@ class DocumentsInLog:
         # A record that is refused ends what its id held, as a delete does.
         before = self.alive.pop(key, None)
         had = self.labels.pop(key, {})
-        if not isinstance(event, Add):
+        if event is None or isinstance(event, Delete):
             return
         self.alive[key] = self.numbering.number(event.passages)
         labels = dated(event.labels, event.timestamp_ms) if keeps_days(self.limits) else event.labels
@@ -370,7 +368,7 @@ def counts_of_corpus(corpus: Corpus, options: LearnerOptions, progress: Callable
         for number, document in enumerate(corpus.documents):
             if number % _STRIDE == 0:
                 progress(number, total)
-            yield tuple(passages(document.text))
+            yield document.passages
 
     return recount(counted(), options.weighting)
 

@@ -24,15 +24,13 @@ import numpy.typing as npt
 
 from streamtopic.counts import Cooccurrence, CountSource, SymmetricCounts
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
-from streamtopic.topics.certificate import gamma
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import prepare
 from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.topics.mixtures import carried_errors, gram, largest_errors
-from streamtopic.topics.paper_anchors import farthest_rows, row_norms
-from streamtopic.topics.products import dense_rows, product_roundings, shift_roundings, times
+from streamtopic.topics.mixtures import gram
+from streamtopic.topics.paper_anchors import farthest_rows
+from streamtopic.topics.products import dense_rows, times
 from streamtopic.topics.simplex import project_rows, solve_rows
-from streamtopic.topics.update_anchors import replay_rows
 from streamtopic.topics.update_rows import ThinShift, product_shift
 
 __all__ = [
@@ -87,7 +85,6 @@ class Remaining:
     anchors: (r,), positions of P in `words`.
     candidates: positions in q of words that may be anchors.
     B: (n, r), Qbar^F Qbar_P^F^T.
-    B_error: (n,), bound on the error of the entries of each row of B.
     G: (r, r), Qbar_P^F Qbar_P^F^T.
     sigma_min: the least singular value of Qbar_P^F.
     documents: |S| - |S_f|.
@@ -104,7 +101,6 @@ class Remaining:
     anchors: npt.NDArray[np.intp]
     candidates: npt.NDArray[np.intp]
     B: Float
-    B_error: Float
     G: Float
     sigma_min: float
     documents: int
@@ -123,20 +119,18 @@ def remaining(fit: TopicFit, forgotten: CountSource | None = None) -> Remaining:
     _require_published(fit.options)
     q = fit.q
     product = fit.mixtures.product
-    error = fit.mixtures.product_errors()
     documents = fit.documents
     if forgotten is not None:
         documents -= forgotten.documents
         # Negative counts, because matrices of counts are changed by adding.
         taken = Cooccurrence.zero(q.n) - _over(fit, forgotten)
         q = _subtracted(fit.q, taken, documents)
-        product, error = _product(fit, q, SymmetricCounts.of(taken))
+        product = _product(fit, q, SymmetricCounts.of(taken))
     return _known(
         fit.names,
         q,
         fit.choice,
         product,
-        error,
         start=fit.C,
         candidates=fit.candidates,
         documents=documents,
@@ -170,15 +164,12 @@ def remaining_counts(base: Statistics, source: CountSource, options: LearnerOpti
     positions = np.array([place[word] for word in base.anchors], np.intp)
     thin = dense_rows(q, positions).T.astype(float)
     product = times(q, np.ascontiguousarray(thin))
-    relative = gamma(product_roundings(np.diff(q.indptr), q.n))
-    error = largest_errors(relative, np.zeros(q.n), product)
     changed = len(set(words) ^ set(base.words))
     return _known(
         words,
         q,
         positions,
         product,
-        error,
         start=start,
         candidates=prepared.candidates,
         documents=source.documents,
@@ -189,31 +180,10 @@ def remaining_counts(base: Statistics, source: CountSource, options: LearnerOpti
 def chosen_again(left: Remaining) -> npt.NDArray[np.intp]:
     """Return the anchors that a retraining on Q^F chooses, by position in Q.
 
-    Cost: n r^2 if they are the known anchors. Raises CannotLearn if there are not r independent candidates.
+    Cost: that of a search. Raises CannotLearn if there are not r independent candidates.
     """
     mass = left.q.row_sums()
     candidates = left.candidates[mass[left.candidates] > 0]
-    known = left.live[left.anchors]
-    # The search is replayed from inner products that are at hand. It is made again only if it leaves the known
-    # anchors, or if a lead is within rounding.
-    if np.isin(known, candidates).all():
-        scales = 1.0 / mass[candidates].astype(float)
-        norms = row_norms(left.q, candidates, scales)
-        rows = np.searchsorted(left.live, candidates)
-        sizes = np.diff(left.q.indptr)
-        anchors = np.searchsorted(candidates, known)
-        terms = int(sizes[candidates].max())
-        choice = replay_rows(
-            norms,
-            left.B[rows],
-            left.G,
-            anchors,
-            terms=terms,
-            error=left.B_error[rows],
-            live=len(left.live),
-        )
-        if choice is not None:
-            return np.asarray(candidates[choice])
     return farthest_rows(left.q, candidates, mass, len(left.anchors))
 
 
@@ -222,7 +192,6 @@ def _known(
     q: SymmetricCounts,
     positions: npt.NDArray[np.intp],
     product: Float,
-    error: Float,
     *,
     start: Float,
     candidates: npt.NDArray[np.intp],
@@ -234,7 +203,6 @@ def _known(
     names: the words of Q^F.
     positions: (r,), of the anchors in `names`.
     product: (n, r), Q^F Q_P^F^T in units of the counts.
-    error: (n,), bound on the absolute error of each row of the product.
     start: (n, r), C^S.
     """
     anchor_counts = dense_rows(q, positions)
@@ -248,7 +216,6 @@ def _known(
     total = float(sum(mass.tolist()))
     anchor_mass = anchor_counts.sum(axis=1)
     rows = product[live] / own[:, None]
-    row_errors = error[live] / own
     words = tuple(names[k] for k in live)
     anchors = np.searchsorted(live, positions)
     return Remaining(
@@ -261,7 +228,6 @@ def _known(
         anchors=anchors,
         candidates=candidates,
         B=rows / anchor_mass,
-        B_error=row_errors / float(anchor_mass.min()),
         G=G,
         sigma_min=sigma_min,
         documents=documents,
@@ -293,22 +259,15 @@ def _subtracted(q: SymmetricCounts, taken: Cooccurrence, documents: int) -> Symm
     return left
 
 
-def _product(fit: TopicFit, q: SymmetricCounts, delta: SymmetricCounts) -> tuple[Float, Float]:
-    """Return W^F = Q^F Q_P^F^T = W^S + dQ V^S + Q^F (V^F - V^S), V = Q_P^T, and its error.
-
-    W^F is (n, r) in the units of the counts, the error (n,), a bound for each row.
-    """
+def _product(fit: TopicFit, q: SymmetricCounts, delta: SymmetricCounts) -> Float:
+    """Return W^F = Q^F Q_P^F^T = W^S + dQ V^S + Q^F (V^F - V^S), V = Q_P^T, (n, r) in units of counts."""
     first = fit.mixtures
     # Only columns that a forgotten document touched differ, so the rest of the product is carried over.
     moved = dense_rows(delta, fit.choice)
     columns = np.flatnonzero(moved.any(axis=0))
     thin = ThinShift(columns, moved.T[columns].astype(float))
-    shift, sizes = product_shift(q, delta, first.thin, thin)
-    product = first.product + shift
-    # The added part is rounded at its own size, and the sum once at the size of the product.
-    roundings = shift_roundings(np.diff(q.indptr), np.diff(delta.indptr))
-    relative, absolute = carried_errors(first.relative, first.error, roundings, sizes)
-    return product, largest_errors(relative, absolute, product)
+    shift, _ = product_shift(q, delta, first.thin, thin)
+    return np.asarray(first.product + shift)
 
 
 _UNIT = 2.0**-53

@@ -23,7 +23,6 @@ __all__ = [
     "gram_roundings",
     "independent",
     "inner_products",
-    "largest_errors",
     "least_eigenvalue",
 ]
 
@@ -124,10 +123,6 @@ class Mixtures:
         own = np.maximum(mass, 1)[:, None]
         return np.asarray(product / own / self.anchor_mass)
 
-    def product_errors(self) -> Float:
-        """Bound the absolute error of every row of W, (n,)."""
-        return largest_errors(self.relative, self.error, self.product)
-
     def certificate(self, mass: Int64, p: Float, A: Float, z: Float) -> Certificate:
         """Bound the distance of A to the exact one.
 
@@ -166,15 +161,6 @@ class Mixtures:
         )
         B = self.B(mass, chosen)
         return row_bounds(C, B, self.G, known, p)
-
-
-def largest_errors(relative: Float, error: Float, product: Float) -> Float:
-    """Bound the absolute error of any entry of each row of W, (n,).
-
-    relative, error: (n,) as in Mixtures. product: W (n, r).
-    """
-    largest = product.max(axis=1, initial=0.0)
-    return outward(relative * largest + error, 8)
 
 
 def carried_errors(relative: Float, error: Float, roundings: Float, sizes: Float) -> tuple[Float, Float]:

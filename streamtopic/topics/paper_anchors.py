@@ -26,7 +26,7 @@ from streamtopic.topics.learner_options import too_few_words, too_much_alike
 from streamtopic.topics.products import times
 from streamtopic.topics.reproducible import check_arithmetic, cholesky, chunks, each_span, solve_lower
 
-__all__ = ["LazyGreedy", "distance_floor", "eliminate", "farthest_rows", "row_dot", "row_norms"]
+__all__ = ["LazyGreedy", "farthest_rows", "row_dot", "row_norms"]
 
 _UNIT = 2.0**-53
 _CHUNK = 256
@@ -36,17 +36,6 @@ def row_norms(q: SymmetricCounts, rows: Positions, scale: Float) -> Float:
     """Return squared norms of scaled rows, (len(rows),), summed in column order."""
     norms: Float = _row_norms(q.rows, rows, scale)
     return norms
-
-
-def distance_floor(live: int, r: int) -> float:
-    """Return the largest squared distance that counts as 0, in units of the largest squared norm.
-
-    live: words that have entries.
-    r: rows to choose.
-    """
-    # Rounding can make a distance of 0 as large as this. It is a function of the counts, so that a search that stops
-    # here stops everywhere.
-    return 2.0 * (live + r + 8) * _UNIT
 
 
 class LazyGreedy:
@@ -64,7 +53,9 @@ class LazyGreedy:
         self.scale = 1.0 / own_mass.astype(float)
         self.norms = row_norms(q, candidates, self.scale)
         live = int(np.count_nonzero(mass))
-        self.floor = distance_floor(live, r) * float(self.norms.max())
+        # Rounding can make a distance of 0 as large as this. It is a function of the counts, so that a search that
+        # stops here stops everywhere.
+        self.floor = 2.0 * (live + r + 8) * _UNIT * float(self.norms.max())
         self.chosen: list[int] = []
         # One column for each chosen row. Fixed strides keep the products of a row in the cache.
         self.anchors = np.zeros((q.n, r))
@@ -257,7 +248,7 @@ class _SwapPass:
         self.directions = solve_lower(L, np.eye(r))
         norms = self.search.norms
         arrays = self.inner, L, first, norms, self.parts, self.rest
-        each_span(eliminate, arrays, chunks(c, _CHUNK))
+        each_span(_eliminate, arrays, chunks(c, _CHUNK))
 
 
 @kernel
@@ -269,7 +260,7 @@ def _scale_across(product: Float, scale: Float, out: Float) -> None:
 
 
 @allocating
-def eliminate(
+def _eliminate(
     inner: Float, L: Float, first: int, norms: Float, parts: Float, rest: Float, start: int, stop: int
 ) -> None:
     """Solve L y = b for candidates start ... stop - 1, rows of y from `first` on, and take |y|^2 off their norms.

@@ -2,7 +2,6 @@
 
     counts             Q' = Q + dQ in place; words that leave lose their row and column, words that enter get theirs
     sets               anchors and the words that join them, chosen again from Q' by the operations of a cold start;
-                       those of the published learner only if `update_anchors` cannot prove that they stay;
                        rows of guided topics are made again, and those that changed get a new column of W
     update_rows        W' = W + dQ V + Q' (V' - V): touches the entries of changed rows and columns only
     topics             every row solved again from its last support; certificate
@@ -23,7 +22,6 @@ from streamtopic.counts.arrays import Int64, Mask, Positions
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.fit import TopicFit, Words
 from streamtopic.topics.learner import (
-    Sets,
     candidate_positions,
     choose_sets,
     choose_words,
@@ -31,7 +29,6 @@ from streamtopic.topics.learner import (
 )
 from streamtopic.topics.mixtures import Mixtures
 from streamtopic.topics.products import column_sums
-from streamtopic.topics.update_anchors import confirmed_anchors
 from streamtopic.topics.update_rows import Change, carried, outer_change, regrouped
 
 __all__ = ["NeedsRetrain", "Updated", "update"]
@@ -88,7 +85,7 @@ def update(
         fit, change, frequency, may_anchor = _changed(fit, now, delta, passages)
         candidates = candidate_positions(frequency, may_anchor, fit.options)
         mixtures = carried(fit.mixtures, fit.q, change, fit.group)
-        sets = _sets(fit, change, candidates, mixtures)
+        sets = choose_sets(fit.q, change.mass, change.squares, candidates, fit.names, fit.options)
         mixtures = regrouped(mixtures, fit.q, change, fit.group, sets.group, sets.guided.rows)
         updated = TopicFit(
             options=fit.options,
@@ -111,16 +108,6 @@ def update(
         return Updated(updated, new_anchors)
     except CannotLearn as error:
         return NeedsRetrain(str(error))
-
-
-def _sets(fit: TopicFit, change: Change, candidates: Positions, mixtures: Mixtures) -> Sets:
-    """Return the anchors, sets and guided topics of the changed counts."""
-    # The paper's search reads many rows of Q, so a proof that the anchors stay is tried first.
-    if fit.options.learner == "paper":
-        choice = confirmed_anchors(fit, change, candidates, mixtures)
-        if choice is not None:
-            return Sets.of_anchors(choice, fit.q.n)
-    return choose_sets(fit.q, change.mass, change.squares, candidates, fit.names, fit.options)
 
 
 def _changed(

@@ -26,12 +26,12 @@ from scipy.sparse import csr_array
 
 from streamtopic.compiled import kernel
 from streamtopic.counts import SignedPassages, SymmetricCounts
-from streamtopic.counts.arrays import Float, Int64, Mask, Positions, entry_rows, row_ends
-from streamtopic.counts.compact import Compact, read, seek
+from streamtopic.counts.arrays import Float, Int64, Positions, entry_rows
+from streamtopic.counts.compact import Compact, read
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.mixtures import Mixtures, carried_errors, gram
 from streamtopic.topics.products import grouped_rows, product_roundings, shift_roundings, times
-from streamtopic.topics.reproducible import chunks, each_span, even_spans, workers
+from streamtopic.topics.reproducible import chunks, each_span
 
 __all__ = [
     "Change",
@@ -53,9 +53,7 @@ _WIDE = 4
 _BLAS = 16
 # Reading an entry of Q takes about as long as adding this many numbers.
 _READING = 3
-# Bytes of sums that stay in the second-level cache.
-_BLOCK_BYTES = 1 << 18
-# Columns that one thread sums together. A row of S with more entries than that is long.
+# Columns that one thread sums together.
 _TOGETHER = 8
 
 
@@ -302,50 +300,24 @@ class SparseRows:
         """The row of each entry, as a position in `rows`, (nnz,)."""
         return entry_rows(self.ends)
 
-    def only(self, chosen: Mask) -> "SparseRows":
-        """Return some of the rows. chosen: (t,) whether a row is chosen."""
-        kept = chosen[self.owners]
-        ends = row_ends(np.diff(self.ends)[chosen])
-        columns = self.columns[kept]
-        return SparseRows(self.rows[chosen], ends, columns, self.values[kept])
-
 
 def add_times_sparse(q: SymmetricCounts, S: SparseRows, out: Float) -> Float:
     """Add Q S to `out` (n, k). Return for each row a bound on the sum of its terms' sizes in any column, (n,).
 
     Cost: for each entry of S the entries of its row of Q.
     """
-    # Q is symmetric, so its columns are read as rows: those of the rows of S.
+    # Q is symmetric, so its columns are read as rows: those of the rows of S. Column by column, so that sums are read
+    # and written in order.
     columns = out.shape[1]
-    long = np.diff(S.ends) > _TOGETHER
-    # Rows with few entries go column by column, so that sums are read and written in order.
-    few = S.only(~long)
-    order = np.argsort(few.columns, kind="stable")
-    starts = np.searchsorted(few.columns[order], np.arange(columns + 1))
-    rows = few.rows[few.owners[order]]
+    order = np.argsort(S.columns, kind="stable")
+    starts = np.searchsorted(S.columns[order], np.arange(columns + 1))
+    rows = S.rows[S.owners[order]]
     # Sizes of its own for each thread, which no other one writes to.
     parts = [(np.zeros(q.n), *span) for span in chunks(columns, _TOGETHER)]
-    each_span(_add_columns, (q.rows, rows, few.values[order], starts, out), parts)
+    each_span(_add_columns, (q.rows, rows, S.values[order], starts, out), parts)
     sizes = np.zeros(q.n)
     for size, *_ in parts:
         np.maximum(sizes, size, out=sizes)
-    if long.any():
-        sizes += _add_long(q, S.only(long), out)
-    return sizes
-
-
-def _add_long(q: SymmetricCounts, S: SparseRows, out: Float) -> Float:
-    """Do the same for rows with many entries: each entry of Q is read once for a whole row of S."""
-    sizes = np.zeros(q.n)
-    largest = np.zeros(len(S.rows))
-    np.maximum.at(largest, S.owners, np.abs(S.values))
-    bytes_a_row = 8 * max(1, out.shape[1])
-    block = max(64, _BLOCK_BYTES // bytes_a_row)
-    same = q.rows, S.rows, S.ends, S.columns, S.values, largest, out, sizes
-    chosen = len(S.rows)
-    # Places in the rows of Q, each thread has its own.
-    parts = [(*span, block, np.empty((2, chosen), np.int64)) for span in even_spans(q.n, workers())]
-    each_span(_by_rows, same, parts)
     return sizes
 
 
@@ -381,37 +353,6 @@ def _by_columns(
             down = own[1, i]
             out[i, column] += up - down
             sizes[i] = max(sizes[i], up + down)
-
-
-@kernel
-def _by_rows(
-    q: Compact, chosen: Int64, ends: Int64, columns: Int64, values: Float,
-    largest: Float, out: Float, sizes: Float, start: int, stop: int, block: int, places: Int64,
-) -> None:  # fmt: skip
-    """Add to rows start ... stop - 1 of the result, a block of them at a time, so that they stay in the cache.
-
-    places: (2, chosen), memory for where each row is read.
-    """
-    cursor, wide = places[0], places[1]
-    for j in range(len(chosen)):
-        cursor[j], wide[j] = seek(q, chosen[j], start)
-    for edge in range(start, stop, block):
-        end = min(edge + block, stop)
-        for j in range(len(chosen)):
-            k = cursor[j]
-            w = wide[j]
-            last = q.indptr[chosen[j] + 1]
-            while k < last and q.columns[k] < end:
-                exact, w = read(q, k, w)
-                value = float(exact)
-                row = q.columns[k]
-                sizes[row] += value * largest[j]
-                total = out[row]
-                for t in range(ends[j], ends[j + 1]):
-                    total[columns[t]] += value * values[t]
-                k += 1
-            cursor[j] = k
-            wide[j] = w
 
 
 @dataclass(frozen=True, slots=True, eq=False)

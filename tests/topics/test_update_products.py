@@ -69,8 +69,9 @@ def test_the_error_of_carried_products_is_bounded(make_planted, used, learner, t
         cold = times(fit.q, thin)
         own = gamma(product_roundings(np.diff(fit.q.indptr), fit.q.n))[:, None] * cold
         apart = np.abs(part.product - cold)
-        assert (apart <= part.product_errors()[:, None] * (1 + 1e-12) + own).all()
-        assert part.product_errors()[fit.live].max() <= 1e-8 * cold.max()
+        bound = (part.relative * part.product.max(axis=1) + part.error) * (1 + 1e-12)
+        assert (apart <= bound[:, None] + own).all()
+        assert bound[fit.live].max() <= 1e-8 * cold.max()
         carried += bool(part.error.any()) and bool(apart.any())
     assert carried >= 3
     assert (used.count(0) >= 3) == told

@@ -261,7 +261,7 @@ class Connection:
         todo = list(commands)
         if not todo:
             return []
-        answers = self._run(lambda: self._pipeline(todo), todo[0])
+        answers = self._run(lambda: self._pipelines(todo), todo[0])
         for place, answer in enumerate(answers):
             if isinstance(answer, Exception) and self._may_go_on(answer):
                 answers[place] = self.call(*todo[place])
@@ -269,12 +269,20 @@ class Connection:
                 raise mapped(answer, self.address, _act(todo[place])) from answer
         return answers
 
-    def _pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """Return the answers to commands, errors among them: what redis-py raises by itself quotes the command."""
-        pipeline = self.client.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
-        return list(pipeline.execute(raise_on_error=False))
+    def _pipelines(self, commands: Sequence[Command]) -> list[Any]:
+        """Return the answers to commands, errors among them. redis-py's own for a cluster sends some of them again."""
+        by_server: dict[redis.Redis, list[int]] = {}
+        for place, command in enumerate(commands):
+            by_server.setdefault(self._server(command), []).append(place)
+        answers: list[Any] = [None] * len(commands)
+        for server, places in by_server.items():
+            pipeline = server.pipeline(transaction=False)
+            for place in places:
+                pipeline.execute_command(*commands[place])  # type: ignore[no-untyped-call]
+            # What redis-py raises by itself quotes the command, and with it what documents said.
+            for place, answer in zip(places, pipeline.execute(raise_on_error=False), strict=True):
+                answers[place] = answer
+        return answers
 
     def script(self, text: str, keys: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:  # noqa: ANN401 - as call
         """Run a Lua script that recognises its own repetition. All keys must lie in one slot."""

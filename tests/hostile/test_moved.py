@@ -174,7 +174,7 @@ def test_a_model_of_librdkafkas_clients_counts_what_they_send(connection, kafka)
     assert world.drain() == {"forwarded": 1, "deleted": 1}
     for wrong in (ModelSettings(2, 256), ModelSettings(2, 256, "murmur2")):
         world.settings = wrong
-        with pytest.raises(StateMismatch, match=r"partitioner crc32, not murmur2.*streamtopic rebuild"):
+        with pytest.raises(StateMismatch, match=r"partitioner crc32 and not murmur2.*streamtopic rebuild"):
             world.ingest(0)
     ModelState.open(connection, world.topics.model, ModelSettings(2, 256, "crc32"))
     with pytest.raises(StateMismatch, match="set partitioner = crc32"):

@@ -157,9 +157,14 @@ def test_a_command_whose_outcome_is_unknown_is_sent_twice_at_most(form):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         place = f"127.0.0.1:{server.server_address[1]}"
         with Connection(form.format(place)) as connection:
-            with pytest.raises(ComponentUnreachable):
-                connection.call("INCR", "n")
-            assert server.seen == [[b"INCR", b"n"]] * 2
+            for send in (
+                lambda: connection.call("INCR", "n"),
+                lambda: connection.batch([("INCR", "n"), ("INCR", "n")]),
+            ):
+                server.seen.clear()
+                with pytest.raises(ComponentUnreachable):
+                    send()
+                assert server.seen == [[b"INCR", b"n"]] * 2
         server.shutdown()
 
 

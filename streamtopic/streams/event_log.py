@@ -244,7 +244,7 @@ class EventLog(Protocol):
 
     def partitions(self, topic: str) -> int:
         """Return the number of partitions of a topic; 0 if there is no such topic."""
-        return self.describe(topic).partitions
+        ...
 
     def describe(self, topic: str) -> LogTopic:
         """Return id and number of partitions of a topic. The log is asked at each call; nothing is remembered."""
@@ -305,8 +305,8 @@ class EventLog(Protocol):
         ...
 
     def written_end(self, topic: str, partition: int) -> int:
-        """Return the offset of the next record, after records of open transactions as well: files have none."""
-        return self.end(topic, partition)
+        """Return the offset of the next record, after records of open transactions as well."""
+        ...
 
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """Return the time of the first record from `offset` on, None without one.

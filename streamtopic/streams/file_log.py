@@ -113,6 +113,10 @@ class FileLog(Closing, EventLog):
             database.execute("INSERT OR IGNORE INTO topics (name, id, partitions, settings) VALUES (?, ?, ?, ?)", given)
         check_count(topic, self.partitions(topic), partitions)
 
+    def partitions(self, topic: str) -> int:
+        """See EventLog.partitions."""
+        return self.describe(topic).partitions
+
     def describe(self, topic: str) -> LogTopic:
         """See EventLog.describe."""
         found = self._topic(topic)
@@ -195,6 +199,10 @@ class FileLog(Closing, EventLog):
         known = self._known(topic)
         check_partition(topic, partition, known.partitions)
         return self._end(known.first(partition))
+
+    def written_end(self, topic: str, partition: int) -> int:
+        """See EventLog.written_end; files have no transactions."""
+        return self.end(topic, partition)
 
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """See EventLog.appended_ms."""

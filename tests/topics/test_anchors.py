@@ -1,7 +1,5 @@
 """Anchor search of the published learner: what it chooses, and that its bits are the same everywhere."""
 
-from contextlib import suppress
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

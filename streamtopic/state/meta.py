@@ -315,5 +315,7 @@ def check_settings(model: str, number: int, have: ModelSettings, want: ModelSett
 def _named(settings: ModelSettings) -> dict[str, str]:
     """Return settings and limits of records by their names."""
     limits = dict(limit.partition("=")[::2] for limit in settings.limits.split(","))
+    # Said below by the name of the setting.
+    limits.pop("days", None)
     kept = str(keeps_days(settings.limits)).lower()
     return settings.fields() | {"limits": "", "schema": "", **limits, "keep_days": kept}

@@ -117,9 +117,7 @@ def test_a_wave_is_paused_until_somebody_looks(started, clock):
 def test_a_wave_of_people_counts_those_who_are_gone_already(started):
     """The index knows nobody any more who was deleted a moment ago, and the next request is one of the same wave."""
     service = started(brake_share=0.1)
-    service.add(
-        [dataclasses.replace(one, id=f"p-{one.id}", subjects=(f"s{k % 2}",)) for k, one in enumerate(documents()[:8])]
-    )
+    service.add([one._replace(id=f"p-{one.id}", subjects=(f"s{k % 2}",)) for k, one in enumerate(documents()[:8])])
     service.settle()
     first = service.door.receive([], subjects=["s0"]).request.id
     service.settle()

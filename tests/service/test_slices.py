@@ -97,7 +97,7 @@ def test_days_are_fixed_when_a_model_is_created(tmp_path):
         assert len(instance.slices(None, None, "town").found) == 2
     with (
         service(tmp_path) as instance,
-        pytest.raises(StateMismatch, match=r"without the days .* = false.*rebuild"),
+        pytest.raises(StateMismatch, match=r"keep_days false and not true\), .*: set keep_days = false, .*rebuild"),
     ):
         instance.settle()
     with service(tmp_path, keep_days=True) as instance:

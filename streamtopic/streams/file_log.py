@@ -48,7 +48,6 @@ PARTITION_BITS, OFFSET_BITS = 12, 40
 
 # Pages that were freed are filled with zeros, and given back by a compaction.
 _MADE = """
-PRAGMA auto_vacuum = INCREMENTAL;
 PRAGMA journal_mode = WAL;
 CREATE TABLE topics (number INTEGER PRIMARY KEY, name TEXT UNIQUE, id TEXT, partitions INTEGER, settings TEXT);
 CREATE TABLE records (id INTEGER PRIMARY KEY, time INTEGER, key BLOB, value BLOB, headers BLOB, crc INTEGER);
@@ -260,13 +259,14 @@ class FileLog(Closing, EventLog):
         """See EventLog.remove."""
         check_new_topic(topic, 1)
         known = self._topic(topic)
-        if known is None:
-            return
-        with self._written() as database:
-            whole = known.first(0), _last(known.first(known.partitions - 1))
-            database.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", whole)
-            database.execute("DELETE FROM topics WHERE number = ?", (known.number,))
-        self._clear()
+        if known is not None:
+            with self._written() as database:
+                whole = known.first(0), _last(known.first(known.partitions - 1))
+                database.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", whole)
+                database.execute("DELETE FROM topics WHERE number = ?", (known.number,))
+        # Also if it was removed before: that process may have been killed before it came to this.
+        if self._path.exists():
+            self._clear()
 
     def close(self) -> None:
         """See EventLog.close."""
@@ -332,10 +332,18 @@ class FileLog(Closing, EventLog):
         return 0 if newest is None else newest - first + 1
 
     def _clear(self) -> None:
-        """Take what was erased off the disk: freed pages are zeros, and the newest changes lie in a second file."""
+        """Take what was erased off the disk: write the file anew, and empty the second one with the newest changes.
+
+        Zeros in freed pages are not enough: a page that was split keeps a copy of what moved, beside what stays in it.
+        """
         with self._guard():
-            for act in ("PRAGMA incremental_vacuum", "PRAGMA wal_checkpoint(TRUNCATE)"):
-                self._opened().execute(act).fetchall()
+            self._opened().execute("VACUUM")
+            ((busy, *_),) = self._opened().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            if busy:
+                raise ComponentUnreachable(
+                    f"event log {self._directory}: what was erased is still on the disk, since another process reads "
+                    "the log all the time; it is tried again"
+                )
 
     def _damaged(self, what: str) -> StateCorrupt:
         return StateCorrupt(

@@ -1,8 +1,12 @@
+import random
+import sqlite3
 import threading
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamtopic.errors import ComponentUnreachable
 from streamtopic.streams import FileLog, Message
 
 KEYS = [b"a", b"b", b"c", None]
@@ -57,6 +61,48 @@ def test_a_deleted_text_leaves_the_disk(tmp_path):
     now[0] += 10
     assert log.compact("t", tombstones_ms=5000) == 2
     assert [record.offset for record in log.read("t", partition, 0)] == [offset + 1]
+
+
+@pytest.mark.parametrize("seed", [37, 59, 65, 134])
+def test_nothing_of_a_removed_topic_stays_beside_other_topics(tmp_path, seed):
+    """Pages that were split while records of several topics came in turn once kept copies of what had moved."""
+    draw = random.Random(seed)
+    logs = [FileLog(tmp_path), FileLog(tmp_path)]
+    for topic, partitions in (("documents", 2), ("ledger", 1), ("releases", 1)):
+        logs[0].create(topic, partitions)
+    for _ in range(draw.randrange(20, 120)):
+        which, size, log = draw.random(), draw.choice([20, 60, 200, 900, 3000, 5000]), draw.choice(logs)
+        if which < 0.6:
+            topic, key = "documents", b"k%d" % draw.randrange(40)
+            value, partition = None if which >= 0.5 else b"banana " * (size // 7), draw.randrange(2)
+        elif which < 0.8:
+            topic, key, value, partition = "ledger", None, b"x" * size, 0
+        else:
+            topic, key, value, partition = "releases", b"1", b"y" * (size * 8), 0
+        log.append_many(topic, [Message(key, value, partition=partition)])
+    if draw.random() < 0.5:
+        logs[0].compact("documents", tombstones_ms=0)
+    logs[0].remove("documents")
+    for log in logs:
+        log.close()
+    assert [path.name for path in tmp_path.iterdir() if b"banana" in path.read_bytes()] == []
+
+
+def test_a_reader_that_keeps_erased_text_on_the_disk_is_told_of(tmp_path, monkeypatch):
+    """What it reads stays until it has read; the topic is removed, and the file is cleared by the next attempt."""
+    monkeypatch.setattr("streamtopic.streams.file_log.PATIENCE", 0.05)
+    log = FileLog(tmp_path)
+    log.create("documents", 1)
+    log.append("documents", b"k", b"banana")
+    reader = sqlite3.connect(next(tmp_path.glob("*.sqlite")), isolation_level=None)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM records").fetchall() == [(1,)]
+    with pytest.raises(ComponentUnreachable, match="still on the disk"):
+        log.remove("documents")
+    assert log.partitions("documents") == 0
+    reader.close()
+    log.remove("documents")
+    assert [path.name for path in tmp_path.iterdir() if b"banana" in path.read_bytes()] == []
 
 
 def test_appends_and_reads_go_on_during_compaction(tmp_path):

@@ -151,7 +151,7 @@ def test_digests_in_redis_are_keyed(opened, mode):
             instance.settle()
             counts.append(dict(instance.state.releases())[1]["noised"])
             head = instance.connection.call("HGET", "{st:default}:base", "head")
-            bases.append(msgpack.unpackb(head)["sha256"])
+            bases.append(msgpack.unpackb(head, strict_map_key=False)["sha256"])
     assert counts[0] == counts[1] != counts[2]
     # Certified mode keeps no bytes of its base.
     assert bases[0] == bases[1]

@@ -120,7 +120,7 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
 def test_bytes_of_a_withdrawn_version_hold_the_mark_of_the_log(tmp_path, clock, monkeypatch):
     """It was made before the deletion, and whoever reads the topic still gets it, although it is withdrawn."""
     with opened(tmp_path, clock) as service:
-        short_grace(service, monkeypatch)
+        short_grace(monkeypatch)
         service.add(_documents())
         service.settle()
         compact = service.log.compact

@@ -12,8 +12,8 @@ over_time          ShareEstimator: topics over time and by class (SliceKeys, Sli
 heads              HeadTask: a downstream task (LabelledDocuments, TopicMatrix); fit_head: a TopicHead from zero;
                    unlearn_head: carried over; newton_step: the paper's single step
 What learning and updates are made of:
-anchors            the words that represent topics; paper_anchors: of the published learner; update_anchors: proved to
-                   stay; guided: by seed words of people
+anchors            the words that represent topics; paper_anchors: of the published learner; guided: by seed words of
+                   people
 mixtures           every word as a mixture of rows, by simplex: least squares over the simplex
 products           products of Q with thin matrices; update_rows: after a change; reproducible: in a fixed order
 """

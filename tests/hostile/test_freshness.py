@@ -7,7 +7,7 @@ import pytest
 from ledger_maker import CREATED, LedgerMaker, key_of
 from streamtopic.client import ModelSubscriber
 from streamtopic.errors import StaleRelease
-from streamtopic.signed import Withdraw, proof_message, releases_topic, to_messages, tombstones
+from streamtopic.signed import Alive, Runs, proof_message, releases_topic, to_messages, tombstones
 from streamtopic.streams import FileLog
 
 TOPIC = "news.releases"
@@ -132,7 +132,7 @@ def test_a_log_that_is_made_again_is_noticed_while_a_subscriber_runs(subscribe, 
     first = maker.publish(1)
     alive()
     second = maker.publish(2)
-    maker.append(Withdraw((1,), 5))
+    maker.append(Alive(5, 0, 2, Runs((1, 1))))
     alive()
     pages = [record.value for record in log.read("news.ledger", 0, 0)]
     subscriber, strict = subscribe(), subscribe(max_age=HOUR)

@@ -216,7 +216,8 @@ def _known_again(before: Sequence[NamedTopic], now: Sequence[NamedTopic]) -> lis
         for word in topic.words:
             place.setdefault(word, len(place))
     alike = _directions(now, place) @ _directions(before, place).T
-    anchors, others = (np.array([topic.anchor for topic in topics], object) for topics in (now, before))
+    anchors = np.array([topic.anchor for topic in now], object)
+    others = np.array([topic.anchor for topic in before], object)
     same = (anchors[:, None] == others) & (alike >= _SAME_ANCHOR)
     # A common anchor is worth more than any two pairs by their words, and a pair that is not alike as much as no pair.
     worth = np.where(same, 2 + alike, np.where(alike >= _ALIKE, alike, 0.0))

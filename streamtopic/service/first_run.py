@@ -136,6 +136,7 @@ def _change(q: SymmetricCounts) -> None:
     import numpy as np
 
     from streamtopic.counts.compact import merged
+    from streamtopic.topics.products import times
     from streamtopic.topics.update_rows import ThinShift, product_shift
 
     spread = q.spread(np.arange(q.n), q.n)
@@ -143,6 +144,9 @@ def _change(q: SymmetricCounts) -> None:
     thin = np.ones((q.n, _MANY_TOPICS))
     rows = np.zeros(1, np.intp)
     product_shift(q, q, thin, ThinShift(rows, thin[rows]))
+    # A product is made another way for one column, for few, and for many.
+    for columns in (1, 4, _MANY_TOPICS):
+        times(q, np.ones((q.n, columns)))
 
 
 def only_compile() -> None:

@@ -210,8 +210,8 @@ class FileLog(Closing, EventLog):
         found = self.read(topic, partition, max(offset, 0), 1)
         return found[0].timestamp_ms if found else None
 
-    def compact(self, topic: str, *, tombstones_ms: int = 30 * 24 * 3600 * 1000) -> int:
-        """Erase records that later ones of the same key supersede; return how many went.
+    def compact(self, *topics: str, tombstones_ms: int = 30 * 24 * 3600 * 1000) -> int:
+        """Erase records of some topics that later ones of the same key supersede; return how many went.
 
         tombstones_ms: age after which tombstones go as well, milliseconds.
 
@@ -219,19 +219,20 @@ class FileLog(Closing, EventLog):
         not change. A topic with the setting `cleanup.policy=delete` keeps everything, and the last record of a
         partition stays, by which its end is known.
         """
-        if self.settings(topic).get("cleanup.policy") == "delete":
-            return 0
-        known = self._known(topic)
         expired = int(self._clock() * 1000) - tombstones_ms
+        compacted = [topic for topic in topics if self.settings(topic).get("cleanup.policy") != "delete"]
         gone = 0
-        for partition in range(known.partitions):
-            with self._written() as database:
-                first = known.first(partition)
-                last = first + self._end(first) - 1
-                given = {"first": first, "last": last, "expired": expired}
-                gone += database.execute(_SUPERSEDED, given).rowcount
-                gone += database.execute(_EXPIRED, given).rowcount
-        self._clear()
+        for known in map(self._known, compacted):
+            for partition in range(known.partitions):
+                with self._written() as database:
+                    first = known.first(partition)
+                    last = first + self._end(first) - 1
+                    given = {"first": first, "last": last, "expired": expired}
+                    gone += database.execute(_SUPERSEDED, given).rowcount
+                    gone += database.execute(_EXPIRED, given).rowcount
+        # Once for all of them, since it writes the whole file.
+        if compacted:
+            self._clear()
         return gone
 
     def compact_when_due(self, topics: Sequence[str], *, longest_ms: int, tombstones_ms: int) -> bool:
@@ -246,8 +247,7 @@ class FileLog(Closing, EventLog):
         now = self._clock()
         due = bool(done) and (now - done[0][0]) * 1000 >= longest_ms
         if due:
-            for topic in topics:
-                self.compact(topic, tombstones_ms=tombstones_ms)
+            self.compact(*topics, tombstones_ms=tombstones_ms)
         # A new log has nothing to compact: its time begins now.
         if due or not done:
             with self._written() as database:

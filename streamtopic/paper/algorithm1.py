@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 Float = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,8 +79,8 @@ class Remaining:
 
     names: the words of q.
     words: (n,), the words that still occur.
-    live: (n,), their positions in q.
     q: Q^F in integers.
+    mass: sums of its rows, 0 for a word that occurs no more.
     p: (n,), word masses, sum 1.
     start: (n, r), C^S.
     anchors: (r,), positions of P in `words`.
@@ -94,8 +95,8 @@ class Remaining:
 
     names: tuple[str, ...]
     words: tuple[str, ...]
-    live: npt.NDArray[np.intp]
     q: SymmetricCounts
+    mass: Int64
     p: Float
     start: Float
     anchors: npt.NDArray[np.intp]
@@ -105,6 +106,11 @@ class Remaining:
     sigma_min: float
     documents: int
     changed: int | None = None
+
+    @property
+    def live(self) -> npt.NDArray[np.intp]:
+        """Positions of the words in q, (n,)."""
+        return np.flatnonzero(self.mass)
 
 
 def remaining(fit: TopicFit, forgotten: CountSource | None = None) -> Remaining:
@@ -182,9 +188,8 @@ def chosen_again(left: Remaining) -> npt.NDArray[np.intp]:
 
     Cost: that of a search. Raises CannotLearn if there are not r independent candidates.
     """
-    mass = left.q.row_sums()
-    candidates = left.candidates[mass[left.candidates] > 0]
-    return farthest_rows(left.q, candidates, mass, len(left.anchors))
+    candidates = left.candidates[left.mass[left.candidates] > 0]
+    return farthest_rows(left.q, candidates, left.mass, len(left.anchors))
 
 
 def _known(
@@ -221,8 +226,8 @@ def _known(
     return Remaining(
         names=names,
         words=words,
-        live=live,
         q=q,
+        mass=mass,
         p=own / total,
         start=start[live],
         anchors=anchors,

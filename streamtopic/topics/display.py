@@ -97,16 +97,16 @@ class WordEvidence:
 
     @classmethod
     def over(cls, q: SymmetricCounts, places: Positions, frequency: Int64, documents: int) -> Self:
-        """Take pair counts as they are. The parameters are the fields of the class."""
+        """Take pair counts as they are. The parameters are the fields of the class. Cost: one pass over Q."""
         return cls(frequency, documents, q, places, q.row_sums()[places])
 
     @classmethod
     def of(cls, fit: RetainedCounts, frequency: Int64) -> Self:
-        """Take the counts of a model's published words. Cost: one pass over Q.
+        """Take the counts of a model's published words.
 
         frequency: (n',) documents that hold each of `fit.words`.
         """
-        return cls.over(fit.q, fit.live, frequency, fit.documents)
+        return cls(frequency, fit.documents, fit.q, fit.live, fit.mass[fit.live])
 
     @property
     def weight(self) -> Float:

@@ -223,6 +223,10 @@ class RetainedCounts(Protocol):
         """Their pair counts."""
 
     @property
+    def mass(self) -> Int64:
+        """The sums of its rows, (n,)."""
+
+    @property
     def live(self) -> Positions:
         """Positions of the published words."""
 

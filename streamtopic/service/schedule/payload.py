@@ -375,8 +375,7 @@ def make_payload(
     )
     # From here on only the published numbers and the retained documents are used: that is post-processing.
     A = noised.matrix.astype(np.float32)
-    # The model has the sums of its rows: a pass over Q less than `WordEvidence.of`.
-    evidence = WordEvidence(frequency, fit.documents, fit.q, fit.live, fit.mass[fit.live])
+    evidence = WordEvidence.of(fit, frequency)
     related, order = correlations_and_words(fit, A.astype(np.float64), evidence, TOP_WORDS)
     heads, unfitted = published_heads(A, fit.words, fit.topic_names, data)
     best, quality = displayed(order, fit.words, sample)

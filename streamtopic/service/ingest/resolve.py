@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from streamtopic.documents.deletion_record import Misplaced
@@ -95,7 +96,6 @@ class _Run:
 
     current: the live documents of the ids in the records, after the records so far; a document of these records as its
         place among them.
-    bodies: place of a document that may be compared to its passages as bytes.
     new: the places of documents whose ids held none.
     forgets, totals, reasons, rejected, elsewhere: of the changes to commit.
     """
@@ -108,10 +108,6 @@ class _Run:
         self.now_ms = now_ms
         self.doubtful = doubtful
         self.current: dict[bytes, StoredDocument | int] = dict(ready.live)
-        # Of documents that may be compared: their ids are live, or come twice in these records.
-        times = Counter(self.documents.ids)
-        compared = [k for k, one in enumerate(self.documents.ids) if one in ready.live or times[one] > 1]
-        self.bodies = self.documents.bodies(compared, ready.numbers, ready.base.next_word)
         self.offsets = self.documents.offsets.copy()
         self.short = self.documents.too_short()
         self.new: list[int] = []
@@ -120,6 +116,14 @@ class _Run:
         self.reasons = Counter[str]()
         self.rejected: list[Message] = []
         self.elsewhere: list[Misplaced] = []
+
+    @cached_property
+    def bodies(self) -> dict[int, bytes]:
+        """Place of a document that may be compared to its passages as bytes: its id is live, or comes twice here."""
+        times = Counter(self.documents.ids)
+        places = enumerate(self.documents.ids)
+        compared = [k for k, one in places if one in self.ready.live or times[one] > 1]
+        return self.documents.bodies(compared, self.ready.numbers, self.ready.base.next_word)
 
     def settle(self, k: int, record: Record) -> None:
         """Take the service's own tombstone after a suppressed add: nobody asked for it, so it has no receipt."""

@@ -19,7 +19,6 @@ from streamtopic.counts import Cooccurrence, Counts, CountsWithout, SignedPassag
 from streamtopic.service.verify.recount import Numbering, compare
 from streamtopic.topics.learner import learn
 from streamtopic.topics.update import NeedsRetrain, update
-from streamtopic.words.text import passages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +101,7 @@ class Twins:
 
     def __init__(self, corpus: Corpus, options: LearnerOptions) -> None:
         numbering = Numbering()
-        numbered = [numbering.number(tuple(passages(document.text))) for document in corpus.documents]
+        numbered = [numbering.number(document.passages) for document in corpus.documents]
         self.words, self.batch = numbering.batch(numbered)
         self.classes = [next(iter(document.labels.values()), None) for document in corpus.documents]
         self.options = options

@@ -210,14 +210,13 @@ def _private_flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stag
 def _rank(before: Release, after: Release, candidates: list[Document]) -> int:
     """Return the place of the first candidate among all, by what two versions tell of a deletion between them."""
     from streamtopic.audit.subtraction import fall, probabilities, score
-    from streamtopic.words.text import passages
 
     held = probabilities(before.words, before.A, before.shares)
     fell = fall(held, probabilities(after.words, after.A, after.shares))
     scores = []
     for document in candidates:
         counts = Counter[str]()
-        for _, counted in passages(document.text):
+        for _, counted in document.passages:
             counts += counted
         total = max(counts.total(), 1)
         scores.append(score({word: count / total for word, count in counts.items()}, fell, held))
@@ -371,7 +370,6 @@ def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, A
     from streamtopic.service.assembly import learner_options
     from streamtopic.service.verify.recount import compare, recount
     from streamtopic.topics.learner import learn
-    from streamtopic.words.text import passages
 
     kept = service.model_before_noise()
     if kept is None:
@@ -381,7 +379,7 @@ def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, A
     options = learner_options(service.settings)
     missing = {document.id for document in gone}
     left = (document for document in corpus.documents if document.id not in missing)
-    rest = (tuple(passages(document.text)) for document in left)
+    rest = (document.passages for document in left)
     twin = learn(recount(rest, options.weighting), options)
     # Under the theorem the reference run is Algorithm 1 with an empty forget set.
     theorem = service.settings.guarantee == "theorem"

@@ -298,11 +298,10 @@ def _of_instance(service: Service) -> _Material:
 def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> _Material:
     from streamtopic.counts import Counts, count
     from streamtopic.service.verify.recount import Numbering
-    from streamtopic.words.text import passages
 
     corpus = read_corpus(args)
     numbering = Numbering()
-    numbered = [numbering.number(tuple(passages(document.text))) for document in corpus.documents]
+    numbered = [numbering.number(document.passages) for document in corpus.documents]
     words, batch = numbering.batch(numbered)
     return _Material(corpus.name, Counts(words, count(batch, len(words), options.weighting)), batch)
 

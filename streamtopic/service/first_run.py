@@ -119,10 +119,9 @@ def learn_model() -> None:
     from streamtopic.service.verify.recount import recount
     from streamtopic.settings import Settings
     from streamtopic.topics.learner import learn_prepared, prepare
-    from streamtopic.words.text import passages
 
     options = learner_options(Settings.model_validate(_SETTINGS))
-    texts = (tuple(passages(document.text)) for document in _documents())
+    texts = (document.passages for document in _documents())
     counts = recount(texts, options.weighting)
     prepared = prepare(counts, options)
     learn_prepared(prepared, options)

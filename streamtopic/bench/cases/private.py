@@ -48,10 +48,9 @@ def _read(documents: str) -> tuple[list[str], DocumentBatch]:
     """Return the documents over all of their words."""
     from streamtopic.documents.corpus import load_corpus
     from streamtopic.service.verify.recount import Numbering
-    from streamtopic.words.text import passages
 
     numbering = Numbering()
-    rows = [numbering.number(tuple(passages(document.text))) for document in load_corpus(documents).documents]
+    rows = [numbering.number(document.passages) for document in load_corpus(documents).documents]
     return numbering.batch(rows)
 
 

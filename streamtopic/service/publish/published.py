@@ -46,8 +46,9 @@ def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int |
                 found = release
         # Redis knows a withdrawal before the log does: the version that withdraws may still wait in the outbox.
         withdrawn = state.withdrawn() | subscriber.withdrawn
-    if version in withdrawn or (found is not None and found.version in withdrawn):
-        raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; take a later one")
+    number = version if found is None else found.version
+    if number in withdrawn:
+        raise UsageError(f"version {number} is withdrawn: it holds documents deleted since; take a later one")
     if found is None:
         recorded = {number for number, _ in state.releases()}
         if version in recorded:

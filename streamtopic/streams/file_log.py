@@ -46,14 +46,14 @@ PATIENCE = 60.0
 # A record's number in the database: topic, partition and offset, so that the records of a partition lie together.
 PARTITION_BITS, OFFSET_BITS = 12, 40
 
-# Pages that were freed are filled with zeros, and given back by a compaction.
 _MADE = """
 PRAGMA journal_mode = WAL;
 CREATE TABLE topics (number INTEGER PRIMARY KEY, name TEXT UNIQUE, id TEXT, partitions INTEGER, settings TEXT);
 CREATE TABLE records (id INTEGER PRIMARY KEY, time INTEGER, key BLOB, value BLOB, headers BLOB, crc INTEGER);
 CREATE TABLE compaction (at REAL);
 """
-# A confirmed record is with the system, which keeps it through kill -9; a power cut may take the newest ones.
+# A confirmed record is with the system, which keeps it through kill -9; a power cut may take the newest ones. What is
+# erased is zeros at once, since a process may be killed before it writes the file anew.
 _OPENED = "PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY;"
 _READ = "SELECT id, time, key, value, headers, crc FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
 _SUPERSEDED = """

@@ -381,11 +381,6 @@ class Settings(BaseSettings):
         {},
         description="Downstream tasks, a table `[tasks.NAME]` each; in variables as JSON.",
     )
-    keep_days: bool = Field(
-        False,  # noqa: FBT003 -- pydantic's signature
-        description="Whether the day of each document's `ts` is kept, for `topics --over`. A document that comes again "
-        "with another day replaces the earlier one then. Fixed when a model is created.",
-    )
     publish: Literal["topics", "tasks"] = Field(
         "topics", description="`topics`: the model with a head for each task; `tasks`: the heads alone, noised."
     )

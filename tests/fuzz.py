@@ -646,11 +646,11 @@ def _report():
 
 def _event():
     labels = {"task": "class"}
-    return bytes(msgpack.packb({"op": "add", "text": "one two three", "labels": labels, "ts": 5, "meta": [1]}))
+    return bytes(msgpack.packb({"op": "add", "text": "one two three", "labels": labels, "meta": [1]}))
 
 
 def _counts_event():
-    return json.dumps({"op": "add", "counts": {"one": 1, "two": 3}, "labels": {"task": "class"}, "ts": 5}).encode()
+    return json.dumps({"op": "add", "counts": {"one": 1, "two": 3}, "labels": {"task": "class"}}).encode()
 
 
 def _suppression():

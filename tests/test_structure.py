@@ -58,7 +58,6 @@ PURE = ("counts", "topics", "privacy", "paper", "audit")
 IMPURE = {"time", "datetime", "os", "socket", "subprocess", "redis", "kafka", "random", "secrets", "io", "tempfile"}
 EXCEPTIONS = {
     "streamtopic.privacy.keystream": {"secrets"},  # makes new keys; noise itself comes from the key
-    "streamtopic.topics.over_time": {"datetime"},  # reads texts of ISO 8601, and asks no clock
     "streamtopic.topics.reproducible": {"os"},  # counts the cores; the result does not depend on them
 }
 

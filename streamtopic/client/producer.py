@@ -84,7 +84,6 @@ class DocumentProducer(Closing):
         text: str | None = None,
         counts: Mapping[str, int] | None = None,
         labels: Mapping[str, str] | None = None,
-        timestamp_ms: int | None = None,
         subjects: Sequence[str] = (),
     ) -> tuple[int, int]:
         """Add a document, or replace the one with this id; return (partition, offset) of its record.
@@ -93,15 +92,12 @@ class DocumentProducer(Closing):
         text: the text of the document.
         counts: word to its count, in the place of a text.
         labels: task to class.
-        timestamp_ms: time of the document, milliseconds since 1970.
         subjects: the people that the document is about, for `delete_subject`: at most 8 texts.
 
         A replacement takes the document before it out of the counts; if the model has learned from that document,
         this counts as a deletion. The same content again changes nothing.
         """
-        message = encode_add(
-            document, text=text, counts=counts, labels=labels, timestamp_ms=timestamp_ms, subjects=subjects
-        )
+        message = encode_add(document, text=text, counts=counts, labels=labels, subjects=subjects)
         return self._append([message])[0]
 
     def add_many(self, documents: Iterable[tuple[str, str]], batch: int = 1000) -> int:

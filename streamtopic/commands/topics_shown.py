@@ -1,4 +1,4 @@
-"""`streamtopic topics`: the topics of a version, over time and by class too, or how many there should be."""
+"""`streamtopic topics`: the topics of a version, or how many there should be."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import (
     answer,
@@ -17,13 +17,11 @@ from streamtopic.commands.common_arguments import (
     uses_instance,
     whole_number,
 )
-from streamtopic.console import number_of, progress, table
+from streamtopic.console import progress, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import numpy as np
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.counts import CountSource, DocumentBatch
@@ -32,16 +30,8 @@ if TYPE_CHECKING:
     from streamtopic.state import DocumentCounts
     from streamtopic.topics.how_many_topics import Candidate, Suggestion
     from streamtopic.topics.learner_options import LearnerOptions
-    from streamtopic.topics.over_time import SliceReport, Unit
 
 __all__ = ["heads_table", "register", "topics_table"]
-
-# As `streamtopic.topics.over_time.UNITS` has them (a test compares them): `--help` must not load that module.
-UNITS = ("day", "week", "month", "quarter", "year")
-
-_BARS = "▁▂▃▄▅▆▇█"
-_WORDS = 6
-_LARGEST = 4
 
 
 def register(subparsers: Subparsers) -> None:
@@ -62,12 +52,6 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--top", type=whole_number(1, 20), default=10, metavar="K", help="words for each topic, 1 to 20 (default: 10)"
     )
-    parser.add_argument(
-        "--over",
-        choices=UNITS,
-        help="topics of the documents in each period of their `ts`; needs the setting `keep_days`",
-    )
-    parser.add_argument("--by", metavar="TASK", help="topics of the documents of each class of this label")
     _add_suggesting(parser)
 
 
@@ -86,13 +70,6 @@ def _run_topics(args: argparse.Namespace) -> int:
     from streamtopic.service.publish.published import heads_of, topics_of
 
     settings = instance_settings(args)
-    unit = _slice_unit(args.over, settings)
-    if unit or args.by:
-        with Service(settings) as service:
-            found = service.slices(args.number, unit, args.by, args.top)
-        rows = _by_slice(found) if found.task is not None else _by_topic(found)
-        block = "\n\n".join([f"version {found.version}", rows, *_notes(found)])
-        return answer(args, found.as_json(), block=block)
     with Service(settings) as service:
         release = service.release(args.number)
         shown = release.payload.A is not None
@@ -119,73 +96,6 @@ def topics_table(topics: list[dict[str, Any]]) -> str:
     # Rows are sorted and numbers are kept: `transform`, pages and notebooks name a topic by its number.
     rows = [[topic["topic"], f"{topic['share']:6.1%}", " ".join(topic["words"])] for topic in ordered]
     return table(["topic", "share", "words"], rows)
-
-
-def _slice_unit(over: str | None, settings: Settings) -> Unit | None:
-    """Return the period that is asked for. Raises UsageError if documents have no days."""
-    if over is not None and not settings.keep_days:
-        raise UsageError(
-            "this instance does not keep the days of documents: set keep_days = true, and rebuild its state from "
-            "the log (`streamtopic rebuild`)"
-        )
-    return cast("Unit | None", over)
-
-
-def _by_topic(found: SliceReport) -> str:
-    """Lay out a line for each topic, the largest first, with its course over the periods."""
-    shown = found.found
-    if not len(shown):
-        return "no period has enough documents"
-    # By all documents together, so that the order is that of the whole time.
-    whole = shown.tokens @ shown.shares
-    rows = []
-    for topic in (-whole).argsort(kind="stable").tolist():
-        course = shown.shares[:, topic]
-        peak = int(course.argmax())
-        words = " ".join(found.words(peak, topic)[:_WORDS])
-        last = found.share(len(shown) - 1, topic)
-        rows.append([topic, _bars(course), f"{course[peak]:.1%} in {shown.times[peak]}", last, words])
-    span = f"{shown.times[0]} to {shown.times[-1]}"
-    return table(["topic", span, "most", f"in {shown.times[-1]}", "words when most"], rows)
-
-
-def _by_slice(found: SliceReport) -> str:
-    """Lay out a line for each slice with its largest topics."""
-    shown = found.found
-    if not len(shown):
-        return "no slice has enough documents"
-    rows = []
-    for row, name in enumerate(shown.names):
-        largest = (-shown.shares[row]).argsort(kind="stable")[:_LARGEST].tolist()
-        parts = []
-        for topic in largest:
-            first = "".join(found.words(row, topic)[:1])
-            parts.append(f"{topic} {first} {found.share(row, topic)}")
-        rows.append([name, int(shown.documents[row]), ", ".join(parts)])
-    return table(["slice", "documents", "largest topics"], rows)
-
-
-def _bars(course: np.ndarray) -> str:
-    """Return a bar for each number of a course, the largest number as the highest bar."""
-    highest = max(float(course.max()), 1e-12)
-    steps = (course / highest * (len(_BARS) - 1)).round().astype(int)
-    return "".join(_BARS[step] for step in steps.tolist())
-
-
-def _notes(found: SliceReport) -> list[str]:
-    """Return notes on slices and documents that the table leaves out, a line each."""
-    from streamtopic.topics.over_time import FLOOR
-
-    shown = found.found
-    notes = ["in brackets: 95 % intervals, for these topics as they are published"]
-    if shown.hidden:
-        notes.append(
-            f"not shown: {number_of(shown.hidden, 'slice')} with fewer than {FLOOR} documents, "
-            f"{number_of(shown.hidden_documents, 'document')} in all"
-        )
-    if shown.outside:
-        notes.append(f"without the time or the label: {number_of(shown.outside, 'document')}")
-    return ["\n".join(notes)]
 
 
 # Forget sets are drawn from so many documents of an instance: their words are held in memory while models are tried.

@@ -12,7 +12,6 @@ import sysconfig
 import warnings
 import zlib
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from dis import get_instructions
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
@@ -213,36 +212,14 @@ def _parse_line(line: bytes, number: int) -> Document | Problem:
 def _document_in(record: Mapping[str, Any]) -> Document:
     """Return the document of a record, within the limits of the documents topic. Raises InvalidEvent, ValueError.
 
-    record: `id`, `text` or `counts`, and perhaps `label` or `labels`, `ts`, `subjects`. A field `subject` is the title
+    record: `id`, `text` or `counts`, and perhaps `label` or `labels`, `subjects`. A field `subject` is the title
         of a mail, and left alone.
     """
     name = record.get("id")
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise ValueError(f"`id` is missing, or neither a string nor an integer but {type(name).__name__}")  # noqa: TRY004  all are reported alike
-    moment = _time_ms(record.get("ts"))
     named = {field: record[field] for field in ("text", "counts", "subjects") if record.get(field) not in (None, [])}
-    return check_add(str(name), {**named, "labels": _labels(record), "ts": moment})
-
-
-def _time_ms(value: object) -> int | None:
-    """Return milliseconds since 1970, from a number of them, a date or text of ISO 8601; None without a time.
-
-    Raises ValueError for another value.
-    """
-    if value is None:
-        return None
-    if isinstance(value, str):
-        try:
-            time = datetime.fromisoformat(value)
-        except ValueError:
-            raise ValueError(f"`ts` {value[:40]!r} is not a time such as 1987-02-26T15:01:00Z") from None
-        # A time without a zone is taken as UTC, since this machine's zone says nothing about the file.
-        if time.tzinfo is None:
-            time = time.replace(tzinfo=UTC)
-        value = time.timestamp() * 1000
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("`ts` is neither milliseconds since 1970 nor a time such as 1987-02-26T15:01:00Z")  # noqa: TRY004  as `id`
-    return int(value)
+    return check_add(str(name), {**named, "labels": _labels(record)})
 
 
 def _labels(record: Mapping[str, object]) -> dict[str, str]:

@@ -31,7 +31,6 @@ from streamtopic.streams.event_log import MAX_HEADERS, Headers, Message, Record
 from streamtopic.words.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, passages
 
 __all__ = [
-    "DAY",
     "HEARTBEAT_KEY",
     "LIMITS",
     "MAX_COUNT",
@@ -47,7 +46,6 @@ __all__ = [
     "Passages",
     "check_add",
     "check_labels",
-    "dated",
     "decode",
     "decode_record",
     "document_of",
@@ -55,8 +53,6 @@ __all__ = [
     "encode_delete",
     "encode_heartbeat",
     "encode_rejected",
-    "keeps_days",
-    "limits_of",
     "parse",
     "refuses_alone",
     "request_of",
@@ -175,11 +171,9 @@ MAX_LABEL = 256
 MAX_REQUEST = 512
 MIN_SALT, MAX_SALT = 16, 64
 MAX_VALUE = 4 << 20
-# Whole numbers up to here are exact in JSON readers that have doubles only.
-MAX_TIMESTAMP = 1 << 53
 MAX_DEPTH = 64
 # Version of the rules below: counts that were made by other rules are made again.
-RULES = 3
+RULES = 4
 
 _LIMITS = {
     "rules": RULES,
@@ -196,34 +190,11 @@ _LIMITS = {
     "tokens": MAX_PASSAGE,
     "labels": MAX_LABELS,
     "label": MAX_LABEL,
-    "ts": MAX_TIMESTAMP,
     "subjects": MAX_SUBJECTS,
     "subject": MAX_SUBJECT,
 }
 LIMITS = ",".join(f"{name}={number}" for name, number in _LIMITS.items())
 """All limits that refuse a record, as the state in Redis keeps them: counts made under other limits are made again."""
-
-DAY = ""
-"""Where days are kept: the name that a document's day has among its labels. Producers cannot send it, since a
-task has a name. The day is the number of days since 1970 in UTC, as decimal text."""
-
-_DAY_MS = 86_400_000
-_DAYS_KEPT = "days=1"
-
-
-def limits_of(*, days: bool) -> str:
-    """Return the rules that a state is counted under, as Redis keeps them. days: whether it keeps documents' days."""
-    return f"{LIMITS},{_DAYS_KEPT}" if days else LIMITS
-
-
-def keeps_days(limits: str) -> bool:
-    """Return whether a state that was counted under these rules keeps the day of each document."""
-    return _DAYS_KEPT in limits.split(",")
-
-
-def dated(labels: Mapping[str, str], timestamp_ms: int | None) -> Mapping[str, str]:
-    """Return the labels of a document with its day, or the same labels for a document without a time."""
-    return labels if timestamp_ms is None else {**labels, DAY: str(timestamp_ms // _DAY_MS)}
 
 
 # The checks of these fields refuse nested values, so their depth need not be measured.
@@ -244,14 +215,12 @@ class Document(NamedTuple):
 
     text: the text, or the counts of its words.
     labels: class of the document by task.
-    timestamp_ms: when it was written, as its producer says, milliseconds since 1970; None if that is not known.
     subjects: the people that the document is about, each once.
     """
 
     id: str
     text: str | Mapping[str, int]
     labels: Mapping[str, str] = _NO_LABELS
-    timestamp_ms: int | None = None
     subjects: tuple[str, ...] = ()
 
     @property
@@ -364,7 +333,6 @@ def encode_add(
     text: str | None = None,
     counts: Mapping[str, int] | None = None,
     labels: Mapping[str, str] | None = None,
-    timestamp_ms: int | None = None,
     subjects: Sequence[str] = (),
 ) -> Message:
     """Return the record of an add; the same arguments give the same bytes.
@@ -372,7 +340,6 @@ def encode_add(
     document: its id.
     text, counts: the document's text, or its words with their numbers; exactly one of the two.
     labels: class by task.
-    timestamp_ms: milliseconds since 1970.
     subjects: the people that the document is about, 1 to MAX_SUBJECTS texts; () for nobody.
     Raises InvalidEvent as `decode` does.
     """
@@ -383,8 +350,6 @@ def encode_add(
         fields["counts"] = dict(sorted(counts.items()))
     if labels:
         fields["labels"] = dict(sorted(labels.items()))
-    if timestamp_ms is not None:
-        fields["ts"] = timestamp_ms
     if subjects:
         # One text is a sequence of letters as well, and each letter would become a subject.
         fields["subjects"] = subjects if isinstance(subjects, str) else list(subjects)
@@ -396,7 +361,7 @@ def check_add(document: str, fields: Mapping[str, object]) -> Document:
     """Return a document. Raises InvalidEvent for one that may not be sent.
 
     document: its id.
-    fields: `text` or `counts`, and perhaps `labels`, `ts`, `subjects`.
+    fields: `text` or `counts`, and perhaps `labels`, `subjects`.
     """
     key = _key(document)
     _refuse_reserved(key)
@@ -577,7 +542,7 @@ def _add(document: str, fields: Mapping[Any, object]) -> Document:
         raise InvalidEvent("content", "an add needs either `text` or `counts`")
     content = _counts(counts) if text is None else _text(text)
     labels = check_labels(fields.get("labels"))
-    return Document(document, content, labels, _timestamp(fields.get("ts")), check_subjects(fields))
+    return Document(document, content, labels, check_subjects(fields))
 
 
 def _text(text: object) -> str:
@@ -615,18 +580,6 @@ def _counts(counts: object) -> Mapping[str, int]:
     if length > MAX_PASSAGE:
         raise InvalidEvent("counts-length", f"`counts` has {length} tokens; at most {MAX_PASSAGE} are allowed")
     return counts
-
-
-def _timestamp(value: object) -> int | None:
-    """Return the `ts` of an add, None without one. Raises InvalidEvent for other values."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidEvent("ts", "`ts` is not a number of milliseconds since 1970")
-    # False for NaN too; `math.isnan` raises for whole numbers that are too large for a double.
-    if not 0 <= value <= MAX_TIMESTAMP:
-        raise InvalidEvent("ts", f"`ts` lies outside 0 to {MAX_TIMESTAMP} milliseconds since 1970")
-    return int(value)
 
 
 def _encodable(text: str) -> bool:

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from streamtopic.client import Deletion, ModelSubscriber, Receipts
-from streamtopic.documents.events import encode_add, encode_delete, limits_of
+from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.documents.subjects import MAX_SUBJECT, is_subject
 from streamtopic.documents.suppression import Suppression, SuppressionKey
 from streamtopic.errors import InvalidEvent, SettingsError, StateMismatch, StateMissing, UsageError
@@ -29,7 +29,6 @@ from streamtopic.service.ingest.missed_deletes import delete_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
 from streamtopic.service.inspection.examination import examine
-from streamtopic.service.inspection.slices import SliceView, read_slices
 from streamtopic.service.inspection.status_facts import status_of
 from streamtopic.service.log_history import departures
 from streamtopic.service.private_mode import Series
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
     from streamtopic.signed import End, PublicKey, Receipt, Release, SigningKey
     from streamtopic.state import Meta, RemainingBase
     from streamtopic.streams import EventLog
-    from streamtopic.topics.over_time import SliceReport, Unit
 
 __all__ = ["Sent", "Service", "Settled", "silent"]
 
@@ -85,7 +83,6 @@ def _message(document: Document) -> Message:
         text=text if isinstance(text, str) else None,
         counts=None if isinstance(text, str) else text,
         labels=document.labels,
-        timestamp_ms=document.timestamp_ms,
         subjects=document.subjects,
     )
 
@@ -316,8 +313,7 @@ class Service:
     def fixed(self) -> ModelSettings:
         """The settings that are fixed when the model is created."""
         settings = self.settings
-        limits = limits_of(days=settings.keep_days)
-        return ModelSettings(settings.partitions, settings.cap, settings.partitioner, limits)
+        return ModelSettings(settings.partitions, settings.cap, settings.partitioner)
 
     def send(self, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """Append records to the documents topic, each to its key's partition; return (partition, offset) of each."""
@@ -711,18 +707,6 @@ class Service:
     def release(self, version: int | None) -> Release:
         """Return a published version, the newest for None. Raises as `read_release`."""
         return read_release(self.log, self.state, self.keys, version)
-
-    def slices(self, version: int | None, unit: Unit | None, task: str | None, top: int = 10) -> SliceReport:
-        """Return the topics of a published version (None: the newest) over time, by class, or both.
-
-        unit: length of a period, None for classes alone.
-        task: the label whose classes make slices, None for periods alone.
-        top: words of a topic in a slice.
-
-        Raises as `read_release` and `read_slices`.
-        """
-        release = self.release(version)
-        return read_slices(self.reader, release, SliceView(unit, task), top)
 
     def receipts(self) -> list[Receipt]:
         """Return all receipts, verified, oldest first."""

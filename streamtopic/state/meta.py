@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from streamtopic.counts import Weighting
-from streamtopic.documents.events import LIMITS, keeps_days
+from streamtopic.documents.events import LIMITS
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
 from streamtopic.formats import STATE, refusal
 from streamtopic.state.change_log import Place
@@ -315,7 +315,4 @@ def check_settings(model: str, number: int, have: ModelSettings, want: ModelSett
 def _named(settings: ModelSettings) -> dict[str, str]:
     """Return settings and limits of records by their names."""
     limits = dict(limit.partition("=")[::2] for limit in settings.limits.split(","))
-    # Said below by the name of the setting.
-    limits.pop("days", None)
-    kept = str(keeps_days(settings.limits)).lower()
-    return settings.fields() | {"limits": "", "schema": "", **limits, "keep_days": kept}
+    return settings.fields() | {"limits": "", "schema": "", **limits}

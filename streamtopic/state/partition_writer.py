@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import Weighting, statistics
-from streamtopic.documents.events import LIMITS, keeps_days
+from streamtopic.documents.events import LIMITS
 from streamtopic.errors import StateCorrupt, StateError, TakenOver
 from streamtopic.formats import STATE
 from streamtopic.state import scripts
@@ -102,7 +102,6 @@ class PartitionWriter:
 
     fence: the fencing token.
     meta: as of `open`, `reload` or the last own commit.
-    days: whether documents keep their day, among their labels.
     vocabulary: words of live documents.
     lexicon: words that this process has met, by number.
     word_ids: number of ids that there are for words.
@@ -120,15 +119,12 @@ class PartitionWriter:
         partitioner: str = MURMUR2,
         word_ids: int = MAX_WORD_IDS,
         secret: bytes = b"",
-        *,
-        limits: str = LIMITS,
     ) -> None:
         self.connection = connection
         self.keys = keys
         self.partition = partition
         self.fence = fence
         self.partitioner = partitioner
-        self.days = keeps_days(limits)
         self.new_id = new_id
         self.secret = secret
         self.forgets = Forgets(connection, keys)
@@ -175,7 +171,7 @@ class PartitionWriter:
             check_settings(model, *stored_settings(answer[1:]), wanted)
         fence = int(answer[1])
         secret = answer[2]
-        return cls(connection, keys, partition, fence, new_id, partitioner, word_ids, secret, limits=limits)
+        return cls(connection, keys, partition, fence, new_id, partitioner, word_ids, secret)
 
     def prepare(self, batch: AddedDocuments, most: int = MAX_FLUSH_DOCUMENTS) -> PreparedBatch:
         """Look up the live documents that a batch is about, and bound the flush that its records will make.

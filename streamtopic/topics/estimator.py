@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from itertools import product
 from math import inf, isnan
 from numbers import Real
@@ -28,7 +27,6 @@ from streamtopic.topics.fitted import Fitted, Inside, steady
 from streamtopic.topics.inference import fold_in, held_out_likelihood, unknown_documents, warn_of_unknown
 from streamtopic.topics.learner import learn, why_left_out
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
-from streamtopic.topics.over_time import FLOOR, ShareEstimator, SliceKeys, TopicSlices, Unit, periods, read_days
 from streamtopic.topics.saved import saved_model, write_model
 from streamtopic.topics.update import NeedsRetrain, update
 
@@ -327,46 +325,6 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             # It takes logarithms of 0.
             warnings.simplefilter("ignore", RuntimeWarning)
             return pyLDAvis.prepare(A.T, theta, lengths, names, frequency, R=terms, n_jobs=1)
-
-    def topics_over(
-        self,
-        X: Any,
-        *,
-        times: Any = None,
-        classes: Iterable[object] | None = None,
-        unit: Unit = "month",
-        floor: int = FLOOR,
-        top: int = 10,
-    ) -> TopicSlices:
-        """Return the shares and words of topics over time, by class, or both, with standard errors.
-
-        X: documents (documents, words), those of the model or others.
-        times: of each document, as `streamtopic.topics.over_time.read_days` takes them.
-        classes: of each document, texts or whole numbers; "", None or NaN for a document without a class.
-        unit: length of a period: day, week, month, quarter or year, in UTC.
-        floor: the fewest documents of a slice that is shown.
-        top: words of a topic in a slice. They are columns of X; `get_feature_names_out` of the vectoriser names them.
-
-        Raises UsageError for times that cannot be read, and if times or classes are not one for each document.
-        """
-        return self._slices(self._now(), X, times=times, classes=classes, unit=unit, floor=floor, top=top)
-
-    def _slices(
-        self, model: Fitted, X: Any, *, times: Any, classes: Iterable[object] | None, unit: Unit, floor: int, top: int
-    ) -> TopicSlices:
-        """Return topics over time and by class by a model: see `topics_over`."""
-        columns, _ = model.word_places()
-        rows = self._rows_of(model, X)[:, columns]
-        moments = None if times is None else periods(read_days(times), unit)
-        keys = SliceKeys.made(moments, None if classes is None else _class_names(classes))
-        if len(keys.of) != rows.shape[0]:
-            raise UsageError(f"there are {rows.shape[0]} documents, but {len(keys.of)} times or classes")
-        A, shares, _ = model.shown()
-        estimator = ShareEstimator.of(np.ascontiguousarray(A), shares)
-        sums = estimator.sums(rows, keys.of, len(keys.times))
-        found = estimator.slices(keys, sums, floor=floor, top=top)
-        names = np.append(columns, -1)
-        return replace(found, words=names[found.words])
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in self.__dict__
@@ -678,22 +636,6 @@ def _updated(
     # An update changes arrays in place, and readers and copies of the estimator have those of the model before.
     outcome = update(fit.copied(), counts, delta, passages)
     return outcome if isinstance(outcome, NeedsRetrain) else outcome.fit
-
-
-def _class_names(classes: Iterable[object]) -> list[str]:
-    """Return classes as texts, "" for a document without one. Raises UsageError for other values, by their row."""
-    names = []
-    for row, value in enumerate(classes):
-        if isinstance(value, str | int | np.integer):
-            names.append(str(value))
-        elif value is None or value != value:  # noqa: PLR0124  NaN differs from itself
-            names.append("")
-        elif isinstance(value, float) and value.is_integer():
-            # A column of whole numbers in which some are missing.
-            names.append(str(int(value)))
-        else:
-            raise UsageError(f"the class of document {row} is a {type(value).__name__}: give texts or whole numbers")
-    return names
 
 
 def _refuse_texts(X: Any) -> None:

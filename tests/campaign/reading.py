@@ -109,7 +109,7 @@ def _asked(fields, headers):
         own = _named(fields)
         return Asked("delete", **{name: own[name] or value for name, value in headers.items()})
     passages, labels, subjects = _passages(fields), _labels(fields.get("labels")), _subjects(fields)
-    sound = passages is not None and labels is not None and subjects is not None and _is_time(fields.get("ts"))
+    sound = passages is not None and labels is not None and subjects is not None
     if fields.get("op") != "add" or not sound:
         return Asked("refused", **headers)
     return Asked("add", passages or (), labels or {}, subjects=subjects or frozenset())
@@ -237,14 +237,6 @@ def _subjects(fields):
 
 def _is_subject(name):
     return isinstance(name, str) and 0 < len(name) <= _LONGEST_SUBJECT and _encodable(name)
-
-
-def _is_time(value):
-    if value is None:
-        return True
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return 0 <= value <= 1 << 53
 
 
 def _encodable(text):

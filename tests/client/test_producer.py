@@ -25,12 +25,12 @@ def events(log):
 def test_what_is_sent_is_what_the_service_reads(log, tmp_path):
     """Adds and deletes arrive as events in the partition of their key, through a folder as through a log."""
     with DocumentProducer(tmp_path / "log", model="news", new_id=lambda: "r-9", new_salt=lambda: SALT) as producer:
-        place = producer.add("doc-1", text="one fish", labels={"task": "x"}, timestamp_ms=5)
+        place = producer.add("doc-1", text="one fish", labels={"task": "x"})
         assert producer.delete("doc-1") == "r-9"
         assert producer.delete("doc-1", request="mine") == "mine"
     assert place == (partition_of(b"doc-1", 3), 0)
     assert events(log) == [
-        Document("doc-1", "one fish", {"task": "x"}, 5),
+        Document("doc-1", "one fish", {"task": "x"}),
         Delete("doc-1", "r-9", SALT.encode()),
         Delete("doc-1", "mine", SALT.encode()),
     ]

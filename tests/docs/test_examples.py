@@ -67,26 +67,6 @@ def test_a_person_is_forgotten():
     assert re.fullmatch(r"the first of them is about letter-(7\d|late)", lines[3])
 
 
-def test_news_are_followed_over_time(tmp_path):
-    """A topic that grows is seen to grow; shares after forgetting are those of a model that never saw the documents."""
-    rng = random.Random(4)
-    path = tmp_path / "news.jsonl"
-    with path.open("w", encoding="utf-8") as file:
-        for number in range(300):
-            month = number % 3
-            (subject,) = rng.choices(SUBJECTS, [3 - month, 2, 1 + 2 * month])
-            words = [sorted(subject)] * 16 + [sorted(rng.choice(SUBJECTS)) for _ in range(4)]
-            text = " ".join(rng.choice(some) for some in words)
-            date = f"{1 + number % 28:02d}-{('Jan', 'Feb', 'Mar')[month]}-1987"
-            file.write(json.dumps({"text": text, "date": date}) + "\n")
-    lines = printed("news_over_time.py", str(path), "3")
-    grown = [line for line in lines if {*line.split(": ")[0].split()} <= SUBJECTS[2]]
-    before, after = ([float(share[:-1]) for share in line.split(": ")[1].split()] for line in grown)
-    assert before[0] < before[1] < before[2]
-    assert after == pytest.approx(before, abs=5)
-    assert float(lines[-1].rpartition(": ")[2]) < 1e-9
-
-
 def test_plain_kafka_python_is_enough(kafka_server):
     """The producer sends three adds and a delete, and prints the digest that its receipt will show."""
     names = TopicNames("plain-example")

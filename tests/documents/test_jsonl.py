@@ -118,19 +118,6 @@ def test_a_file_of_another_kind_is_named_with_the_command_that_converts_it(tmp_p
         load_jsonl(path)
 
 
-@pytest.mark.parametrize(
-    ("ts", "found"),
-    [(b'"1970-01-02"', 86_400_000), (b'"1970-01-01T00:00:01+00:00"', 1000), (b"5.5", 5), (b"null", None), (b'"x"', "")],
-)
-def test_times_are_milliseconds_or_iso(tmp_path, ts, found):
-    """A time without a zone is in UTC; what is no time refuses the line."""
-    (item,) = read_jsonl(_write(tmp_path / "d.jsonl", b'{"id": "a", "text": "x", "ts": %s}' % ts))
-    if found == "":
-        assert "is not a time such as" in item.reason
-    else:
-        assert item.timestamp_ms == found
-
-
 def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path):
     """Files made on other systems are read as they are meant."""
     path = tmp_path / "d.jsonl"

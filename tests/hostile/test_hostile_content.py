@@ -55,7 +55,7 @@ def _refused(rng):
     value = rng.choice(
         [
             b"{", b"\xc1", b'{"op": "burn"}', b"[" * 9_000, b"\x91" * 9_000, rng.randbytes(50),
-            b'{"op": "add", "text": "a b", "ts": 1' + b"0" * 400 + b"}",
+            b'{"op": "add", "counts": {"a": 1' + b"0" * 400 + b"}}",
             b'{"op": "add", "text": "a b", "labels": {"\\ud800": "x"}}',
             msgpack.packb({"op": "add", "counts": {"one": 2**40}}),
             msgpack.packb(msgpack.Timestamp(2**33)), b"\xd6\xff\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff",

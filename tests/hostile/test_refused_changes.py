@@ -26,7 +26,7 @@ REFUSED = [
     msgpack.packb({"op": "add", "text": 7}),
     msgpack.packb({"op": "add", "counts": {"x": 0}}),
     msgpack.packb({"op": "add", "text": "x" * 1_000_001}),
-    b'{"op": "add", "text": "a b", "ts": 1' + b"0" * 400 + b"}",
+    b'{"op": "add", "counts": {"a": 1' + b"0" * 400 + b"}}",
     b'{"op": "add", "text": "a b", "meta": ' + b"[" * 300 + b"]" * 300 + b"}",
 ]
 

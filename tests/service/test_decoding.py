@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.documents.events import Document, dated, decode_record
+from streamtopic.documents.events import Document, decode_record
 from streamtopic.errors import InvalidEvent
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.state import Lexicon
@@ -20,20 +20,15 @@ def record(value, key=b"k", offset=0):
     return Record("t", 0, offset, key, value, (), 0)
 
 
-def expected(one, days=False):
-    """Return what `events` says of a record, as comparable values; days: with its day among the labels."""
+def expected(one):
+    """Return what `events` says of a record, as comparable values."""
     try:
         event = decode_record(one)
     except InvalidEvent as error:
         return error.reason
     if isinstance(event, Document):
-        return event.id, [(length, dict(words)) for length, words in event.passages], _labels(event, days)
+        return event.id, [(length, dict(words)) for length, words in event.passages], dict(event.labels)
     return event
-
-
-def _labels(event, days):
-    """Return the labels of an add."""
-    return dict(dated(event.labels, event.timestamp_ms) if days else event.labels)
 
 
 def found(decoded):
@@ -60,13 +55,12 @@ def check(values, keys=None, lexicon=None):
     keys = keys or [b"k"] * len(values)
     records = [record(value, key, k) for k, (value, key) in enumerate(zip(values, keys, strict=True))]
     lexicon = Lexicon("test") if lexicon is None else lexicon
-    for days in (False, True):
-        decoded = decode_all(records, lexicon, 5, days=days)
-        half = (len(records) + 1) // 2
-        wanted = [expected(one, days) for one in records]
-        assert found(decoded) == wanted
-        assert found(decoded.first(half)) == wanted[:half]
-        assert decoded.documents.offsets.tolist() == [one.offset for one in records]
+    decoded = decode_all(records, lexicon, 5)
+    half = (len(records) + 1) // 2
+    wanted = [expected(one) for one in records]
+    assert found(decoded) == wanted
+    assert found(decoded.first(half)) == wanted[:half]
+    assert decoded.documents.offsets.tolist() == [one.offset for one in records]
     return decoded
 
 
@@ -85,7 +79,6 @@ fields = st.fixed_dictionaries(
             st.none(),
         ),
         "labels": st.sampled_from([{"t": "c"}, {}, {"": "c"}, {"t": 1}, [], None, {"t": "é"}, {"x" * 257: "a"}]),
-        "ts": st.sampled_from([0, 1, 255, 1 << 53, (1 << 53) + 1, 1 << 60, -1, 1.5, True, None]),
         "meta": st.just([1]),
         "more": st.just("x"),
     },

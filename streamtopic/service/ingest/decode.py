@@ -22,7 +22,6 @@ from streamtopic.documents.events import (
     Document,
     Heartbeat,
     Passages,
-    dated,
     decode_record,
 )
 from streamtopic.documents.subjects import subject_digests
@@ -92,8 +91,6 @@ def decode_all(
     partitions: int,
     partitioner: str = MURMUR2,
     secret: bytes = b"",
-    *,
-    days: bool = False,
 ) -> Decoded:
     """Decode records as `events.decode` does, and count the words of their documents.
 
@@ -102,7 +99,6 @@ def decode_all(
     partitions: number of partitions of the topic.
     partitioner: name of the hash that chooses a key's partition.
     secret: of the partition, for the digests of subjects.
-    days: whether the day of a document is among its labels.
     """
     number = len(records)
     homes = _homes([record.key or b"" for record in records], partitions, partitioner)
@@ -121,13 +117,11 @@ def decode_all(
         if not isinstance(event, Document):
             others[k] = event
             continue
-        _, text, labels[k], time_ms, people = event
+        _, text, labels[k], people = event
         if isinstance(text, str) and text.isascii():
             texts[k] = text.encode()
         else:
             left[k] = event.passages
-        if days:
-            labels[k] = dated(event.labels, time_ms)
         if people:
             named[k] = people
             subjects[k] = subject_digests(people, secret)

@@ -460,6 +460,4 @@ class _ReadAhead:
 
     def _decoded(self, records: Sequence[Record], lexicon: Lexicon) -> Decoded:
         """Decode records of this partition."""
-        state = self._state
-        rules = state.partitioner, state.secret
-        return decode_all(records, lexicon, self._partitions, *rules, days=state.days)
+        return decode_all(records, lexicon, self._partitions, self._state.partitioner, self._state.secret)

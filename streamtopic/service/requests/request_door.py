@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streamtopic.documents.deletion_record import Wanted, decode_request, encode_request
-from streamtopic.documents.events import DAY
 from streamtopic.errors import InvalidEvent, UsageError
 from streamtopic.monitoring.tracing import producing
 from streamtopic.service.requests.request_mover import new_request
@@ -259,12 +258,12 @@ def documents_with_label(reader: Reader, task: str, name: str) -> list[str]:
     documents = [document.decode() for document, labels in pairs if labels.get(task) == name]
     if documents:
         return documents
-    classes = {labels[task] for labels in found.labels if task in labels and task != DAY}
+    classes = {labels[task] for labels in found.labels if task in labels}
     if classes:
         raise UsageError(f"no live document has class {name!r} of task {task!r}: its classes are {_listed(classes)}")
     tasks = {one for labels in _read(reader, ()).labels for one in labels}
-    if tasks - {DAY}:
-        raise UsageError(f"no live document has a label of task {task!r}: there are labels of {_listed(tasks - {DAY})}")
+    if tasks:
+        raise UsageError(f"no live document has a label of task {task!r}: there are labels of {_listed(tasks)}")
     raise UsageError("no live document has a label: delete by ids, or add documents with labels")
 
 

@@ -18,13 +18,10 @@ import numpy as np
 
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
 from streamtopic.documents.events import (
-    LIMITS,
     Delete,
     Heartbeat,
-    dated,
     decode_record,
     document_of,
-    keeps_days,
 )
 from streamtopic.errors import InvalidEvent
 from streamtopic.service.schedule.payload import labelled_by_task
@@ -147,7 +144,6 @@ def _placed(passage: Passage, place: npt.NDArray[np.int32]) -> Passage:
 class DocumentsInLog:
     """The documents that the records before some offsets leave alive, by (partition, id), over numbers of words.
 
-    limits: rules that the state is counted under.
     alive: passages of each document.
     labels: task to class, of each document with labels.
     added: offset of the record that added each document.
@@ -156,7 +152,6 @@ class DocumentsInLog:
     whole: whether the log still holds every record before the offsets.
     """
 
-    limits: str = LIMITS
     alive: dict[DocumentKey, Document] = field(default_factory=dict)
     labels: dict[DocumentKey, Mapping[str, str]] = field(default_factory=dict)
     added: dict[DocumentKey, int] = field(default_factory=dict)
@@ -206,11 +201,10 @@ class DocumentsInLog:
         if event is None or isinstance(event, Delete):
             return
         self.alive[key] = self.numbering.number(event.passages)
-        labels = dated(event.labels, event.timestamp_ms) if keeps_days(self.limits) else event.labels
-        if labels:
-            self.labels[key] = labels
+        if event.labels:
+            self.labels[key] = event.labels
         # An identical add changes nothing, so the document was still added by the record before.
-        same = before is not None and had == labels and _content(before) == _content(self.alive[key])
+        same = before is not None and had == event.labels and _content(before) == _content(self.alive[key])
         if not same:
             self.added[key] = record.offset
 
@@ -222,7 +216,6 @@ def documents_in_log(
     progress: Progress,
     partitioner: str = MURMUR2,
     *,
-    limits: str = LIMITS,
     suppression: SuppressionKey | None = None,
 ) -> DocumentsInLog:
     """Return the documents that the records before these offsets leave alive, read with the events' own codec.
@@ -231,14 +224,12 @@ def documents_in_log(
     offsets: partition to the offset at which reading ends.
     progress: called with the number of records read so far, and their total.
     partitioner: name of the hash by which keys belong to partitions.
-    limits: rules that the state is counted under. If it keeps days, a document that comes again on another day is
-        another one.
     suppression: key of the model's suppressions. Without it, adds that were refused for them count until their
         tombstones, which follow within moments.
 
     Raises ComponentUnreachable.
     """
-    living = DocumentsInLog(limits)
+    living = DocumentsInLog()
     partitions = log.partitions(topic)
     total = sum(offsets.values())
     done = 0

@@ -161,7 +161,6 @@ class Relearning:
                 cut,
                 self._update,
                 sources.partitioner,
-                limits=sources.state.settings.limits,
                 suppression=sources.suppression,
             )
             found = found if added is None else found.added_before(added)

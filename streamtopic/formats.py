@@ -8,7 +8,6 @@ A number changes with its bytes. This program reads and writes one number of eac
 from dataclasses import dataclass
 
 __all__ = [
-    "REPORT",
     "STATE",
     "STORED_DOCUMENT",
     "Format",
@@ -34,7 +33,6 @@ _REBUILD = "run `streamtopic rebuild`, which counts the log again"
 
 STATE = Format("the state in Redis", 11, _REBUILD)
 STORED_DOCUMENT = Format("a stored document", 2, _REBUILD)
-REPORT = Format("a report", 1)
 
 
 def refusal(of: Format, found: object, *, name: str = "") -> str:

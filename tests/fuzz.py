@@ -15,7 +15,6 @@ import json
 import logging
 import math
 import sys
-import tempfile
 import traceback
 from dataclasses import dataclass
 from functools import cache
@@ -522,20 +521,6 @@ def _read_policy(data):
     policy.quorum.met_by(policy.witnesses)
 
 
-def _read_report(data):
-    from streamtopic.pages.report_file import read_report
-    from streamtopic.service.verify import as_json
-
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        file.write(data)
-        file.flush()
-        json.dumps(as_json(read_report(Path(file.name)).check(KeyRing.load(_KEY.public, "news"))), allow_nan=False)
-
-
-def _read_page(data):
-    _read_report(b'<script type="application/json" id="evidence">' + data.replace(b"<", b" ") + b"</script>")
-
-
 def _read_chunk(data):
     # The program does not read these bytes: they carry the parts of a record to the decoder.
     fields = _map_of(data)
@@ -632,18 +617,6 @@ def _proof():
     return _written().proof(1).encode()
 
 
-def _report():
-    from streamtopic.service.verify.evidence import FORMAT, PROGRAM, proof_facts
-    from streamtopic.service.verify.release_checks import entry_facts
-
-    envelope = sample_envelope()
-    evidence = {
-        "format": FORMAT, "program": PROGRAM, "model": "news", "version": 3, "envelope": entry_facts(envelope),
-        "proof": proof_facts(_written().proof(0), KeyRing.load(_KEY.public, "news")),
-    }  # fmt: skip
-    return json.dumps(evidence).encode()
-
-
 def _event():
     labels = {"task": "class"}
     return bytes(msgpack.packb({"op": "add", "text": "one two three", "labels": labels, "meta": [1]}))
@@ -696,8 +669,6 @@ DECODERS = (
     Decoder("key list", "text", _keys, _read_keys),
     Decoder("key of a witness", "text", _witness, _read_witness),
     Decoder("policy of witnesses", "text", _policy, _read_policy),
-    Decoder("report, .json", "json", _report, _read_report),
-    Decoder("report, .html", "json", _report, _read_page),
 )
 """Every decoder of what others wrote: a new one belongs here."""
 

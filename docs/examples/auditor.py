@@ -1,4 +1,4 @@
-"""An auditor's check: a receipt and a report of a service, with the public key alone, without Kafka or Redis.
+"""An auditor's check: a receipt and a version of a service, with the public key alone, without Kafka or Redis.
 
 pip install '.[demo]' && python docs/examples/auditor.py
 """
@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 SUBJECTS = ("rose tulip soil seed garden", "oven flour butter dough bread", "mast tide crew rope harbour")
 FILE, KEY = "receipt.tlog-proof", ("--key", "signing.pub")
+VERSION = "model/model.safetensors.tlog-proof"
 
 
 def streamtopic(*arguments: str) -> str:
@@ -25,7 +26,7 @@ def streamtopic(*arguments: str) -> str:
 
 
 def operator() -> str:
-    """Make a model, forget a document, hand over a proof, a report and a key; return the salt of the deletion."""
+    """Make a model, forget a document, hand over a proof, a model and a key; return the salt of the deletion."""
     texts = [" ".join(SUBJECTS[k % 3].split() * 3 + [SUBJECTS[(k + 1) % 3].split()[k % 5]]) for k in range(90)]
     lines = [json.dumps({"id": f"doc-{k}", "text": text}) for k, text in enumerate(texts)]
     Path("documents.jsonl").write_text("\n".join(lines))
@@ -33,17 +34,17 @@ def operator() -> str:
     streamtopic("demo", "--documents", "documents.jsonl", *settings, "--delete", "2", "--keep", "service")
     (request,) = json.loads(streamtopic("delete", "doc-89", "--dir", "service", "--json"))["requests"]
     streamtopic("receipt", request["id"], "--salt", request["salt"], "--proof", FILE, "--dir", "service")
-    streamtopic("export", "--evidence", "--to", "report.json", "--dir", "service")
+    streamtopic("export", "--to", "model", "--dir", "service")
     Path("signing.pub").write_bytes(Path("service/keys/signing.pub").read_bytes())
     return request["salt"]
 
 
 def auditor(salt: str) -> None:
-    """Check both files with streamtopic, and then without it."""
+    """Check both proofs with streamtopic, and then without it."""
     print(streamtopic("verify", FILE, *KEY, "--document", "doc-89", "--salt", salt), end="")
-    print(streamtopic("verify", "report.json", *KEY), end="")
-    for proof in (Path(FILE).read_text(), json.loads(Path("report.json").read_text())["proof"]["tlog_proof"]):
-        entry = signed(proof, Path("signing.pub").read_text().strip())
+    print(streamtopic("verify", VERSION, *KEY), end="")
+    for file in (FILE, VERSION):
+        entry = signed(Path(file).read_text(), Path("signing.pub").read_text().strip())
         print(f"signed: {entry['kind']} of version {entry['version']}")
 
 

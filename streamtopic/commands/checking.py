@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import hashlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from streamtopic.counts import Counts
     from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
-    from streamtopic.signed import End, KeyRing, Receipt, RequestReceipt
+    from streamtopic.signed import End, Envelope, KeyRing, Receipt, RequestReceipt
 
 __all__ = ["print_findings", "register"]
 
@@ -42,14 +43,14 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "verify",
         _run_verify,
-        "count the log again, learn again and compare, or check a file: a receipt, evidence, the end of a model",
+        "count the log again, learn again and compare, or check a proof: of a receipt, a version, the end of a model",
     )
     parser.add_argument(
         "file",
         nargs="?",
         type=Path,
         metavar="FILE",
-        help="check this file with the public key alone: of `receipt --proof`, `export --evidence` or `delete-model`",
+        help="check this proof with the public key alone: a file of `receipt --proof`, `export` or `delete-model`",
     )
     parser.add_argument(
         "--number",
@@ -81,7 +82,6 @@ def _run_verify(args: argparse.Namespace) -> int:
     with Service(instance_settings(args)) as service, progress("verifying", "records", quiet=args.json) as update:
         service.ledger.catch_up()
         model, version = service.settings.model, args.number or service.ledger.ledger.newest or None
-        # The operator sees certificates as they are. Evidence rounds them: they are of the model before noise.
         findings = service.verify(update, version)
     fine = passed(findings)
     complete = all(finding.passed is not None for finding in findings)
@@ -96,13 +96,11 @@ def _run_verify(args: argparse.Namespace) -> int:
 def _verify_file(args: argparse.Namespace) -> int:
     """Check a file with a public key alone. Raises InvalidRelease if it proves nothing."""
     from streamtopic.client import verify_receipt
-    from streamtopic.signed import End, LedgerProof
+    from streamtopic.signed import End, Envelope, LedgerProof
 
     if args.number is not None or args.strict:
         raise UsageError("a file is checked by itself: leave --number and --strict out")
     keys = verifier_of(args)
-    if args.file.suffix in {".html", ".json"}:
-        return _verify_evidence(args, keys)
     with file_errors("read", args.file):
         text = args.file.read_text(encoding="utf-8", errors="replace")
     proof = LedgerProof.parse(text)
@@ -110,6 +108,8 @@ def _verify_file(args: argparse.Namespace) -> int:
     if isinstance(entry, End) and args.document is None:
         facts = {"model": keys.model, "index": proof.index, **dataclasses.asdict(entry)}
         return answer(args, {"passed": True, **facts}, *_end_lines(keys.model, proof.index, entry))
+    if isinstance(entry, Envelope) and args.document is None:
+        return _verify_version(args, keys, proof.index, entry)
     receipt = verify_receipt(text, keys, document=args.document, salt=args.salt)
     facts = {"id": receipt.id, **dataclasses.asdict(receipt)}
     return answer(args, {"passed": True, **facts}, *_receipt_lines(receipt, args.document))
@@ -137,20 +137,23 @@ def _receipt_lines(receipt: Receipt | RequestReceipt, document: str | None) -> I
     yield f"ok    version {receipt.version} is the first without {about}"
 
 
-def _verify_evidence(args: argparse.Namespace, keys: KeyRing) -> int:
-    """Check a file of `export --evidence`; status 1 if a check failed."""
-    from streamtopic.pages.report_file import read_report
-    from streamtopic.service.verify import as_json, passed
-
-    findings = read_report(args.file).check(keys)
-    fine = passed(findings)
-    if args.json:
-        say_json({"passed": fine, "checks": as_json(findings)})
-    else:
-        print_findings(findings)
-        # Without this line a reader would take findings that rest on Redis for proved as well.
-        say("signed facts are checked; the other findings are its maker's word, and the file says how to repeat them")
-    return 0 if fine else 1
+def _verify_version(args: argparse.Namespace, keys: KeyRing, index: int, entry: Envelope) -> int:
+    """Tell the facts of a version; status 1 if the model beside the proof is another one."""
+    model = args.file.with_suffix("")
+    same = None
+    if model != args.file and model.is_file():
+        with file_errors("read", model):
+            same = hashlib.sha256(model.read_bytes()).hexdigest() == entry.release
+    facts = {"model": keys.model, "index": index, "file": same, **dataclasses.asdict(entry)}
+    lines = [
+        f"ok    version {entry.version} of {keys.model} is entry {index} of the ledger, says the holder of the key",
+        f"ok    it is of {entry.m} documents, and {entry.forgotten} were forgotten since its base",
+        f"ok    made {instant(entry.created)}; epsilon {number(entry.epsilon)}, delta {number(entry.delta)}",
+    ]
+    if same is not None:
+        lines.append(f"{SHOWN[same]}  {model.name} is {'' if same else 'not '}this version")
+    answer(args, {"passed": same is not False, **facts}, *lines)
+    return 1 if same is False else 0
 
 
 def _run_audit(args: argparse.Namespace) -> int:

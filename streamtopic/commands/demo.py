@@ -463,7 +463,7 @@ def _next(keep: Path | None, newest: int) -> str:
         "add MORE.jsonl",
         "delete ID",
         "verify",
-        "export --evidence --verify --to report.html",
+        "export --verify --to report.html",
         f"export {newest} --to model",
     )
     return "\n".join(f"streamtopic {command} --dir {keep}" for command in commands)

@@ -1,12 +1,11 @@
-"""`streamtopic export`: write a published model, a page about it, or the evidence."""
+"""`streamtopic export`: write a published model, or a page about it."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamtopic.commands.checking import print_findings
 from streamtopic.commands.common_arguments import answer, command, file_errors, instance_settings, whole_number
@@ -15,6 +14,7 @@ from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.app import Service
     from streamtopic.signed import Release
 
 __all__ = ["register", "run"]
@@ -25,7 +25,7 @@ _FILES = {".npz", ".json", ".release", ".safetensors", ".txt", ".md"}
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(subparsers, "export", run, "write a published model, a page or the evidence about it")
+    parser = command(subparsers, "export", run, "write a published model, or a page about it")
     parser.add_argument(
         "number", nargs="?", type=whole_number(1), metavar="VERSION", help="which version (default: the newest)"
     )
@@ -38,63 +38,53 @@ def register(subparsers: Subparsers) -> None:
         ".html, for a page",
     )
     parser.add_argument(
-        "--evidence",
+        "--verify",
         action="store_true",
-        help="all evidence about the version in place of the model, as .html or .json, which `verify FILE` checks",
+        help="page: count and learn again and add the findings, with figures that are for auditors only",
     )
-    parser.add_argument("--verify", action="store_true", help="evidence: count and learn again, and add the findings")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the verified release, noised as published, or the evidence; status 1 if a check of the evidence failed."""
+    """Write the verified release, noised as published, or its page; status 1 if a check on the page failed."""
     from streamtopic.service.app import Service
 
-    _refuse_other(args)
-    settings = instance_settings(args)
-    with Service(settings) as service:
+    page = args.to.suffix == ".html"
+    _refuse_other(args, page=page)
+    with Service(instance_settings(args)) as service:
         # Fixed now: a version that is published while this one is verified must not take its place.
         number = args.number if args.number is not None else service.release(None).version
-        facts = None
-        if args.evidence or args.to.suffix == ".html":
-            from streamtopic.pages.version_page import version_facts
-
-            with progress("verifying", "records", quiet=args.json or not args.verify) as update:
-                facts = version_facts(
-                    service,
-                    number,
-                    update=update if args.verify else None,
-                    public=not args.evidence,
-                )
+        if page:
+            return _write_page(args, service, number)
         release = service.release(number)
-    # Written if a check failed as well: that is the evidence which an auditor needs most.
     with file_errors("write", args.to):
-        _write(args.to, release, facts)
-    return _tell_model(args, release) if facts is None or not args.evidence else _tell_evidence(args, facts)
+        _write_model(release, args.to)
+    return _tell(args, release)
 
 
-def _refuse_other(args: argparse.Namespace) -> None:
-    """Raise UsageError for a file or for arguments that do not go together."""
-    kind = args.to.suffix
-    if args.evidence and kind not in {".json", ".html"}:
-        raise UsageError(f"cannot write evidence to {args.to.name}: end the name in .json or .html")
+def _refuse_other(args: argparse.Namespace, *, page: bool) -> None:
+    """Raise UsageError for a name or for arguments that do not go together. page: whether a page is asked for."""
     # Such a name was meant as a file, and a folder of that name would surprise.
-    if not args.evidence and kind in _FILES:
-        raise UsageError(f"cannot write {args.to.name}: a model is a folder, so give a name without {kind}")
-    if args.verify and not args.evidence:
-        raise UsageError("--verify is about evidence: give --evidence too")
+    if not page and args.to.suffix in _FILES:
+        raise UsageError(f"cannot write {args.to.name}: a model is a folder, so give a name without {args.to.suffix}")
+    if args.verify and not page:
+        raise UsageError("--verify is about a page: give --to a name that ends in .html")
 
 
-def _write(to: Path, release: Release, facts: dict[str, Any] | None) -> None:
-    """Write a folder or a file. facts: those of the page, or of the evidence; None for the model itself."""
-    if facts is None:
-        _write_model(release, to)
-        return
-    from streamtopic.pages.version_page import version_page
+def _write_page(args: argparse.Namespace, service: Service, number: int) -> int:
+    """Write the page of a version; return 1 if a check on it failed."""
+    from streamtopic.pages.version_page import version_facts, version_page
+    from streamtopic.service.verify import Finding
 
-    # Programs of others read this file, and JSON has no infinity: one that slipped through must not be written.
-    page = to.suffix == ".html"
-    written = version_page(facts) if page else json.dumps(facts, indent=1, allow_nan=False) + "\n"
-    to.write_text(written, encoding="utf-8")
+    with progress("verifying", "records", quiet=args.json or not args.verify) as update:
+        facts = version_facts(service, number, update=update if args.verify else None, public=not args.verify)
+    # Written if a check failed as well: that is what an auditor needs most.
+    with file_errors("write", args.to):
+        args.to.write_text(version_page(facts), encoding="utf-8")
+    if not args.json:
+        print_findings([Finding(**finding) for finding in facts["findings"]])
+    told = {name: facts[name] for name in ("version", "passed", "complete", "findings")}
+    answer(args, {"to": str(args.to), **told}, f"version {number}: written to {args.to}")
+    return 0 if facts["passed"] else 1
 
 
 def _write_model(release: Release, folder: Path) -> None:
@@ -166,17 +156,7 @@ The model holds counts of words with noise, as topics, and no document.
 """
 
 
-def _tell_evidence(args: argparse.Namespace, facts: dict[str, Any]) -> int:
-    from streamtopic.service.verify import Finding
-
-    told = {name: facts[name] for name in ("version", "passed", "complete", "findings")}
-    if not args.json:
-        print_findings([Finding(**finding) for finding in facts["findings"]])
-    answer(args, {"to": str(args.to), **told}, f"version {facts['version']}: written to {args.to}")
-    return 0 if facts["passed"] else 1
-
-
-def _tell_model(args: argparse.Namespace, release: Release) -> int:
+def _tell(args: argparse.Namespace, release: Release) -> int:
     topics = 0 if release.payload.A is None else release.envelope.r
     words = len(release.words)
     parts = [f"{words} words", f"{topics} topics" if topics else "no topics, which are withheld"]

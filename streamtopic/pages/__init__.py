@@ -7,7 +7,6 @@ Pages and pictures, which need no network and no script:
     charts          points and curves, bars, small lines
     plots           figures of a model, for notebooks and for the page of a version
     version_page    the page of a version: for readers, for an auditor, and on the server
-    report_file     such a page read from a file, and checked with a public key alone
 The server, `streamtopic serve`:
     service_view    what the pages read of a service: one reader at a time, each answer kept for a few seconds
     service_facts   the state of the service, as values, and what a person must act on, with the remedy

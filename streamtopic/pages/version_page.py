@@ -2,16 +2,11 @@
 
 version_facts  everything that the page shows, as values of JSON
 version_page   the page: a file that needs no network and no script, or a page of the server
-
-The facts are in the file as data, and the page is drawn from nothing else. So whoever has the file can draw it again.
 """
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
-
-from markupsafe import Markup
 
 from streamtopic.pages.charts import Curve, Picture, line_chart, small_line
 from streamtopic.pages.model_view import cards_of, history_of, map_of, related_of, view_of
@@ -27,12 +22,9 @@ if TYPE_CHECKING:
     from streamtopic.service.app import Service
     from streamtopic.signed import Release
 
-__all__ = ["DATA", "chart_to_limit", "picture_facts", "spending_chart", "version_facts", "version_page"]
+__all__ = ["chart_to_limit", "picture_facts", "spending_chart", "version_facts", "version_page"]
 
 Json = dict[str, Any]
-
-DATA = "evidence"
-"""Id of the element that holds the facts as JSON."""
 
 _SECTIONS = {
     "topics": "Topics",
@@ -96,8 +88,8 @@ def picture_facts(release: Release, earlier: Sequence[Release]) -> Json | None:
 def version_page(facts: Json, service: Mapping[str, object] | None = None) -> str:
     """Return the page.
 
-    facts: as `version_facts` returns them, or as they are read back from JSON.
-    service: what frames a page of the server; None for a file of its own, which then holds the facts too.
+    facts: as `version_facts` returns them.
+    service: what frames a page of the server; None for a file of its own.
     """
     pictures = facts["pictures"] or {}
     present = {
@@ -121,8 +113,6 @@ def version_page(facts: Json, service: Mapping[str, object] | None = None) -> st
         one_document=ONE_DOCUMENT,
         helps=HELPS,
         service=service,
-        data=None if service else _embedded(facts),
-        data_id=DATA,
     )
 
 
@@ -154,13 +144,3 @@ def chart_to_limit(
     said = f"{begin:.3g} at version {first} to {end:.3g} at version {last}, of a {limit_name} of {limit:g}"
     curves = [Curve("", points), Curve(limit_name, [(first, limit), (last, limit)], dashed=True)]
     return line_chart(title, said, curves, across="version", name=name, height=140, beside=70)
-
-
-def _embedded(facts: Json) -> Markup:
-    """Return the facts for programs."""
-    # JSON is in ASCII by default, so the filter of `render` leaves it as it is.
-    written = json.dumps(facts, allow_nan=False)
-    # Without angle brackets the text cannot end the element around it.
-    for character in "<>&":
-        written = written.replace(character, f"\\u{ord(character):04x}")
-    return Markup(written)  # noqa: S704  see above

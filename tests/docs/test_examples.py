@@ -102,7 +102,7 @@ def test_a_stream_in_kafka_learns_and_forgets(kafka_server):
 
 @pytest.mark.slow
 def test_an_auditor_checks_offline():
-    """A receipt, its document and a report are accepted with the public key alone."""
+    """A receipt, its document and a version are accepted with the public key alone."""
     lines = printed("auditor.py")
     assert not [line for line in lines if line.startswith("FAIL")]
     assert "ok    version 3 is the first without document doc-89" in lines

@@ -2,7 +2,6 @@
 
 import ast
 import base64
-import json
 import re
 import shlex
 from pathlib import Path
@@ -43,17 +42,18 @@ def test_each_command_that_the_page_names_is_one(line):
     assert callable(build_parser().parse_args(shlex.split(line)[1:]).run)
 
 
-def test_a_report_is_checked_without_this_program(tmp_path, monkeypatch):
+def test_a_proof_is_checked_without_this_program(tmp_path, monkeypatch):
     """The lines on the page, run as they stand, accept a proof in a ledger of any size and refuse a changed one."""
     from cryptography.exceptions import InvalidSignature
 
     (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     maker = LedgerMaker(FileLog(tmp_path / "log"))
+    Path("version-12").mkdir()
     Path("signing.pub").write_text(f"{maker.key.public}\n")
 
     def checked(proof):
-        Path("report.json").write_text(json.dumps({"proof": {"tlog_proof": proof}}))
+        Path("version-12/model.safetensors.tlog-proof").write_text(proof)
         names = {}
         exec(compile(block, "guarantees.md", "exec"), names)  # noqa: S102  executing it is the point
         return names["facts"]

@@ -1,19 +1,16 @@
 """Versions and receipts are entries of one tree: whoever drops, doubles or swaps one is noticed by `verify`."""
 
 import dataclasses
-import json
 
 import pytest
 
 from ledger_maker import LedgerMaker, envelope_of, key_of
 from streamtopic.documents.corpus import Document
-from streamtopic.pages.report_file import read_report
-from streamtopic.pages.version_page import version_facts, version_page
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.app import Service
 from streamtopic.service.verify.ledger_checks import read_ledger
 from streamtopic.settings import Settings
-from streamtopic.signed import KeyList, KeyRing, Receipt, Revoked, SigningKey
+from streamtopic.signed import KeyList, Revoked, SigningKey
 from streamtopic.streams import FileLog, Message
 
 THEMES = [[f"w{theme}{letter}" for letter in "abcdefghijkl"] for theme in range(3)]
@@ -150,32 +147,6 @@ def test_bytes_of_a_withdrawn_version_that_come_again_are_noticed(files):
     found = found_in(files)["withdrawal"]
     assert found.passed is False
     assert "not yet erased: 1" in found.detail
-
-
-@pytest.mark.parametrize("ending", ["json", "html"])
-def test_a_report_s_file_proves_its_version(files, tmp_path, ending):
-    """With the public key alone: the proof leads to the entry of this very version; that of another entry fails."""
-    evidence = version_facts(files, 2)
-    path = tmp_path / f"report.{ending}"
-
-    def outcome():
-        path.write_text(json.dumps(evidence) if ending == "json" else version_page(evidence))
-        return {one.name: one.passed for one in read_report(path).check(KeyRing.load(files.public_key, "default"))}
-
-    assert set(outcome().values()) == {True}
-    assert evidence["forgotten"]["receipts"] == 1
-    entries = files.ledger.entries(range(files.ledger.ledger.size))
-    receipt = next(index for index, logged in entries.items() if isinstance(logged.entry, Receipt))
-    proof = evidence["proof"]
-    proof["tlog_proof"] = files.ledger.proof(receipt).text
-    assert outcome() == {"proof": False}
-    proof["tlog_proof"] = files.ledger.proof(files.ledger.ledger.index_of(1)).text
-    found = outcome()
-    assert (found["proof"], found["facts"]) == (True, False)
-    for broken in ("!", None, [], {"a": 1}, "\ud800"):
-        proof["tlog_proof"] = broken
-        if ending == "json":
-            assert outcome() == {"proof": False}
 
 
 def test_the_commitment_is_to_the_counts_in_the_log(files, monkeypatch):

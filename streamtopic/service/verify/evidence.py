@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic import __version__
 from streamtopic.errors import CheckFailed, UsageError
-from streamtopic.formats import REPORT
 from streamtopic.service.schedule.version import rounded
 from streamtopic.service.verify.finding import as_json, doubt, fails, passed
 from streamtopic.service.verify.ledger_checks import read_ledger
@@ -32,10 +31,9 @@ if TYPE_CHECKING:
     from streamtopic.service.verify.release_checks import InLog, Record
     from streamtopic.signed import KeyRing, Release
 
-__all__ = ["FORMAT", "PROGRAM", "gather", "proof_facts", "verify_instance"]
+__all__ = ["gather", "verify_instance"]
 
-FORMAT = REPORT.number
-PROGRAM = f"streamtopic {__version__}"
+_PROGRAM = f"streamtopic {__version__}"
 _ANCHOR_WORDS = re.compile(r"(anchor words changed):.*", re.DOTALL)
 
 Json = dict[str, Any]
@@ -91,8 +89,7 @@ def gather(sources: Sources, version: int, update: Progress | None = None) -> Js
         findings += Relearning(sources, whole, update).findings(kept, known)
     release, record = known.release, known.record
     evidence = {
-        "format": FORMAT,
-        "program": PROGRAM,
+        "program": _PROGRAM,
         "made": datetime.fromtimestamp(sources.clock(), UTC).isoformat(timespec="seconds"),
         "passed": passed(findings),
         "complete": all(finding.passed is not None for finding in findings),
@@ -102,7 +99,7 @@ def gather(sources: Sources, version: int, update: Progress | None = None) -> Js
         "newest": whole.newest,
         "findings": as_json(findings),
         "envelope": entry_facts(known.envelope),
-        "proof": proof_facts(release.proof, whole.ledger.keys),
+        "proof": _proof_facts(release.proof, whole.ledger.keys),
         "published": "tasks" if release.payload.A is None else "topics",
         "record": {
             "reason": _nameless(record.get("reason")),
@@ -125,7 +122,7 @@ def gather(sources: Sources, version: int, update: Progress | None = None) -> Js
     return found
 
 
-def proof_facts(text: str, keys: KeyRing) -> Json:
+def _proof_facts(text: str, keys: KeyRing) -> Json:
     """Return a proof of the ledger with what it says, and with the key that signed it.
 
     Raises InvalidRelease, and UnknownKey if none of the keys signed it.

@@ -52,8 +52,7 @@ def main(folder: Path) -> None:
         redis = stack.enter_context(_redis(data))
         kafka = stack.enter_context(LocalKafka())
         given = {"kafka": kafka.servers, "redis_url": redis, "model": "image", "partitions": 2, "topics": 2}
-        given |= {"min_df": 1, "max_df": 1.0, "signing_key": "/data/keys/signing.key"}
-        given |= {"noise_key": "/data/keys/noise.key", "receipt_key": "/data/keys/receipt.key"}
+        given |= {"min_df": 1, "max_df": 1.0, "keys": "/data/keys"}
         settings = [f"STREAMTOPIC_{name.upper()}={value}" for name, value in given.items()]
         mount = ["--volume", f"{data}:/data"]
         program = [*buildah, "run", "--isolation", "chroot", *mount, container, "env", *settings, "streamtopic"]

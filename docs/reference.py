@@ -110,11 +110,9 @@ def chart_schema() -> str:
     part = _closed(pod | {"replicas": number})
     values = {
         "image": _closed(dict.fromkeys(("repository", "tag", "digest", "pullPolicy"), text) | {"pullSecrets": listed}),
-        "publicKey": text,
         "settings": pod["settings"],
         "parts": _closed(dict.fromkeys(PARTS, part) | {"serve": _closed(part["properties"] | {"names": listed})}),
         "init": _closed(pod),
-        "suppression": {"type": "boolean"},
         "serviceMonitor": _closed({"enabled": {"type": "boolean"}, "interval": text, "labels": anything}),
         **dict.fromkeys(("extraVolumes", "extraVolumeMounts", "tolerations"), listed),
         **dict.fromkeys(("nodeSelector", "affinity", "global"), anything),

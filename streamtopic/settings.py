@@ -396,20 +396,11 @@ class Settings(BaseSettings):
     private: Private = Field(
         PrivateSettings.model_validate({}), description="Budget of `guarantee` private, a table `[private]`."
     )
-    signing_key: UserPath | None = Field(
-        None, description="Ed25519 private key that signs the ledger; by default `keys/signing.key` in `dir`."
-    )
-    noise_key: UserPath | None = Field(
-        None, description="Secret from which noise is drawn; by default `keys/noise.key` in `dir`."
-    )
-    receipt_key: UserPath | None = Field(
-        None, description="Secret of the digests of document ids in receipts; by default `keys/receipt.key` in `dir`."
-    )
-    suppression_key: UserPath | None = Field(
+    keys: UserPath | None = Field(
         None,
-        description="Secret under which ids and subjects are suppressed, so that forgotten documents stay out; "
-        "by default `keys/suppression.key` in `dir` where it exists, else nothing is suppressed. `ingest`, `verify`, "
-        "`rebuild` and whoever suppresses need it.",
+        description="Folder of keys, by default `keys` in `dir`. `schedule` and `run` need `signing.key`, `noise.key` "
+        "and `receipt.key`; `ingest`, `verify`, `rebuild` and whoever suppresses need `suppression.key`, if there is "
+        "one; `root.pub` or `signing.pub` verifies the ledger.",
     )
     link_months: int = Field(
         3,
@@ -417,11 +408,6 @@ class Settings(BaseSettings):
         le=1200,
         description="Months for which `streamtopic receipt` finds receipts by request id; then the month's key is "
         "destroyed, and only the requester's salt still tells which document a receipt is about.",
-    )
-    public_key: UserPath | None = Field(
-        None,
-        description="Public key that verifies the ledger, or the root key that signs the list of such keys; by default "
-        "the public half of the signing key.",
     )
     witnesses: UserPath | None = Field(
         None,
@@ -457,6 +443,11 @@ class Settings(BaseSettings):
         if self.require_witnesses and self.witnesses is None:
             raise SettingsError("setting `require_witnesses` needs `witnesses`: name the file of the witnesses")
         return self
+
+    @property
+    def key_folder(self) -> Path | None:
+        """The folder of keys; None for a process of a service without one."""
+        return self.dir / "keys" if self.keys is None and self.dir is not None else self.keys
 
     @property
     def consumer_group(self) -> str:
@@ -585,8 +576,6 @@ _FORMS = {
     "kafka": "host:port, or several with commas: `kafka-1:9092,kafka-2:9092`",
     "metrics_address": "a port, or host:port: `9464` or `0.0.0.0:9464`",
 }
-# The paths of `input` all have one form.
-_PATH = "1 to 256 characters without blanks, commas and `=`: `after.text`"
 
 
 def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None) -> str:
@@ -609,7 +598,7 @@ def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None)
         source = f"file {config}"
     message = error["msg"].removeprefix("Input ").removeprefix("Value error, ")
     if error["type"] == "string_pattern_mismatch":
-        message = f"should be {_FORMS.get(name, _PATH)}"
+        message = f"should be {_FORMS[name]}"
     if error["type"] == "extra_forbidden":
         known = Settings.model_fields if len(path) == 1 else TABLES[name].model_fields
         close = difflib.get_close_matches(path[-1], known, n=1)

@@ -173,21 +173,23 @@ def log_events(role: str, model: str) -> None:
 
 def add_key(parser: argparse.ArgumentParser, *, prefix: str = "") -> None:
     """Add the arguments that `verifier_of` reads. prefix: of their help, if the command has other uses."""
-    parser.add_argument("--key", metavar="KEY", help=f"{prefix}signing.pub, or its text (default: setting public_key)")
+    parser.add_argument(
+        "--key", metavar="KEY", help=f"{prefix}signing.pub, or its text (default: that of the setting keys)"
+    )
     parser.add_argument("--key-list", type=Path, metavar="FILE", help=f"{prefix}keys.list, with root.pub as the key")
 
 
 def verifier_of(args: argparse.Namespace) -> KeyRing:
-    """Return the key of --key, with --key-list the keys of that list, else the setting `public_key`.
+    """Return the key of --key, with --key-list the keys of that list, else that of the folder of keys.
 
     Raises UsageError if no key is given or the list cannot be read, InvalidRelease if the key did not sign the list.
     """
+    from streamtopic.service.instance import public_key
     from streamtopic.signed import KeyRing, PublicKey, open_keys
 
-    source = args.key or settings_of(args).public_key
-    if source is None:
+    key = public_key(settings_of(args)) if args.key is None else PublicKey.load(args.key)
+    if key is None:
         raise UsageError("which key? give --key signing.pub, or root.pub with --key-list")
-    key = PublicKey.load(source)
     if args.key_list is None:
         return KeyRing(key, _model_of(key.name))
     with file_errors("read", args.key_list):

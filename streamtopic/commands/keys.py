@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service
     from streamtopic.service.upkeep.key_lists import KeyKeeper
+    from streamtopic.settings import Settings
     from streamtopic.signed import KeyList, PublicKey, SigningKey
 
 __all__ = ["register", "run"]
@@ -22,19 +23,19 @@ _LIST = "keys.list"
 # Files of each set of new keys, with what to do with them.
 _NEW = {
     "new": {
-        "private": ("signing.key", "keep it secret; setting signing_key"),
-        "public": ("signing.pub", "give it to subscribers; setting public_key"),
-        "noise": ("noise.key", "keep it secret, with a backup; setting noise_key"),
-        "receipt": ("receipt.key", "keep it secret; setting receipt_key"),
+        "private": ("signing.key", "keep it secret"),
+        "public": ("signing.pub", "give it to subscribers"),
+        "noise": ("noise.key", "keep it secret, with a backup"),
+        "receipt": ("receipt.key", "keep it secret"),
     },
     "root": {
         "private": ("root.key", "keep it offline; `keys publish`, `rotate` and `revoke` take it"),
-        "public": ("root.pub", "give it to subscribers in place of signing.pub; setting public_key"),
+        "public": ("root.pub", "give it to subscribers in place of signing.pub"),
     },
     "suppression": {
         "suppression": (
             "suppression.key",
-            "keep it secret, with a backup; setting suppression_key, which every `ingest` then needs",
+            "keep it secret, with a backup; every `ingest` then needs it in its folder of keys",
         ),
     },
 }
@@ -59,7 +60,7 @@ def register(subparsers: Subparsers) -> None:
         "--to",
         type=Path,
         metavar="FOLDER",
-        help="where to write keys and the list (default: the folder of the signing key; new, suppression: keys)",
+        help="where to write (default: the folder of the setting keys, else keys)",
     )
     parser.add_argument("--root", action="store_true", help="new: make a root key pair, which signs key lists, instead")
     parser.add_argument(
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 
     root = SigningKey.load(args.root_key)
     with Service(instance_settings(args)) as service:
-        folder = _folder(args, service)
+        folder = _folder(args, service.settings)
         keeper = _keeper(service, root, folder / _LIST)
         made = None
         if args.action == "publish":
@@ -112,41 +113,37 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _keeper(service: Service, root: SigningKey, file: Path) -> KeyKeeper:
+    from streamtopic.service.instance import key_file
     from streamtopic.service.upkeep.key_lists import KeyKeeper
 
     settings = service.settings
-    has_key = service.layout is not None or settings.signing_key is not None
-    signing = service.signing_key if has_key else None
+    file_of_key = key_file(settings, "signing.key")
+    signing = service.signing_key if file_of_key is not None and file_of_key.exists() else None
     return KeyKeeper(settings.model, service.log, service.connection, signing, service.clock, root, file)
 
 
-def _folder(args: argparse.Namespace, service: Service) -> Path:
-    if args.to is not None:
-        return Path(args.to)
-    signing = service.settings.signing_key
-    if signing is None:
-        return Path("keys") if service.layout is None else service.layout.key("signing_key").parent
-    return signing.parent
+def _folder(args: argparse.Namespace, settings: Settings) -> Path:
+    """Return where keys are written."""
+    return Path(args.to or settings.key_folder or "keys")
 
 
 def _take_into_use(args: argparse.Namespace, service: Service, root: PublicKey, made: Path | None) -> Path | None:
-    """Make an instance in a folder know the root key and sign with a new key.
+    """Put the root key and a new signing key into the folder of keys, unless another folder was asked for.
 
     made: private half of the new key, None if the signing key stays.
-    Returns the file that the setting `signing_key` must name, None if nothing changes.
+    Returns the file of the new key, None if the signing key stays.
     """
     from streamtopic.service.upkeep.key_lists import replace_signing_key
 
-    layout = service.layout
-    if layout is None or args.to is not None:
+    folder = service.settings.key_folder
+    if folder is None or args.to is not None:
         return made
-    if not layout.key("root_public_key").exists():
-        layout.key("root_public_key").write_text(f"{root}\n", encoding="ascii")
-    # A setting names the file: to move the new key elsewhere would leave the setting at the old one.
-    if made is None or service.settings.signing_key is not None:
-        return made
-    replace_signing_key(layout.key("signing_key"), layout.key("public_key"), made)
-    return layout.key("signing_key")
+    if not (folder / "root.pub").exists():
+        (folder / "root.pub").write_text(f"{root}\n", encoding="ascii")
+    if made is None:
+        return None
+    replace_signing_key(folder / "signing.key", folder / "signing.pub", made)
+    return folder / "signing.key"
 
 
 def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | None) -> int:
@@ -159,28 +156,25 @@ def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | N
         "private": None if signing is None else str(signing),
     }
     shown = {
-        "key list": f"{keys.sequence}, in the ledger and in {file}  (setting public_key: root.pub)",
+        "key list": f"{keys.sequence}, in the ledger and in {file}",
         "signs now": keys.current.key_id,
     }
     shown |= {name: ", ".join(found[name]) for name in ("previous", "revoked") if found[name]}
     if args.first is not None:
         shown["void"] = f"entries from {args.first} on: `streamtopic rebuild` lets their deletions get receipts again"
     if signing is not None:
-        shown["private key"] = f"{signing}  (setting signing_key; start `schedule` or `run` again)"
+        shown["private key"] = f"{signing}  (start `schedule` or `run` again)"
     return answer(args, found, *aligned(shown))
 
 
 def _new(args: argparse.Namespace) -> int:
     """Write new keys, secret ones for their owner alone. Raises UsageError if a file is there already."""
-    from streamtopic.service.instance import Layout
     from streamtopic.signed import new_secret, new_signing_key
 
     kind = "root" if args.root else args.action
-    folder = Path(args.to or "keys")
-    if kind == "suppression" and args.to is None and args.dir is not None:
-        # Checked, so that a mistyped folder does not become one of an instance.
-        instance_settings(args)
-        folder = Layout(args.dir).key("suppression_key").parent
+    # Checked, so that a mistyped folder does not become one of an instance.
+    settings = settings_of(args) if args.dir is None else instance_settings(args)
+    folder = _folder(args, settings)
     files = {name: folder / file for name, (file, _) in _NEW[kind].items()}
     # All are looked at before any is written: a noise key that is lost cannot draw a version again, and half a set of
     # new keys would go with half a set of old ones.
@@ -190,7 +184,7 @@ def _new(args: argparse.Namespace) -> int:
     found = {name: str(path) for name, path in files.items()}
     shown: dict[str, object] = {name: f"{files[name]}  ({about})" for name, (_, about) in _NEW[kind].items()}
     if "private" in files:
-        name = args.name or f"streamtopic/{settings_of(args).model}"
+        name = args.name or f"streamtopic/{settings.model}"
         key = new_signing_key(files.pop("private"), files.pop("public"), f"{name}/root" if args.root else name)
         found |= {"name": key.name, "key_id": key.key_id}
         shown["key"] = key

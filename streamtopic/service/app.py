@@ -221,8 +221,8 @@ class Service:
     @property
     def _signs(self) -> bool:
         """Whether this process has the signing key."""
-        path = instance.key_file(self.settings, "signing_key")
-        return path is not None and (path == self.settings.signing_key or path.exists())
+        path = instance.key_file(self.settings, "signing.key")
+        return path is not None and path.exists()
 
     @cached_property
     def public_key(self) -> PublicKey:
@@ -258,12 +258,12 @@ class Service:
     @cached_property
     def noise_key(self) -> NoiseKey:
         """The secret that noise is drawn from."""
-        return NoiseKey(instance.secret(self.settings, "noise_key"))
+        return NoiseKey(instance.secret(self.settings, "noise.key"))
 
     @cached_property
     def receipt_secret(self) -> bytes:
         """The secret that receipts digest document ids with."""
-        return instance.secret(self.settings, "receipt_key")
+        return instance.secret(self.settings, "receipt.key")
 
     @cached_property
     def redis_url(self) -> str:
@@ -292,19 +292,10 @@ class Service:
         model = self.settings.model
         return ModelState.open(self.connection, model, self.fixed)
 
-    def need_suppression_key(self) -> None:
-        """Raise SettingsError if settings name a key of suppressions that is not here."""
-        file = instance.suppression_file(self.settings)
-        if file is not None and not file.exists():
-            raise SettingsError(
-                f"{self.settings.suppression_key} is not here: `streamtopic keys suppression` makes the key; restore a "
-                "lost one from your backup, or take the setting `suppression_key` away"
-            )
-
     @cached_property
     def suppression(self) -> SuppressionKey | None:
         """The key of suppressions; None if nothing is suppressed, and if this process lacks the key."""
-        file = instance.suppression_file(self.settings)
+        file = instance.key_file(self.settings, "suppression.key")
         if file is None or not file.exists():
             return None
         return SuppressionKey(load_secret(file), self.settings.model)
@@ -369,9 +360,8 @@ class Service:
     def open_ingest(self, partition: int) -> Ingest:
         """Take ownership of a partition, and delete documents whose deletes have left the log.
 
-        Raises as `Ingest.open` and `delete_missed_if_due`, and SettingsError without a key that settings name.
+        Raises as `Ingest.open` and `delete_missed_if_due`.
         """
-        self.need_suppression_key()
         with self.watch.busy("recovering"):
             ingest = Ingest.open(
                 self.connection,
@@ -593,12 +583,11 @@ class Service:
         Raises UsageError for a text that no document and no subject can have, and if the model has no suppressions.
         Nothing is written then.
         """
-        self.need_suppression_key()
         key = self.suppression
         if key is None:
             raise UsageError(
-                f"model {self.settings.model} has no suppressions: make a key (`streamtopic keys suppression`), and "
-                "name it in the setting `suppression_key` of `ingest` as well"
+                "there is no suppression.key here: `streamtopic keys suppression` makes it, for every `ingest` too; "
+                "restore a lost one from your backup"
             )
         ids, people = list(documents), list(subjects)
         self.check_deletable(ids, people)
@@ -747,7 +736,6 @@ class Service:
 
     def rebuild(self, update: Callable[[int, int | None], None]) -> rebuild_state.Rebuilt:
         """Count the whole log again, and begin a new base model; see `rebuild_state.rebuild`."""
-        self.need_suppression_key()
         model, fixed, holder = self.settings.model, self.fixed, rebuild_state.HOLDER
         lease = LeaseKeeper(ModelState(self.connect(), model, fixed), holder, int(self.settings.lease * 1000))
         # Read before, it would still have the limits of the state that goes.

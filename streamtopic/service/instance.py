@@ -3,7 +3,7 @@
 DIR/streamtopic.toml     settings
 DIR/log/                 event log
 DIR/redis/               Redis data
-DIR/keys/                signing.key, signing.pub, noise.key, receipt.key; suppression.key where ids can be suppressed
+DIR/keys/                signing.key, signing.pub, noise.key, receipt.key; suppression.key if ids can be suppressed
 DIR/instance.lock        held by the process that works on the instance
 """
 
@@ -38,21 +38,10 @@ __all__ = [
     "public_key",
     "secret",
     "signing_key",
-    "suppression_file",
 ]
 
 logger = logging.getLogger(__name__)
-KeyName = Literal["signing_key", "public_key", "root_public_key", "noise_key", "receipt_key", "suppression_key"]
-_KEY_FILES: Mapping[KeyName, str] = {
-    "signing_key": "signing.key",
-    "public_key": "signing.pub",
-    # The public half of the root key, where the instance's keys are in a key list.
-    "root_public_key": "root.pub",
-    "noise_key": "noise.key",
-    "receipt_key": "receipt.key",
-    # Without it nothing is suppressed.
-    "suppression_key": "suppression.key",
-}
+KeyName = Literal["signing.key", "signing.pub", "root.pub", "noise.key", "receipt.key", "suppression.key"]
 # Seconds. Another command is done by then, unless it learns a very large model.
 WAIT = 60.0
 
@@ -77,10 +66,6 @@ class Layout:
     def initialised(self) -> Path:
         """Empty file that exists once the instance has all its keys."""
         return self.root / "keys" / "complete"
-
-    def key(self, name: KeyName) -> Path:
-        """File of a key, unless settings name another."""
-        return self.root / "keys" / _KEY_FILES[name]
 
 
 class InstanceLock:
@@ -148,43 +133,36 @@ class InstanceLock:
 
 
 def key_file(settings: Settings, name: KeyName) -> Path | None:
-    """Return the file of a key: the one that settings name, else the instance's own; None for a service without it."""
-    named: Path | None = getattr(settings, name, None)
-    if named is not None or settings.dir is None:
-        return named
-    return Layout(settings.dir).key(name)
+    """Return the file of a key, whether it exists or not; None for a service without a folder of keys."""
+    return None if settings.key_folder is None else settings.key_folder / name
 
 
 def signing_key(settings: Settings) -> SigningKey:
     """Load the signing key. An instance's own is made on first use.
 
-    Raises SettingsError if no key is set, and for a key of another model's ledger.
+    Raises SettingsError without a key, and for a key of another model's ledger.
     """
     origin = f"streamtopic/{settings.model}"
-    path = _kept("signing_key", settings, lambda own: new_signing_key(own, own.with_name("signing.pub"), origin))
+    path = _kept("signing.key", settings, lambda own: new_signing_key(own, own.with_name("signing.pub"), origin))
     key = SigningKey.load(path)
     check_origin(key, settings.model)
     return key
 
 
 def public_key(settings: Settings) -> PublicKey | None:
-    """Load the public key that settings name, else the instance's root key; return None if there is neither."""
-    if settings.public_key is not None:
-        return PublicKey.load(settings.public_key)
-    root = key_file(settings, "root_public_key")
-    return PublicKey.load(root) if root is not None and root.exists() else None
+    """Load the public key that verifies the ledger: the root key's, else the one that signs; None without either."""
+    folder = settings.key_folder
+    if folder is None:
+        return None
+    if not (folder / "root.pub").exists() and (folder / "signing.key").exists():
+        return SigningKey.load(folder / "signing.key").public
+    found = [path for path in (folder / "root.pub", folder / "signing.pub") if path.exists()]
+    return PublicKey.load(found[0]) if found else None
 
 
-def secret(settings: Settings, name: Literal["noise_key", "receipt_key"]) -> bytes:
-    """Load a secret. An instance's own is made on first use. Raises SettingsError if no file is set."""
+def secret(settings: Settings, name: Literal["noise.key", "receipt.key"]) -> bytes:
+    """Load a secret. An instance's own is made on first use. Raises SettingsError without one."""
     return load_secret(_kept(name, settings, new_secret))
-
-
-def suppression_file(settings: Settings) -> Path | None:
-    """Return the file of the key of suppressions, whether it exists or not; None if there are no suppressions."""
-    path = key_file(settings, "suppression_key")
-    # Off by default, so this key is not made by itself.
-    return path if path is not None and (settings.suppression_key is not None or path.exists()) else None
 
 
 def _kept(name: KeyName, settings: Settings, make: Callable[[Path], object]) -> Path:
@@ -192,7 +170,7 @@ def _kept(name: KeyName, settings: Settings, make: Callable[[Path], object]) -> 
     path = key_file(settings, name)
     if path is None:
         raise missing_key(name)
-    if settings.dir is None or getattr(settings, name) is not None or path.exists():
+    if settings.keys is not None or settings.dir is None or path.exists():
         return path
     # Before this mark the instance was never complete, so a lost key cannot have signed anything. After it, a second
     # key in its place would look like a forger to every subscriber.
@@ -202,9 +180,11 @@ def _kept(name: KeyName, settings: Settings, make: Callable[[Path], object]) -> 
     return path
 
 
-def missing_key(name: str) -> SettingsError:
-    """Return the error that neither a setting nor an instance's folder gives a key."""
-    return SettingsError(f"setting `{name}` is not set: `streamtopic keys new` makes the keys; name the file")
+def missing_key(name: KeyName) -> SettingsError:
+    """Return the error that there is no folder of keys."""
+    return SettingsError(
+        f"there is no {name}: `streamtopic keys new` makes the keys; name their folder in the setting `keys`"
+    )
 
 
 Action = Literal["made", "changed", "found"]

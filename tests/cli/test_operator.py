@@ -38,7 +38,7 @@ def test_a_healthy_instance_passes_the_doctor(on, program, instance):
     assert found["passed"] is True
     assert {finding["passed"] for finding in found["findings"]} == {True}
     looked_at = {finding["name"] for finding in found["findings"]}
-    assert {"signing_key", "noise_key", "receipt_key", "public_key", "redis", "eviction", "persistence", "clock",
+    assert {"signing.key", "noise.key", "receipt.key", "signing.pub", "redis", "eviction", "persistence", "clock",
             "default.documents", "ledger", "alive", "state", "partition 0", "outbox"} <= looked_at  # fmt: skip
     status, out, _ = program("doctor", "--dir", instance)
     assert status == 0
@@ -87,7 +87,7 @@ def _other_partitions(instance):
     ("spoil", "name", "remedy"),
     [
         (_unreadable, "instance", "chmod 600"),
-        (_other_public, "public_key", "signing.pub"),
+        (_other_public, "signing.pub", "signing.pub"),
         (_other_name, "instance", "--name example.org/default"),
         (_gap, "ledger", "backup"),
         (_ahead, "partition 0", "rebuild"),

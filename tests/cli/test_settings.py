@@ -33,11 +33,11 @@ def test_witnesses_that_are_required_are_named(tmp_path):
 
 def test_a_directory_stands_for_its_own_file(tmp_path, monkeypatch):
     """`--dir`, or its variable, needs no `--config`, and paths in the file are relative to it."""
-    _file(tmp_path, 'topics = 5\nsigning_key = "keys/mine.key"\n')
+    _file(tmp_path, 'topics = 5\nkeys = "mine"\n')
     found = load({"dir": tmp_path})
     monkeypatch.setenv("STREAMTOPIC_DIR", str(tmp_path))
     assert load() == found
-    assert (found.topics, found.dir, found.signing_key) == (5, tmp_path, tmp_path / "keys/mine.key")
+    assert (found.topics, found.dir, found.keys) == (5, tmp_path, tmp_path / "mine")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ WATCHED = ["ingest", "schedule"]
 PARTS = [*WATCHED, "serve"]
 CHOSEN = [
     "image.repository=registry.example/streamtopic",
-    "publicKey=a key",
     "settings.kafka=kafka-1:9093\\,kafka-2:9093",
 ]
 # The oldest and the newest Kubernetes whose objects the chart is held against.
@@ -111,28 +110,6 @@ def test_secrets_are_named_and_never_rendered(objects):
     assert len(set(named.values())) == len(named)
 
 
-def with_suppression_key(objects):
-    """Commands whose pods name the key of suppressions."""
-    found = set()
-    for name, pod in pods(objects).items():
-        given = {entry["name"]: entry["value"] for entry in pod["containers"][0]["env"] or ()}
-        (mount,) = [one["mountPath"] for one in pod["containers"][0]["volumeMounts"] if one["name"] == "secrets"]
-        if "STREAMTOPIC_SUPPRESSION_KEY" in given:
-            assert given["STREAMTOPIC_SUPPRESSION_KEY"] == f"{mount}/streamtopic_suppression.key"
-            found.add(name)
-    return found
-
-
-@needs_helm
-def test_only_who_counts_has_the_key_of_suppressions(objects):
-    """And nobody has it unless that is asked for."""
-    assert with_suppression_key(objects) == set()
-    status, made, error = helm("suppression=true")
-    assert status == 0, error
-    asked = {(thing["kind"], thing["metadata"]["name"]): thing for thing in made}
-    assert with_suppression_key(asked) == {"ingest"}
-
-
 @needs_helm
 def test_probes_ask_the_endpoint_that_the_part_opens(objects):
     """/livez and /readyz at the port of metrics_address; init has none, and serve answers at its own port."""
@@ -164,8 +141,7 @@ def test_settings_reach_the_program_as_it_reads_them(objects, monkeypatch):
     assert (loaded.delete_retention, loaded.delta, loaded.partitions) == (25_920_000.0, 1e-7, 8)
     assert loaded.kafka == "kafka-1:9093,kafka-2:9093"
     mounts = {mount["mountPath"] for pod in pods(objects).values() for mount in pod["containers"][0]["volumeMounts"]}
-    paths = [loaded.signing_key, loaded.noise_key, loaded.receipt_key, loaded.public_key]
-    assert {str(path.parent) for path in paths} <= mounts
+    assert str(loaded.keys) in mounts
     assert data["STREAMTOPIC_SECRETS_DIR"] in mounts
     names = {entry["name"] for entry in pods(objects)["ingest"]["containers"][0]["env"]}
     assert "STREAMTOPIC_KAFKA_SASL_USERNAME" in names

@@ -29,10 +29,13 @@ MODEL_NAME = "apart"
 def start(tmp_path, deployed_kafka, give_rules, secrets):
     """Start a command of the program as a role, as compose would: with its variables, its users and its passwords."""
     give_rules(MODEL_NAME)
-    keys = {"signing_key": "signing.key", "noise_key": "noise.key", "receipt_key": "receipt.key"}
-    given = {"public_key": "signing.pub"} | keys
-    variables = {name: str(secrets / file) for name, file in given.items()}
-    variables |= {"model": MODEL_NAME, "kafka": deployed_kafka.servers, "partitions": "4", "topics": "2"}
+    variables = {
+        "keys": str(secrets),
+        "model": MODEL_NAME,
+        "kafka": deployed_kafka.servers,
+        "partitions": "4",
+        "topics": "2",
+    }
     variables |= {"min_df": "1", "max_df": "1.0", "max_forget_lag": "0"}
     variables["kafka_ssl_cafile"] = deployed_kafka.authority
 

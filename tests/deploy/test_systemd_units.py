@@ -44,10 +44,14 @@ def test_its_variables_are_settings_and_its_files_credentials():
     given = dict(entry.split("=", 1) for entry in options("Service")["Environment"])
     ours = {name.removeprefix("STREAMTOPIC_").lower() for name in given if name.startswith("STREAMTOPIC_")}
     assert ours - {"secrets_dir"} <= Settings.model_fields.keys()
-    (loaded,) = options("Service")["LoadCredential"]
-    prefix = loaded.partition(":")[0]
-    files = [value.removeprefix("%d/") for value in given.values() if value.startswith("%d/")]
-    assert len(files) == 3
-    assert all(file.startswith(f"{prefix}_") for file in files)
+    whole, public = options("Service")["LoadCredential"]
+    assert whole.startswith("streamtopic:")
+    assert public.startswith("signing.pub:")
+    keys = [
+        entry
+        for name in ("keys.conf", "suppression.conf")
+        for entry in options("Service", UNIT.with_name(name))["LoadCredential"]
+    ]
+    assert [entry.partition(":")[0] for entry in keys] == ["signing.key", "noise.key", "receipt.key", "suppression.key"]
+    assert given["STREAMTOPIC_KEYS"] == "%d"
     assert given["STREAMTOPIC_SECRETS_DIR"] == "%d"
-    assert f"{prefix}_redis_url" == "streamtopic_redis_url"

@@ -24,13 +24,13 @@ def test_keys_change_while_a_subscriber_waits_at_a_broker(kafka_server, redis_se
     monkeypatch.chdir(tmp_path / "elsewhere")
     service = [
         "--set", "model=rotating", "--set", f"kafka={kafka_server.servers}", "--set", f"redis_url={redis_server.url}",
-        "--set", f"public_key={tmp_path / 'root.pub'}", "--json",
+        "--set", f"keys={tmp_path}", "--json",
     ]  # fmt: skip
-    settings = {"signing": tmp_path / "signing.key"}
+    signing = tmp_path / "signing.key"
 
     def streamtopic(*arguments):
         capsys.readouterr()
-        assert main([*arguments, *service, "--set", f"signing_key={settings['signing']}"]) == 0
+        assert main([*arguments, *service]) == 0
         return json.loads(capsys.readouterr().out)
 
     name = ["--name", "example.org/rotating", "--to", str(tmp_path), "--json"]
@@ -51,30 +51,29 @@ def test_keys_change_while_a_subscriber_waits_at_a_broker(kafka_server, redis_se
             kafka_server.servers, model="rotating", public_key=tmp_path / "root.pub", idle_seconds=PATIENCE
         ) as subscriber,
     ):
-        maker = LedgerMaker(log, "rotating", SigningKey.load(settings["signing"]))
+        maker = LedgerMaker(log, "rotating", SigningKey.load(signing))
         maker.root = SigningKey.load(tmp_path / "root.key")
         maker.ledger.keys.pinned = PublicKey.load(tmp_path / "root.pub")
 
-        def publish(version, path):
+        def publish(version):
             maker.follow()
-            maker.key = SigningKey.load(Path(path))
+            maker.key = SigningKey.load(signing)
             maker.publish(version)
 
         thread = threading.Thread(target=follow, args=(subscriber,))
         thread.start()
-        publish(1, settings["signing"])
+        publish(1)
         first = streamtopic("keys", "publish", *root)
         rotated = streamtopic("keys", "rotate", *root)
         assert rotated["previous"] == [first["current"]]
         assert {Path(rotated[made]).parent for made in ("private", "list")} == {tmp_path}
         assert not list(Path.cwd().iterdir())
-        publish(2, rotated["private"])
-        old, settings["signing"] = settings["signing"], rotated["private"]
+        publish(2)
         revoked = streamtopic("keys", "revoke", first["current"], *root)
         assert (revoked["sequence"], revoked["revoked"]) == (3, [first["current"]])
         maker.follow()
-        maker.fork(key=SigningKey.load(old)).publish(3)
-        publish(3, rotated["private"])
+        maker.fork(key=SigningKey.load(tmp_path / f"signing-{first['current']}.key")).publish(3)
+        publish(3)
         thread.join(PATIENCE)
         assert found == [1, 2, 3]
         assert subscriber._ledger.ledger.strays >= 2

@@ -204,7 +204,7 @@ def on_kafka(kafka_server, redis_server, tmp_path):
     public = tmp_path / "signing.pub"
     model = f"lost{next(_numbers)}-kafka"
     public.write_text(f"{SigningKey.generate(model).public}\n")
-    settings = Settings(model=model, kafka=kafka_server.servers, redis_url=redis_server.url, public_key=public)
+    settings = Settings(model=model, kafka=kafka_server.servers, redis_url=redis_server.url, keys=tmp_path)
     with Service(settings) as service:
         provision(service.log, service.names, 1, service.topic_settings)
         with DocumentProducer(kafka_server.servers, model=settings.model) as producer:

@@ -1,7 +1,6 @@
 """What a version says in public tells no candidate for a deleted document from another."""
 
 import dataclasses
-import hashlib
 import json
 from collections import Counter
 from functools import cache
@@ -11,6 +10,7 @@ import msgpack
 import numpy as np
 import pytest
 
+from shared_noise import with_noise
 from streamtopic.bench.chain_corpora import KINDS
 from streamtopic.counts import Counts, DocumentBatch, Passage, count
 from streamtopic.documents.corpus import Document
@@ -90,17 +90,9 @@ def corpus(number=150, seed=0):
 def opened(tmp_path):
     """Return a function that opens an instance by name; instances share the noise key unless one is named."""
 
-    def key(name):
-        path = tmp_path / f"{name}.key"
-        if not path.exists():
-            # Of the name alone, so that chance decides nothing.
-            path.write_text(hashlib.sha256(name.encode()).hexdigest())
-            path.chmod(0o600)
-        return path
-
     def service(name, noise="shared", **more):
         plain = {"topics": 3, "max_df": 1.0, "max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 50}}
-        settings = Settings(dir=tmp_path / name, noise_key=key(noise), **{**plain, **more})
+        settings = Settings(dir=with_noise(tmp_path / name, noise), **{**plain, **more})
         return Service(settings, clock=lambda: 1_700_000_000.0)
 
     return service

@@ -20,8 +20,7 @@ def service(kafka_server, redis_server, tmp_path_factory):
     file.write_text(
         f'model = "{name}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 1\n'
         "topics = 2\nmin_df = 1\nmax_df = 1.0\nmax_forget_lag = 0.0\n"
-        'signing_key = "keys/signing.key"\npublic_key = "keys/signing.pub"\n'
-        'noise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
+        'keys = "keys"\n'
     )
     assert main(["init", "--config", str(file)]) == 0
     words = [["apple", "pear", "plum", "fig", "lime"], ["iron", "zinc", "lead", "tin", "gold"]]

@@ -5,6 +5,7 @@ from embedded_service import embedded
 from test_twin import DOCUMENTS, newest
 from three_topics import TOPICS
 
+from shared_noise import with_noise
 from streamtopic.documents.corpus import Document
 from streamtopic.service.verify import passed
 
@@ -27,17 +28,14 @@ def test_a_guided_topic_stands_in_the_version_by_its_name(tmp_path):
 
 def test_a_guided_topic_goes_on_and_ends_as_its_seeds_leave(tmp_path):
     """Deletions that take a seed leave the topic with the others; without any it ends, in an update."""
-    key = tmp_path / "noise.key"
-    key.write_bytes(bytes(range(32)).hex().encode())
-    key.chmod(0o600)
     # The second seed stands in the later half of these documents only.
     rare = ("lighthouse", "pelican")
     extra = []
     for k, document in enumerate(DOCUMENTS[:24]):
         text = f"{document.text} {rare[0]} {rare[k >= 12]}"
         extra.append(Document(f"bird-{k}", text, {}))
-    own = {"noise_key": key, "topics": 4, "guided": {"birds": rare}}
-    with embedded(tmp_path / "saw", **own) as saw, embedded(tmp_path / "never", **own) as never:
+    own = {"topics": 4, "guided": {"birds": rare}}
+    with embedded(with_noise(tmp_path / "saw"), **own) as saw, embedded(with_noise(tmp_path / "never"), **own) as never:
         saw.add(DOCUMENTS)
         saw.add(extra)
         _, release = newest(saw)

@@ -165,7 +165,7 @@ def test_each_role_is_watched_on_kafka(tmp_path, kafka_server, redis_server):
     config.write_text(
         f'model = "{model}"\nkafka = "{kafka_server.servers}"\n'
         f'redis_url = "{redis_server.url}"\npartitions = 2\nmetrics_address = "127.0.0.1:0"\n'
-        'signing_key = "keys/signing.key"\nnoise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
+        'keys = "keys"\n'
     )
     assert main(["keys", "new", "--name", model, "--to", str(tmp_path / "keys"), "--json"]) == 0
     assert main(["init", "--config", str(config), "--json"]) == 0

@@ -113,7 +113,7 @@ def test_a_campaign_logs_no_id_no_word_and_no_secret(tmp_path, kafka_server, red
     config.write_text(
         f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 2\n'
         "topics = 2\nmin_df = 1\nmax_df = 1.0\nmax_forget_lag = 0.0\n"
-        'signing_key = "keys/signing.key"\nnoise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
+        'keys = "keys"\n'
     )
     assert main(["keys", "new", "--config", str(config), "--to", str(tmp_path / "keys"), "--json"]) == 0
     assert main(["init", "--config", str(config), "--json"]) == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from shared_noise import with_noise
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.subjects import subject_digest
 from streamtopic.errors import StateCorrupt, StateError
@@ -76,10 +77,8 @@ class World:
 
     def __init__(self, folder, url):
         self.folder, self.url, self.copies = folder, url, 0
-        noise = folder / "noise.key"
-        noise.write_bytes(bytes(range(32)).hex().encode())
-        noise.chmod(0o600)
-        new_secret(folder / "suppression.key")
+        with_noise(folder / "first")
+        new_secret(folder / "first" / "keys" / "suppression.key")
         with self.opened(folder / "first") as service:
             service.add([*documents(0, 40), *documents(40, 6, "alice")])
             service.suppress(["d0"], [])
@@ -96,9 +95,9 @@ class World:
 
     def opened(self, folder):
         """Open the instance in a folder."""
-        given = {"dir": folder, "redis_url": self.url, "model": MODEL, "noise_key": self.folder / "noise.key"}
+        given = {"dir": folder, "redis_url": self.url, "model": MODEL}
         given |= {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 0.0, "capacity": {"share": 0.5}}
-        return Service(load(given | {"suppression_key": self.folder / "suppression.key"}))
+        return Service(load(given))
 
     def again(self):
         """Return a folder with the instance as it was, and put Redis back as well."""

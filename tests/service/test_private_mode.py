@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from three_topics import SHARED, TOPICS, leaning
 
+from shared_noise import with_noise
 from streamtopic.errors import SettingsError
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.document_matrices import noised_matrix
@@ -26,16 +27,13 @@ VOCABULARY = sorted([*SHARED, *(word for words in TOPICS.values() for word in wo
 @pytest.fixture
 def opened(tmp_path):
     """Return a function that opens services that share settings, noise key and a public vocabulary."""
-    key = tmp_path / "noise.key"
-    key.write_bytes(bytes(range(32)).hex().encode())
-    key.chmod(0o600)
     words = tmp_path / "words.txt"
     words.write_text("\n".join(VOCABULARY) + "\n")
-    plain = {"topics": 3, "max_df": 1.0, "max_forget_lag": 0.0, "guarantee": "private", "noise_key": key}
+    plain = {"topics": 3, "max_df": 1.0, "max_forget_lag": 0.0, "guarantee": "private"}
 
     def service(name="one", **budget):
         private = {**BUDGET, "words": words, **budget}
-        return Service(load({"dir": tmp_path / name, **plain, "private": private}))
+        return Service(load({"dir": with_noise(tmp_path / name), **plain, "private": private}))
 
     return service
 

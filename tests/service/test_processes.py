@@ -78,7 +78,7 @@ def cluster(request, tmp_path, kafka_server, redis_server):
         f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 3\n'
         f"topics = 3\nmax_forget_lag = 0.0\nmax_df = 1.0\nupdate_after = 0.001\nsession_timeout = 6\nlease = {lease}\n"
         'capacity = {rule = "fixed", documents = 50}\n'
-        'signing_key = "keys/signing.key"\nnoise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
+        'keys = "keys"\n'
     )
     assert main(["keys", "new", "--config", str(config), "--to", str(tmp_path / "keys"), "--json"]) == 0
     assert main(["init", "--config", str(config), "--json"]) == 0

@@ -5,6 +5,7 @@ import pytest
 from embedded_service import embedded
 from three_topics import leaning
 
+from shared_noise import with_noise
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease
 from streamtopic.service.schedule.payload import read_labelled, task_options
@@ -84,17 +85,17 @@ def labelled_twice(documents):
 
 
 @pytest.mark.parametrize("how", [{}, WITHHELD], ids=["topics", "tasks"])
-def test_service_and_twin_publish_the_same_heads(tmp_path, key, how):
+def test_service_and_twin_publish_the_same_heads(tmp_path, how):
     """With one noise key, heads that forgot documents are byte for byte those of a service that never saw them."""
-    with service(tmp_path / "saw", TWO, noise_key=key, **how) as saw:
+    with service(with_noise(tmp_path / "saw"), TWO, **how) as saw:
         saw.add(labelled_twice(DOCUMENTS))
         first, _ = newest(saw)
         saw.delete(sorted(GONE))
-    with service(tmp_path / "saw", TWO, noise_key=key, **how) as saw:
+    with service(with_noise(tmp_path / "saw"), TWO, **how) as saw:
         release, _ = newest(saw)
         assert (release.version, release.envelope.kind) == (2, "unlearn")
         assert passed(saw.verify())
-    with service(tmp_path / "never", TWO, noise_key=key, **how) as never:
+    with service(with_noise(tmp_path / "never"), TWO, **how) as never:
         never.add(labelled_twice(REST))
         newest(never)
         twin, _ = settled_again(never)

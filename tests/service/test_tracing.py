@@ -45,8 +45,7 @@ def service(kafka_server, redis_server, tmp_path):
     file.write_text(
         f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 2\n'
         "topics = 2\nmin_df = 1\nmax_df = 1.0\nmax_forget_lag = 0.0\n"
-        'signing_key = "keys/signing.key"\npublic_key = "keys/signing.pub"\n'
-        'noise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
+        'keys = "keys"\n'
     )
     assert main(["keys", "new", "--config", str(file), "--to", str(tmp_path / "keys")]) == 0
     assert main(["init", "--config", str(file)]) == 0

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from three_topics import leaning
 
+from shared_noise import with_noise
 from streamtopic.service.schedule.payload import Guarded, make_payload, no_sample
 from streamtopic.service.verify.recount import compare
 
@@ -39,11 +40,8 @@ def test_service_and_twin_publish_the_same_model(tmp_path_factory, seed, forgott
     rng = np.random.default_rng(seed)
     gone = {DOCUMENTS[k].id for k in rng.choice(len(DOCUMENTS), forgotten, replace=False)}
     folder = tmp_path_factory.mktemp("twin")
-    key = folder / "noise.key"
-    key.write_bytes(bytes(range(32)).hex().encode())
-    key.chmod(0o600)
-    own = {"noise_key": key, "learner": learner}
-    with embedded(folder / "saw", **own) as saw, embedded(folder / "never", **own) as never:
+    own = {"learner": learner}
+    with embedded(with_noise(folder / "saw"), **own) as saw, embedded(with_noise(folder / "never"), **own) as never:
         old = leaning(20, seed + 1)
         saw.add(old)
         saw.settle()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from shared_noise import with_noise
 from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.service.schedule.modeller import Checked
@@ -46,18 +47,14 @@ OTHER_ANCHORS = [DOCUMENTS[k].id for k in (1, 4, 52)]
 @pytest.fixture(params=MODES)
 def opened(request, tmp_path):
     """Return a function that opens one of two services that share settings and noise key."""
-    key = tmp_path / "noise.key"
-    key.write_bytes(bytes(range(32)).hex().encode())
-    key.chmod(0o600)
     settings = {
         "topics": 3,
         "max_df": 1.0,
         "max_forget_lag": 0.0,
         "capacity": {"rule": "fixed", "documents": 50},
-        "noise_key": key,
         **MODES[request.param],
     }
-    return lambda name: Service(Settings(dir=tmp_path / name, **settings))
+    return lambda name: Service(Settings(dir=with_noise(tmp_path / name), **settings))
 
 
 def never_saw(service, left=LEFT):

@@ -22,18 +22,11 @@ STREAMTOPIC_{{ upper $name }}: {{ if $off }}"off"{{ else }}{{ (kindIs "string" $
 {{- end }}
 {{- end }}
 
-{{- define "streamtopic.config" -}}
-signing.pub: {{ required "publicKey: give it with --set-file publicKey=deploy/secrets/signing.pub" .Values.publicKey | quote }}
-{{- end }}
-
 {{- define "streamtopic.settings" -}}
 {{- $_ := required "settings.kafka: name Kafka's servers, host:port" .Values.settings.kafka }}
 {{- include "streamtopic.variables" .Values.settings }}
 STREAMTOPIC_SECRETS_DIR: /run/secrets/streamtopic
-STREAMTOPIC_PUBLIC_KEY: /etc/streamtopic/signing.pub
-STREAMTOPIC_SIGNING_KEY: /run/secrets/streamtopic/streamtopic_signing.key
-STREAMTOPIC_NOISE_KEY: /run/secrets/streamtopic/streamtopic_noise.key
-STREAMTOPIC_RECEIPT_KEY: /run/secrets/streamtopic/streamtopic_receipt.key
+STREAMTOPIC_KEYS: /run/secrets/streamtopic
 {{- end }}
 
 {{- /* The pod of one command: a dict of root, command, part (its values) and config (name of the ConfigMap). */ -}}
@@ -57,13 +50,10 @@ containers:
     args: [{{ .command }}{{ if ne .command "init" }}, --json{{ end }}
       {{- if eq .command "serve" }}, --host, 0.0.0.0{{ range .part.names }}, --name, {{ . | quote }}{{ end }}{{ end }}]
     envFrom:
-      - configMapRef: {name: {{ .config }}-settings}
+      - configMapRef: {name: {{ .config }}}
     env:
       {{- if has .command (list "ingest" "schedule") }}
       - {name: STREAMTOPIC_METRICS_ADDRESS, value: "0.0.0.0:9464"}
-      {{- end }}
-      {{- if and $root.Values.suppression (eq .command "ingest") }}
-      - {name: STREAMTOPIC_SUPPRESSION_KEY, value: /run/secrets/streamtopic/streamtopic_suppression.key}
       {{- end }}
       {{- range $name, $value := include "streamtopic.variables" .part.settings | fromYaml }}
       - {name: {{ $name }}, value: {{ $value | quote }}}
@@ -105,7 +95,6 @@ containers:
       capabilities: {drop: [ALL]}
     resources: {{ toYaml .part.resources | nindent 6 }}
     volumeMounts:
-      - {name: config, mountPath: /etc/streamtopic, readOnly: true}
       - {name: secrets, mountPath: /run/secrets/streamtopic, readOnly: true}
       - {name: tmp, mountPath: /tmp}
       - {name: kernels, mountPath: /var/cache/streamtopic}
@@ -113,8 +102,6 @@ containers:
       {{- toYaml . | nindent 6 }}
       {{- end }}
 volumes:
-  - name: config
-    configMap: {name: {{ .config }}}
   - name: secrets
     secret: {secretName: {{ .part.secret }}, defaultMode: 0440}
   - {name: tmp, emptyDir: {}}

@@ -97,7 +97,7 @@ def _configure(folder: Path, servers: str, redis: str) -> Path:
         f"topics = {TOPICS}",
         "max_forget_lag = 0.0",
         "update_after = 0.0001",  # so that the first documents lead to a version of all
-        *(f'{name} = "keys/{file}"' for name, file in KEYS.items()),
+        'keys = "keys"',
     ]
     config = folder / "streamtopic.toml"
     config.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -106,9 +106,6 @@ def _configure(folder: Path, servers: str, redis: str) -> Path:
         if main(arguments) != 0:
             raise CheckFailed(f"`streamtopic {arguments[0]}` failed")
     return config
-
-
-KEYS = {"signing_key": "signing.key", "noise_key": "noise.key", "receipt_key": "receipt.key"}
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from streamtopic.errors import (
 from streamtopic.monitoring.health import STALLED_AFTER
 from streamtopic.monitoring.open_connections import is_loopback
 from streamtopic.security.concealing import clear_address
-from streamtopic.service.instance import differing, key_file, suppression_file
+from streamtopic.service.instance import differing, key_file
 from streamtopic.service.log_history import END_TRANSACTION, count_remedy, departures, hidden, wanted_partitions
 from streamtopic.service.publish.witnesses import Witnesses
 from streamtopic.service.verify.finding import Finding, doubt, fails, holds
@@ -45,11 +45,10 @@ if TYPE_CHECKING:
 __all__ = ["examine", "examine_log", "examine_state"]
 
 _USERS: Mapping[KeyName, str] = {
-    **dict.fromkeys(("signing_key", "noise_key", "receipt_key"), "schedule runs"),
-    "suppression_key": "ingest or verify runs",
+    **dict.fromkeys(("signing.key", "noise.key", "receipt.key"), "schedule runs"),
+    "suppression.key": "ingest or verify runs",
 }
 """The secrets, and the processes that need them."""
-_NEW_SUPPRESSION_KEY = "restore it from your backup; `streamtopic keys suppression` makes a new one"
 
 _OLDEST_REDIS = (6, 2)
 # Above this share of maxmemory a large hash that grows, and is there twice for a while, may find no memory.
@@ -112,26 +111,24 @@ def examine_keys(settings: Settings, ledger: Callable[[], LedgerWriter]) -> Iter
     """Examine the secrets, which only their owner may read, and the public key that subscribers verify with."""
     signing: SigningKey | None = None
     for name, users in _USERS.items():
-        optional = name == "suppression_key"
-        path = suppression_file(settings) if optional else key_file(settings, name)
-        elsewhere = f"fine here unless {users} on this machine; else"
-        if path is None:
-            if not optional:
-                yield doubt(name, "not set", f"{elsewhere} name the file")
+        path = key_file(settings, name)
+        if path is None or not path.exists():
+            # Off by default: a model has a key of suppressions only if somebody made it.
+            if name != "suppression.key":
+                own = settings.dir is not None and path is not None
+                detail = "no folder of keys is set" if path is None else f"{path} is not here"
+                remedy = f"fine here unless {users} on this machine; else restore it from your backup"
+                yield (fails if own else doubt)(name, detail, remedy)
             continue
         try:
-            if name == "signing_key":
+            if name == "signing.key":
                 loaded = SigningKey.load(path)
                 check_origin(loaded, settings.model)
                 signing = loaded
             else:
                 load_secret(path)
         except SettingsError as error:
-            if optional:
-                found = fails if path.exists() else doubt
-                yield found(name, str(error), f"{elsewhere} {_NEW_SUPPRESSION_KEY}")
-            else:
-                yield fails(name, str(error), "")
+            yield fails(name, str(error), "")
             continue
         yield holds(name, f"{path}, readable by its owner only")
     yield from _public_key(settings, ledger, signing)
@@ -144,32 +141,32 @@ def _public_key(
     ledger = _read_ledger(opened)
     if ledger is not None and ledger.foreign:
         yield fails(
-            "public_key",
+            "signing.pub",
             f"{TopicNames(settings.model).ledger} holds a key list of a root key that is not known here: if it revoked "
             "the signing key, subscribers refuse everything that it signs",
-            "name root.pub as public_key (in a folder: keys/root.pub) and the newest signing key, as after a restore "
-            "from before the root key",
+            "put root.pub and the newest signing.key into the folder of keys, as after a restore of older ones",
         )
         return
-    path, root = key_file(settings, "public_key"), key_file(settings, "root_public_key")
-    if settings.public_key is None and root is not None and root.exists():
-        path = root
+    files = [key_file(settings, "root.pub"), key_file(settings, "signing.pub")]
+    path = next((path for path in files if path is not None and path.exists()), None)
     if path is None:
         if signing is not None:
-            yield holds("public_key", f"key {signing.public.key_id}, from the signing key")
+            yield holds("signing.pub", f"key {signing.public.key_id}, from the signing key")
         return
     public = PublicKey.load(path)
     keys = None if ledger is None else ledger.keys.keys
     if keys is not None:
         if signing is not None and signing.public not in keys.trusted:
             detail = f"key list {keys.sequence} does not name key {signing.public.key_id}, which signs"
-            yield fails("public_key", detail, "set signing_key to the key that `streamtopic keys rotate` made")
+            yield fails(
+                "signing.pub", detail, "put the key that `streamtopic keys rotate` made in the place of signing.key"
+            )
         else:
             detail = f"{path}, root key {public.key_id}, key list {keys.sequence}: key {keys.current.key_id} signs"
-            yield holds("public_key", detail)
+            yield holds("signing.pub", detail)
     elif signing is not None and signing.public != public:
         yield fails(
-            "public_key",
+            "signing.pub",
             f"{path} holds key {public.key_id}, but key {signing.public.key_id} signs",
             "give the signing.pub that was made with the signing key, or publish a key list (`streamtopic keys "
             "publish`); subscribers refuse everything else",
@@ -177,7 +174,7 @@ def _public_key(
     else:
         # Without the private key here, nobody can say whether the two belong together.
         belongs = ", belongs to the signing key" if signing else ""
-        yield holds("public_key", f"{path}, key {public.key_id}{belongs}")
+        yield holds("signing.pub", f"{path}, key {public.key_id}{belongs}")
 
 
 def _read_ledger(opened: Callable[[], LedgerWriter]) -> Ledger | None:

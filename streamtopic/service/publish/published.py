@@ -53,8 +53,8 @@ def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int |
         recorded = {number for number, _ in state.releases()}
         if version in recorded:
             raise CheckFailed(
-                f"version {version} is not proved by a ledger with this instance's key: compare `public_key` with the "
-                "key of the service"
+                f"version {version} is not proved by a ledger with this instance's key: compare the public key here "
+                "with that of the service"
             )
         name = "no version" if version is None else f"no version {version}"
         raise UsageError(

@@ -94,8 +94,8 @@ class KeyKeeper:
         key = self._own()
         if key.public != there.current:
             raise UsageError(
-                f"key {key.public.key_id} does not sign any more: name that of key {there.current.key_id} in the "
-                "setting `signing_key`"
+                f"key {key.public.key_id} does not sign any more: put that of key {there.current.key_id} in the "
+                "place of signing.key"
             )
 
         def without(size: int) -> KeyList:
@@ -135,7 +135,7 @@ class KeyKeeper:
     def _own(self) -> SigningKey:
         """Return the service's signing key. Raises SettingsError if it is not here."""
         if self.signing is None:
-            raise missing_key("signing_key")
+            raise missing_key("signing.key")
         return self.signing
 
     def _first(self) -> KeyList:
@@ -151,15 +151,17 @@ class KeyKeeper:
 
 
 def replace_signing_key(private: Path, public: Path, new: Path) -> None:
-    """Put a new pair in the place of an instance's own. The old pair stays in its folder, under its key id.
+    """Put a new pair in the place of the one that signs. The old pair stays in its folder, under its key id.
 
-    private, public: the instance's own pair.
+    private, public: the old pair, if it is not lost.
     new: the private half of the new pair; its public half lies next to it, with the ending `.pub`.
     """
     # The old pair is kept: it signed a part of the ledger.
-    old = SigningKey.load(private).public.key_id
-    private.rename(private.with_name(f"signing-{old}.key"))
-    public.rename(public.with_name(f"signing-{old}.pub"))
+    if private.exists():
+        old = SigningKey.load(private).public.key_id
+        private.rename(private.with_name(f"signing-{old}.key"))
+        if public.exists():
+            public.rename(public.with_name(f"signing-{old}.pub"))
     new.rename(private)
     new.with_suffix(".pub").rename(public)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidRelease, StateError, UsageError
 from streamtopic.security.private_files import new_file
-from streamtopic.service.instance import Layout, key_file, suppression_file
+from streamtopic.service.instance import Layout
 from streamtopic.signed import End, KeyRing, LedgerProof, SigningKey
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import Forgets
@@ -203,9 +203,9 @@ def remove_files(settings: Settings, *, keep_keys: bool) -> list[Path]:
 
 def _secret_files(settings: Settings) -> list[Path]:
     """Return the files of the secret keys, the signing key last."""
-    signing = key_file(settings, "signing_key")
-    secrets = [key_file(settings, "receipt_key"), key_file(settings, "noise_key"), suppression_file(settings)]
-    # Keys that `streamtopic keys rotate` has put aside.
-    own = None if settings.dir is None else Layout(settings.dir).key("signing_key").parent
-    replaced = [] if own is None else sorted(own.glob("signing-*.key"))
-    return [path for path in (*secrets, *replaced, signing) if path is not None]
+    folder = settings.key_folder
+    if folder is None:
+        return []
+    # The last are keys that `streamtopic keys rotate` has put aside.
+    others = [*folder.glob("suppression.key"), *sorted(folder.glob("signing-*.key"))]
+    return [folder / "receipt.key", folder / "noise.key", *others, folder / "signing.key"]

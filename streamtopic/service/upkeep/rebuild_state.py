@@ -117,8 +117,8 @@ def rebuild(
     wanted = suppressed.fingerprint()
     if wanted and suppression is None:
         raise UsageError(
-            f"the state of {model} keeps suppressions, and their key is not here: name its file in the "
-            "setting `suppression_key`; if it is lost, make another one, which ends all that was suppressed with it"
+            f"the state of {model} keeps suppressions, and suppression.key is not here: put it into the "
+            "folder of keys; if it is lost, make another one, which ends all that was suppressed with it"
         )
     if suppression is not None and wanted != suppression.fingerprint:
         suppressed.clear()

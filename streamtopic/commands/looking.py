@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.checking import print_findings
@@ -100,26 +99,20 @@ def _version_row(version: Mapping[str, Any]) -> list[object]:
 def _run_rejected(args: argparse.Namespace) -> int:
     """Print the newest refused records and the number of each reason."""
     from streamtopic.service.app import Service
-    from streamtopic.service.ingest.rejections import Rejection, rejections
+    from streamtopic.service.ingest.rejections import RefusedRecords
 
     with Service(instance_settings(args)) as service:
-        counted = Counter[str]()
-        # A hostile producer can fill the topic: all of it is counted, and only the newest are kept in memory.
-        last = deque[Rejection](maxlen=args.last)
-        for rejection in rejections(service.log, service.names):
-            counted[rejection.reason] += 1
-            last.append(rejection)
-    reasons = dict(counted.most_common())
-    newest = [_rejection_fields(rejection) for rejection in last]
-    told = {"rejected": counted.total(), "reasons": reasons, "newest": newest}
-    if not counted:
+        found = RefusedRecords.read(service.log, service.names, args.last)
+    newest = [_rejection_fields(rejection) for rejection in found.newest]
+    told = {"rejected": found.number, "reasons": found.reasons, "newest": newest}
+    if not found.number:
         return answer(args, told, "no record was refused")
     rows = []
     for one in newest:
         # A record without a key has no id; it is refused for that.
         document = one["document"] or "-"
         rows.append([document, one["reason"], f"{one['partition']}/{one['offset']}", one["time"]])
-    refused = f"{counted.total()} refused: {_numbered(reasons)}"
+    refused = f"{found.number} refused: {_numbered(found.reasons)}"
     return answer(args, told, refused, "", block=table(["document", "reason", "partition/offset", "time"], rows))
 
 

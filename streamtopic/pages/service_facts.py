@@ -6,13 +6,13 @@ run, records are counted, deletions are in time, and the service's own checks pa
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.console import duration
 from streamtopic.errors import SettingsError
-from streamtopic.service.ingest.rejections import Rejection, rejections
+from streamtopic.service.ingest.rejections import RefusedRecords
 from streamtopic.service.publish.publisher import ALIVE_EVERY
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.removal import leader
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Concern",
     "QueuedDeletions",
-    "RefusedRecords",
     "RequestsShown",
     "ServiceFacts",
     "concerns",
@@ -111,20 +110,6 @@ class ServiceFacts:
     entry_every: float
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedRecords:
-    """The refused records, as far as they were read.
-
-    reasons: code to number, the most frequent first.
-    newest: the last of them, newest first.
-    cut: whether older ones were left out.
-    """
-
-    reasons: Mapping[str, int]
-    newest: Sequence[Rejection]
-    cut: bool
-
-
 def read_service(service: Service) -> ServiceFacts:
     """Return the state of a service. Raises StateMissing before all partitions are counted."""
     settings = service.settings
@@ -176,14 +161,7 @@ def _requests(service: Service) -> RequestsShown:
 
 def read_refused(service: Service) -> RefusedRecords:
     """Return the refused records by reason."""
-    topic = service.names.rejected
-    counted = Counter[str]()
-    last: deque[Rejection] = deque(maxlen=_SHOWN)
-    for rejection in rejections(service.log, service.names, MOST_REFUSED):
-        counted[rejection.reason] += 1
-        last.append(rejection)
-    cut = service.log.end(topic, 0) - service.log.begin(topic, 0) > MOST_REFUSED
-    return RefusedRecords(dict(counted.most_common()), tuple(reversed(last)), cut)
+    return RefusedRecords.read(service.log, service.names, _SHOWN, MOST_REFUSED)
 
 
 # Seconds: an entry takes its way, and clocks differ.

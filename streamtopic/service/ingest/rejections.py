@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgpack
 
 from streamtopic.streams import pages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streamtopic.streams import EventLog, Record, TopicNames
 
-__all__ = ["Rejection", "parse_rejection", "rejections"]
+__all__ = ["RefusedRecords", "Rejection", "parse_rejection", "rejections"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,34 @@ class Rejection:
     offset: int
     reason: str
     time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRecords:
+    """The refused records, as far as they were read.
+
+    number: how many they are.
+    reasons: code to number, the most frequent first.
+    newest: the last of them, oldest first.
+    cut: whether older ones were left out.
+    """
+
+    number: int
+    reasons: Mapping[str, int]
+    newest: Sequence[Rejection]
+    cut: bool
+
+    @classmethod
+    def read(cls, log: EventLog, names: TopicNames, last: int, most: int | None = None) -> Self:
+        """Count the refused records. last: number of them to keep; most: records to read, None for all."""
+        counted = Counter[str]()
+        # A hostile producer can fill the topic: only the newest are kept in memory.
+        kept: deque[Rejection] = deque(maxlen=last)
+        for rejection in rejections(log, names, most):
+            counted[rejection.reason] += 1
+            kept.append(rejection)
+        cut = most is not None and log.end(names.rejected, 0) - log.begin(names.rejected, 0) > most
+        return cls(counted.total(), dict(counted.most_common()), tuple(kept), cut)
 
 
 def rejections(log: EventLog, names: TopicNames, newest: int | None = None) -> Iterator[Rejection]:

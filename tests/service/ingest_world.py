@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from streamtopic.counts import Weighting
-from streamtopic.documents.events import LIMITS, encode_add
+from streamtopic.documents.events import encode_add
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
 from streamtopic.service.verify.recount import documents_in_log
@@ -32,21 +32,19 @@ class IngestWorld:
     """A model, its log, and an ingest for each partition, which the next process may take over.
 
     model: its name; None for one that no other test uses.
-    limits: the rules that its records are counted under.
     key: of suppressions.
     given: further options of its ingests.
     """
 
     def __init__(
-        self, connection, log, partitions=2, *, model=None, partitioner="murmur2", limits=LIMITS, key=None,
+        self, connection, log, partitions=2, *, model=None, partitioner="murmur2", key=None,
         **given,
     ):  # fmt: skip
         self.connection = connection
         self.topics = TopicNames(model or new_model())
         self.log = log
         self.partitions = partitions
-        self.settings = ModelSettings(partitions, 256, partitioner, limits=limits)
-        self.limits = limits
+        self.settings = ModelSettings(partitions, 256, partitioner)
         self.key = key
         self.given = {"clock": lambda: NOW + 1, **given}
         self.log.create(self.topics.documents, partitions)
@@ -112,8 +110,7 @@ class IngestWorld:
     def recounted(self, ends=None):
         """Digest of a recount of the log, up to these ends if any are given."""
         ends = ends or {p: self.log.end(self.topics.documents, p) for p in range(self.partitions)}
-        rules = {"limits": self.limits, "suppression": self.key}
-        rules["partitioner"] = self.settings.partitioner
+        rules = {"suppression": self.key, "partitioner": self.settings.partitioner}
         fresh = documents_in_log(self.log, self.topics.documents, ends, lambda *_: None, **rules)
         counts = fresh.recount(Weighting(256))
         return counts.cooccurrence.digest(counts.words)

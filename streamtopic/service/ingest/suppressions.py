@@ -64,24 +64,12 @@ class Suppressions:
         """Make the key that of the model if it has none. Raises SettingsError if it has another one."""
         have = "" if self._key is None else self._key.fingerprint
         wanted = self._kept.fingerprint(have)
-        # Redis may have lost its copy, and the topic has suppressions still.
-        if wanted != have or (self._key is None and self._is_named()):
-            whose = f"key {wanted}" if wanted else "a key"
+        if wanted != have:
             raise SettingsError(
-                f"the model has suppressions of {whose}, this process has {have or 'none'}: put "
+                f"the model has suppressions of key {wanted}, this process has {have or 'none'}: put "
                 "suppression.key into its folder of keys, or restore it from your backup; without it those who were "
                 "forgotten could come back"
             )
-
-    def _is_named(self) -> bool:
-        """Return whether the topic has a suppression, for a process without the key. What is read is not read again."""
-        end = self._log.end(self._names.requests, 0)
-        start = self._log.begin(self._names.requests, 0) if self._next is None else self._next
-        for page in pages(self._log, self._names.requests, 0, start, end):
-            if any(Suppression.digest_in(record.key) for record in page):
-                return True
-        self._next = end
-        return False
 
     def made_ms(self, digests: list[bytes]) -> int:
         """Return when something was said last about these ids and subjects, milliseconds since 1970; 0 for never."""

@@ -81,7 +81,7 @@ def test_a_revoked_key_signs_nothing_more(world, first):
     late = world.service(world.old)
     late.catch_up()
     proof = late.proof(0).text
-    with pytest.raises(UsageError, match=f"name that of key {world.new.public.key_id}"):
+    with pytest.raises(UsageError, match=f"put that of key {world.new.public.key_id}"):
         world.keeper().revoke(world.old.public.key_id)
     world.signing = world.new
     keys = world.keeper().revoke(world.old.public.key_id, first)

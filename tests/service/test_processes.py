@@ -297,13 +297,11 @@ def test_only_the_leader_publishes(tmp_path, redis_server, kafka_server):
     """A scheduler that stands by writes nothing, and goes on where the leader has left off."""
     model = f"standby-{os.getpid()}"
     given = {"model": model, "kafka": kafka_server.servers, "redis_url": redis_server.url, "lease": 30}
-    names = ("signing", "noise", "receipt")
-    keys = {f"{name}_key": tmp_path / "keys" / f"{name}.key" for name in names}
     config = tmp_path / "streamtopic.toml"
     config.write_text(f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\n')
     assert main(["keys", "new", "--config", str(config), "--to", str(tmp_path / "keys"), "--json"]) == 0
     assert main(["init", "--config", str(config), "--json"]) == 0
-    settings = Settings(**given, **keys)
+    settings = Settings(**given, keys=tmp_path / "keys")
     with Service(settings, resident=True) as leader, Service(settings, resident=True) as standby:
         with Publishing(leader, lambda _event: None, 0.05) as leading:
             until(lambda: leader.ledger.catch_up() or leader.ledger.ledger.alive, "a word of the leader")

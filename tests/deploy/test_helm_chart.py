@@ -133,7 +133,7 @@ def test_settings_reach_the_program_as_it_reads_them(objects, monkeypatch):
     """The variables of a pod load as settings: large numbers too, and paths are where things are mounted."""
     status, made, error = helm("settings.delete_retention=25920000", "settings.delta=1e-7", "settings.self_check=off")
     assert status == 0, error
-    (data,) = [thing["data"] for thing in made if thing["metadata"]["name"] == "news-settings"]
+    (data,) = [thing["data"] for thing in made if thing["metadata"]["name"] == "news"]
     for name, value in data.items():
         if name != "STREAMTOPIC_SECRETS_DIR":
             monkeypatch.setenv(name, value)

@@ -2,30 +2,22 @@
 
 `DECODERS` is the list; a new decoder is one line in it. Signed content is damaged first and signed then, with the key
 that the reader trusts: a signature says who wrote something, not that it makes sense.
-
-`python tests/fuzz.py --minutes N` goes on for longer than the tests do, and prints each finding with its seed;
-`--minutes 0 --seed SEED` repeats it.
 """
 
-from __future__ import annotations
-
-import argparse
 import base64
 import json
-import logging
 import math
-import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import msgpack
 import numpy as np
+from sent_records import Sent
 
-from ledger_maker import SALT, LedgerMaker, envelope_of, receipt_of
+from ledger_maker import SALT, LedgerMaker, envelope_of, payload_of, receipt_of
 from streamtopic.console import printable
 from streamtopic.documents.deletion_record import Misplaced, Wanted, decode_request, encode_request
 from streamtopic.documents.events import decode_record
@@ -45,7 +37,6 @@ from streamtopic.signed import (
     Keys,
     Ledger,
     LedgerProof,
-    Payload,
     PublicKey,
     Receipt,
     ReleaseReader,
@@ -69,10 +60,6 @@ from streamtopic.signed.canonical import plain, written
 from streamtopic.signed.checkpoints import text_of
 from streamtopic.streams import Record
 from streamtopic.tensors import parts, unpacked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _KEY = SigningKey.from_seed(bytes(range(32)), "test/news")
 _OPERATOR = SuppressionKey(bytes(range(32)), "default")
@@ -99,56 +86,31 @@ class Decoder:
 
     name: str
     form: str
-    sample: Callable[[], bytes]
-    read: Callable[[bytes], object]
+    sample: object
+    read: object
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """An exception of another package: the decoder, the seed of its input, and where it was raised."""
-
-    decoder: str
-    seed: int
-    error: str
-
-    def __str__(self):
-        return f"{self.decoder}, seed {self.seed}: {self.error}"
-
-
-def fuzz(inputs, seed=0):
-    """Try every decoder in turn; return inputs tried and accepted by each, and the findings.
+def fuzz(inputs, seed):
+    """Try every decoder in turn; return the findings, each with its decoder and the seed of its input.
 
     inputs: how many to try. A time in its place would find another number of faults on each machine.
     """
-    tried = {f"{decoder.name}: {what}": 0 for decoder in DECODERS for what in ("tried", "accepted")}
-    findings = {}
+    found = {}
     for number in range(seed, seed + inputs):
         decoder = DECODERS[number % len(DECODERS)]
-        accepted, error = one_input(decoder, number)
-        tried[f"{decoder.name}: tried"] += 1
-        tried[f"{decoder.name}: accepted"] += accepted
+        error = outcome(decoder, _damaged(decoder, Random(number)))
         if error is not None:
-            findings.setdefault((decoder.name, error), Finding(decoder.name, number, error))
-    return tried, [*findings.values()]
-
-
-def one_input(decoder, seed):
-    """Give a decoder the input of a seed; return whether it was accepted, and an exception of another package."""
-    return _outcome(decoder, _damaged(decoder, Random(seed)))
+            found.setdefault((decoder.name, error), number)
+    return [f"{name}, seed {number}: {error}" for (name, error), number in found.items()]
 
 
 def try_every_place(decoder):
     """Put every extreme value, and nothing, in every place of a sample; return the number of inputs, and the findings.
 
-    Chance needs many inputs until it meets one place with one value. The seed of a finding is the number of its input.
+    Chance needs many inputs until it meets one place with one value.
     """
-    findings = {}
-    number = 0
-    for number, data in enumerate(_every_place(decoder), 1):
-        error = _outcome(decoder, data)[1]
-        if error is not None:
-            findings.setdefault(error, Finding(decoder.name, number, error))
-    return number, [*findings.values()]
+    errors = [outcome(decoder, data) for data in _every_place(decoder)]
+    return len(errors), {error for error in errors if error is not None}
 
 
 def _every_place(decoder):
@@ -169,17 +131,16 @@ def _replacements(value):
             yield copy
 
 
-def _outcome(decoder, data):
+def outcome(decoder, data):
+    """Give bytes to a decoder; return an exception of another package, with the place where it was raised."""
     try:
         decoder.read(data)
     except StreamtopicError:
-        return False, None
+        return None
     except Exception as error:  # noqa: BLE001 - any exception is the finding
         place = traceback.extract_tb(error.__traceback__)[-1]
-        return False, printable(
-            f"{type(error).__name__}: {str(error)[:80]} ({Path(place.filename).name}:{place.lineno})"
-        )
-    return True, None
+        return printable(f"{type(error).__name__}: {str(error)[:80]} ({Path(place.filename).name}:{place.lineno})")
+    return None
 
 
 def _damaged(decoder, rng):
@@ -233,18 +194,6 @@ def _other(value, rng):
         near = [value + 1, -value, value * 2, value * 1e9, float(value)]
     elif isinstance(value, str):
         near = [value + "x", value[:-1], value.upper(), "\x1b" + value]
-    elif isinstance(value, np.ndarray):
-        # An earlier change may have left an array without an axis, which cannot be cut.
-        rows = np.atleast_1d(value)
-        near = [
-            rows[:-1],
-            value.T,
-            rows[::-1],
-            value.astype("<i8"),
-            value.astype("<f8"),
-            value.reshape(-1),
-            value * 0,
-        ]
     return rng.choice(near) if near and rng.random() < 0.5 else rng.choice(_EXTREMES)
 
 
@@ -384,19 +333,9 @@ def _read_release(data):
 @cache
 def _written():
     """Return a ledger of some entries, in memory."""
-    maker = LedgerMaker(_Nowhere(), key=_KEY)
+    maker = LedgerMaker(Sent(), key=_KEY)
     maker.append(sample_envelope(), receipt_of(7), Alive(1_700_000_000_000, 60_000, 3, Runs((2, 2))))
     return maker
-
-
-class _Nowhere:
-    """A log that keeps nothing."""
-
-    def partitions(self, _):
-        return 1
-
-    def append_many(self, *_):
-        pass
 
 
 def _ledger():
@@ -545,21 +484,10 @@ def sample_envelope():
 
 
 def _release():
-    words = tuple(f"w{number:05d}" for number in range(6))
-    A = np.random.default_rng(0).dirichlet(np.ones(6), 2).T.astype(np.float32)
-    head = Head(words[:2], ("no", "yes"), 10, w=np.ones((2, 2)))
-    payload = Payload(
-        words,
-        A,
-        np.asarray(np.eye(2) / 2, np.float32),
-        np.full(2, 0.5),
-        (words[:3], words[3:]),
-        {"npmi": 0.25},
-        {"task": head},
-        words[:2],
-        {"cars": words[:2]},
-    )
-    return pack_payload(payload, sample_envelope())
+    payload = payload_of()
+    words = payload.words[:2]
+    head = Head(words, ("no", "yes"), 10, w=np.ones((2, 2)))
+    return pack_payload(replace(payload, heads={"task": head}, guided={"cars": words}), sample_envelope())
 
 
 @cache
@@ -671,21 +599,3 @@ DECODERS = (
     Decoder("policy of witnesses", "text", _policy, _read_policy),
 )
 """Every decoder of what others wrote: a new one belongs here."""
-
-
-def main():
-    """Try every decoder; status 1 if there is a finding."""
-    parser = argparse.ArgumentParser(prog="python tests/fuzz.py")
-    parser.add_argument("--inputs", type=int, default=250_000, metavar="N", help="how many: these take a minute")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first input")
-    args = parser.parse_args()
-    logging.disable()  # decoders log what they refuse
-    tried, findings = fuzz(args.inputs, args.seed)
-    for name, number in tried.items():
-        print(f"{name:50} {number:>10,}")
-    print(*findings, sep="\n")
-    return 1 if findings else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

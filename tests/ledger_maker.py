@@ -23,12 +23,14 @@ import numpy as np
 from streamtopic.signed import (
     Alive,
     Envelope,
+    KeyList,
     KeyRing,
     Keys,
     Ledger,
     LedgerProof,
     Payload,
     Receipt,
+    Revoked,
     Runs,
     SigningKey,
     Tree,
@@ -226,6 +228,22 @@ class LedgerMaker:
         note = seal_keys(keys, root or self.root)
         self.append(Keys(note), key=key)
         return note
+
+    def begin_list(self):
+        """Append the first list of keys."""
+        self.listed = KeyList(self.key.name, 1, 0, self.key.public)
+        self.list_keys(self.listed)
+
+    def rotate(self, key):
+        """Another key signs, and its first page brings the list that says so."""
+        self.listed = self.listed.rotated(key.public, self.listed.sequence)
+        self.list_keys(self.listed, key=key)
+        self.key = key
+
+    def revoke(self, key, first):
+        """Revoke a key that signed before: its entries from `first` on are void."""
+        self.listed = self.listed.without(Revoked(key.public, first, self.ledger.size, 9))
+        self.list_keys(self.listed)
 
     def fork(self, log=None, key=None):
         """Return another maker that goes on from the same ledger: a second writer, or one of another log.

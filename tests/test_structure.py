@@ -1,6 +1,8 @@
 """The directions of imports, as the architecture draws them."""
 
 import ast
+import importlib
+import pkgutil
 import re
 import subprocess
 import sys
@@ -104,38 +106,6 @@ def test_a_part_imports_only_what_lies_below_it(part):
             assert not extra, f"{module} imports {extra}"
 
 
-# Rooms whose first page is a map of their modules. Others list public names, which test_surface.py holds.
-MAPPED = [
-    "audit",
-    "campaign",
-    "documents",
-    "monitoring",
-    "pages",
-    "paper",
-    "security",
-    "service",
-    "service/ingest",
-    "service/inspection",
-    "service/publish",
-    "service/requests",
-    "service/schedule",
-    "service/upkeep",
-    "state",
-    "words",
-]
-
-
-@pytest.mark.parametrize("room", MAPPED)
-def test_the_map_of_a_room_names_each_of_its_files_and_no_other(room):
-    """A stranger who reads the first page of a room knows what each of its files is for."""
-    folder = TESTS / room if room == "campaign" else ROOT / room
-    told = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
-    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
-    listed = set(re.findall(r"^ *([a-z][a-z0-9_]*)  +\S", told, re.MULTILINE))
-    assert listed <= files
-    assert files <= set(re.findall(r"\w+", told))
-
-
 def _users(folder):
     """Return the parts whose modules import something of a folder."""
     return {_part(m) for m in MODULES if any(name.startswith(f"{folder}.") for name in _imports(m))}
@@ -223,26 +193,37 @@ def test_no_program_is_looked_for_in_the_current_folder():
         assert set(begun) <= {' "-P"'}, path
 
 
-def _loaded_by(statement):
-    program = f"import sys; {statement}; print(*sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
-
-
-def test_the_program_starts_without_heavy_modules():
-    """Help is quick because nothing numerical and no server library is loaded for it."""
-    heavy = {"numpy", "scipy", "numba", "sklearn", "redis", "kafka", "pydantic", "tqdm", "cryptography", "jinja2"}
-    assert not _loaded_by("import streamtopic.cli") & heavy
-
-
-@pytest.mark.skipif("streamtopic.client" not in MODULES, reason="there is no client in this tree")
-def test_a_subscriber_loads_neither_the_learner_nor_the_service():
-    """What other services import stays small: no compiler, no eigenvalue solvers, no Redis."""
-    loaded = _loaded_by("import streamtopic.client")
-    assert not loaded & {"numba", "scipy.sparse.linalg", "sklearn", "redis", "streamtopic.service"}
-
-
 def test_every_folder_of_tests_is_collected():
     """A test file whose name pytest does not look for would never run."""
     for path in TESTS.rglob("*.py"):
         assert path.name.startswith(("test_", "conftest")) or "def test_" not in path.read_text(encoding="utf-8"), path
+
+
+SERVERS = {"redis", "kafka"}
+COMPILED = {"numba", "scipy.sparse.linalg", "sklearn"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "heavy"),
+    [
+        (
+            "import streamtopic.cli",
+            {"numpy", "scipy", "pydantic", "tqdm", "cryptography", "jinja2", *SERVERS, *COMPILED},
+        ),
+        ("import streamtopic.client", {"redis", "streamtopic.service", *COMPILED}),
+        ("from streamtopic.topics.inference import fold_in", COMPILED),
+        ("from streamtopic.privacy.noise import release_matrix", COMPILED),
+    ],
+)
+def test_light_parts_stay_light(statement, heavy):
+    """Help is quick, and who receives, infers or asks for noise loads no compiler and no solver of eigenvalues."""
+    program = f"import sys; {statement}; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & heavy
+
+
+@pytest.mark.parametrize("name", ["counts", "audit", "signed"])
+def test_no_public_name_is_that_of_a_module(name):
+    """Importing a module sets its name on the package, so a function of that name would be hidden by it."""
+    package = importlib.import_module(f"{PACKAGE}.{name}")
+    assert not {module.name for module in pkgutil.iter_modules(package.__path__)} & {*package.__all__}

@@ -2,10 +2,15 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from streamtopic.bench import forgetting
+from streamtopic.bench import chains, forgetting, twins
+from streamtopic.bench.cases import chains as chains_case
 from streamtopic.bench.cases import hostile, ingest_million, paper, quality, updates
+from streamtopic.bench.cases import twin as twin_case
+from streamtopic.errors import CheckFailed
+from streamtopic.topics.update import Updated
 
 SMALL = {
     updates: {
@@ -37,3 +42,31 @@ def test_every_figure_is_a_number(case, given, documents, tmp_path, monkeypatch)
     figures = case(**{name: places[name] if value is None else value for name, value in given.items()})
     assert len({figure.name for figure in figures}) == len(figures) > 1
     assert all(math.isfinite(figure.value) for figure in figures)
+
+
+def test_a_finding_ends_with_its_seed(monkeypatch, capsys):
+    """The benchmark fails, says how to repeat the first finding, and prints the table."""
+    monkeypatch.setattr(chains, "update", lambda *_: 1 / 0)
+    seed = next(seed for seed in range(20) if chains.one_chain(seed).finding)
+    with pytest.raises(CheckFailed, match=f"minutes=0 seed={seed}"):
+        chains_case.CASES["chains"](minutes=0, seed=seed)
+    shown = capsys.readouterr().err
+    assert "ZeroDivisionError" in shown
+    assert "all kinds" in shown
+
+
+@pytest.mark.parametrize("broken", ["counts", "update"])
+def test_a_model_that_remembers_fails(broken, documents, monkeypatch):
+    """If a document stays in the counts, or the update leaves the model as it was, the benchmark ends with status 1."""
+    if broken == "update":
+        monkeypatch.setattr(twins, "update", lambda fit, *_: Updated(fit))
+    else:
+        plain = twins.count
+
+        def forgetful(batch, n, weighting):
+            kept = batch.documents - (batch.documents < 120)
+            return plain(batch.take(np.arange(kept)), n, weighting)
+
+        monkeypatch.setattr(twins, "count", forgetful)
+    with pytest.raises(CheckFailed, match="differs from its twin"):
+        twin_case.CASES["paper"](documents=documents, topics=3, draws=2, seed=1)

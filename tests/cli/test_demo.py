@@ -51,15 +51,6 @@ def test_the_demo_forgets_and_its_twin_agrees(program, sample_file):
     assert sum(seconds.values()) <= total + 1e-4 * (len(seconds) + 1)
 
 
-def test_a_person_can_read_it(program, sample_file):
-    """Topics, what was forgotten, a receipt, checks, versions, times and what to try next; nothing else on the way."""
-    status, out, _ = program(*DEMO, sample_file)
-    assert status == 0
-    for part in ("Topics", "Forgotten", "Receipt", "twin", "verified", "Versions", "Time", "Try next", "doc-"):
-        assert part in out
-    assert max(map(len, out.splitlines())) < 250
-
-
 @pytest.mark.parametrize(
     ("content", "arguments", "named"),
     [

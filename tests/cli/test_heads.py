@@ -13,11 +13,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
 TASKS = '{"label": {"ridge": 1e-7}, "mood of the day": {}}'
 
 
-@pytest.fixture(scope="module", params=["topics", "tasks"])
-def kept(request, sample_file, tmp_path_factory):
-    """An instance with two versions, and what the demo said of it; topics are published in one, withheld in one."""
+@pytest.fixture(scope="module")
+def kept(sample_file, tmp_path_factory):
+    """An instance with two versions of heads, which withholds its topics."""
     folder = tmp_path_factory.mktemp("kept") / "instance"
-    how = ["max_df=1", "capacity.share=0.05", f"tasks={TASKS}", f"publish={request.param}", "tolerance=1e-9"]
+    how = ["max_df=1", "capacity.share=0.05", f"tasks={TASKS}", "publish=tasks", "tolerance=1e-9"]
     given = [argument for setting in how for argument in ("--set", setting)]
     assert (
         main(
@@ -25,44 +25,26 @@ def kept(request, sample_file, tmp_path_factory):
         )
         == 0
     )
-    return folder, request.param
+    return folder
 
 
-@pytest.fixture
-def on(program, kept):
-    """Run a command on the instance; returns what it prints."""
-
-    def run(command, *arguments, status=0):
-        found, out, err = program(command, *arguments, "--dir", kept[0])
-        assert found == status, err
-        return out
-
-    return run
-
-
-def test_exports_hold_heads(kept, on, tmp_path):
-    """With w beside the topics if these are published, else with B alone."""
-    version = json.loads(on("status", "--json"))["version"]
-    told = json.loads(on("export", version, "--to", tmp_path / "m", "--json"))
-    assert (told["topics"], told["heads"]) == (4 if kept[1] == "topics" else 0, ["label"])
-    assert "heads of label" in on("export", version, "--to", tmp_path / "m")
+def test_exports_hold_heads(kept, program, commands, tmp_path):
+    """B alone, where topics are withheld; the card says so."""
+    version = commands(kept)("status")["version"]
+    told = commands(kept)("export", version, "--to", tmp_path / "m")
+    assert (told["topics"], told["heads"]) == (0, ["label"])
+    assert "heads of label" in program("export", version, "--to", tmp_path / "m", "--dir", kept)[1]
     arrays, texts = unpacked((tmp_path / "m" / "model.safetensors").read_bytes())
-    head = json.loads(texts["release"])["heads"]["label"]
-    assert head["classes"] == ["0", "1", "2", "3"]
-    card = (tmp_path / "m" / "README.md").read_text()
-    if kept[1] == "tasks":
-        assert {name: array.shape[1] for name, array in arrays.items()} == {"heads/label/B": 4}
-        assert "They are withheld." in card
-    else:
-        assert set(arrays) == {"A", "R", "shares", "heads/label/w"}
-        assert arrays["heads/label/w"].shape == (len(head["topics"]), 4)
+    assert json.loads(texts["release"])["heads"]["label"]["classes"] == ["0", "1", "2", "3"]
+    assert {name: array.shape[1] for name, array in arrays.items()} == {"heads/label/B": 4}
+    assert "They are withheld." in (tmp_path / "m" / "README.md").read_text()
 
 
 def test_the_page_s_subscriber_classifies(kept, tmp_path, monkeypatch, capsys):
     """The Python of docs/tasks.md, beside the folder that the demo has kept; no word of its text is known here."""
     (block,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     monkeypatch.chdir(tmp_path)
-    Path("news").symlink_to(kept[0])
+    Path("news").symlink_to(kept)
     capsys.readouterr()
     exec(compile(block, "tasks.md", "exec"), {})  # noqa: S102  executing it is the point
     assert capsys.readouterr().out.startswith("('label',) ('0', '1', '2', '3')\n[None]\n(1, 4)\n")

@@ -45,33 +45,6 @@ def test_an_instance_can_be_gone_on_with(on, sample, tmp_path):
     assert on("verify")["passed"] is True
 
 
-def test_odd_documents_each_have_a_visible_outcome(on, program, kept, tmp_path):
-    """Nothing crashes or is lost: no words, long, other scripts, control characters, a reserved id."""
-    odd = [
-        {"id": "empty", "text": ""},
-        {"id": "wordless", "text": "1 2 3 !"},
-        {"id": "long", "text": "word other " * 90_000},
-        {"id": "too-long", "text": "x" * 1_000_001},
-        {"id": "control", "text": "some\x00words\x1b[31m here\n"},
-        {"id": "scripts", "text": "слово 文字文字 คำไทย मुक्त كلمة"},
-        {"id": "twice", "text": "first version here"},
-        {"id": "twice", "text": "second version here"},
-        {"id": "st:heartbeat", "text": "some words"},
-    ]
-    path = tmp_path / "odd.jsonl"
-    path.write_text("\n".join(map(json.dumps, odd)), encoding="utf-8")
-    status, out, err = program("add", path, "--dir", kept, "--json")
-    assert status == 0
-    found = json.loads(out)
-    assert (found["sent"], found["skipped"]) == (6, 2)
-    assert found["ingested"] == {"added": 6, "too_short": 2}
-    assert all(line in err for line in ("line 4", "line 9"))
-    assert "more than once" in err
-    gone = on("delete", *sorted({document["id"] for document in odd} - {"too-long", "st:heartbeat"}), "never-added")
-    assert gone["ingested"] == {"deleted": 6, "not_found": 1}
-    assert on("verify")["passed"] is True
-
-
 def test_topics_and_exports_are_those_of_the_release(on, tmp_path, monkeypatch):
     """Other programs read the model that `topics` shows, as the quickstart says; the card names its facts."""
     shown = on("topics", "--top", 3)

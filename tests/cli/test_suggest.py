@@ -1,34 +1,6 @@
 """`streamtopic topics suggest`, on a file and on a kept instance."""
 
-import json
-
-import pytest
-
 KEEP_ALL = ["--set", "max_df=1"]
-
-
-@pytest.fixture
-def suggest(program, sample_file):
-    """Run the command on the sample file; what it printed as JSON, or its error."""
-
-    def run(*arguments, status=0):
-        found, out, err = program("topics", "suggest", "--documents", sample_file, *KEEP_ALL, "--json", *arguments)
-        assert found == status, err
-        return json.loads(out) if out else err
-
-    return run
-
-
-def test_it_finds_the_planted_subjects(suggest):
-    """Four subjects were planted: four topics score well, last, and are recommended over none and many."""
-    found = suggest("--topics", "2,4,40", "--trials", "2")
-    assert found["documents"] == 600
-    assert [candidate["topics"] for candidate in found["candidates"]] == [2, 4, 40]
-    assert found["recommended"] == 4
-    assert len(found["topics"]) == 4
-    assert "4 topics" in found["reason"]
-    best = found["candidates"][1]
-    assert best["score"] == pytest.approx(best["coherence"] * best["diversity"])
 
 
 def test_a_person_sees_a_table_and_the_reason(program, sample_file):

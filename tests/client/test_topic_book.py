@@ -1,14 +1,14 @@
 """Topics keep their numbers and names from version to version."""
 
-import dataclasses
 import json
 
 import numpy as np
 import pytest
 
+from ledger_maker import envelope_of
 from streamtopic.client import TopicBook
 from streamtopic.errors import UsageError
-from streamtopic.signed import Envelope, Payload, Release
+from streamtopic.signed import Payload, Release
 
 WORDS = tuple(f"w{k:03d}" for k in range(120))
 
@@ -18,12 +18,7 @@ def release(version, A, anchors, top=0, **changes):
     r = A.shape[1]
     shown = [tuple(WORDS[k] for k in np.argsort(-column)[:top]) for column in A.T]
     payload = Payload(WORDS, A, np.eye(r) / r, np.full(r, 1 / r), tuple(shown), anchors=tuple(anchors))
-    envelope = Envelope(
-        model="news", version=version, kind="retrain", parent=version - 1, base=1, cut={0: 10}, m=20, n=len(WORDS),
-        r=r, guarantee="certified", epsilon=1.0, delta=1e-6, sigma=0.0, tolerance=1e-7, certificate=0.0,
-        forgotten=0, capacity=5, capacity_rule="fixed", cumulative_epsilon=1.0, withdrawn=(), created=0,
-    )  # fmt: skip
-    return Release(payload, dataclasses.replace(envelope, **changes))
+    return Release(payload, envelope_of(version, **{"n": len(WORDS), "r": r, **changes}))
 
 
 @pytest.fixture

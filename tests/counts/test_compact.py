@@ -41,7 +41,7 @@ def dense(q):
     return csr_array((q.values, q.columns.astype(np.int64), q.indptr), shape=(q.n, q.n)).toarray().astype(object)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(triangles, st.sets(st.integers(0, N - 1), min_size=1))
 def test_what_is_mirrored_is_what_was_counted(pairs, keep):
     """Values below, at and above 2^32 - 1 and up to 2^62 come back exactly, of all words or some."""
@@ -58,7 +58,7 @@ def test_what_is_mirrored_is_what_was_counted(pairs, keep):
         assert np.array_equal(held, dense(q)[row, columns].astype(np.int64))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(triangles)
 def test_every_sum_reads_the_exact_value(pairs):
     """Products, norms, dense rows and sums are those of the integers, wide ones included, from any column on."""
@@ -85,7 +85,7 @@ def test_every_sum_reads_the_exact_value(pairs):
             q.row_sums()
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(triangles, triangles)
 def test_what_was_added_is_taken_away_again(kept, gone):
     """In place or anew, adding and taking away are inverses; what cannot be done in place changes nothing."""

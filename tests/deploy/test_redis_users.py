@@ -165,6 +165,16 @@ def test_no_role_can_do_more(users, role, command):
         connection.call(*command)
 
 
+@pytest.mark.parametrize("role", ["operator", "ingest", "schedule", "serve"])
+def test_each_role_may_ask_where_keys_are(users, role):
+    """On a Redis Cluster nothing works without. A server that is none says so, in place of refusing the user."""
+    for command in (("CLUSTER", "SLOTS"), ("ASKING",)):
+        with Connection(users[role]) as connection, pytest.raises(StateError, match="cluster support disabled"):
+            connection.call(*command)
+    with Connection(users[role]) as connection:
+        assert connection.call("COMMAND")
+
+
 def test_nobody_comes_in_without_a_password(users):
     """The default user is off."""
     address = users["ingest"].partition("@")[2]

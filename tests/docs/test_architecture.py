@@ -116,11 +116,6 @@ def service(tmp_path_factory):
         yield instance
 
 
-def test_every_file_on_the_page_exists():
-    """A stranger who follows the page finds each room."""
-    assert all((PROGRAM / name).is_file() for name in named(PAGE))
-
-
 QUESTIONS = re.findall(r"^\| ([A-Z].+?\?) \| (.+) \|$", SECTIONS["Where is ...?"], re.MULTILINE)
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import base64
+import dataclasses
 import re
 import shlex
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from ledger_maker import LedgerMaker, envelope_of
 from streamtopic.cli import build_parser
-from streamtopic.signed import line_of
+from streamtopic.signed import Alive, End, Envelope, Erased, Head, Keys, Payload, Receipt, RequestReceipt, line_of
 from streamtopic.streams import FileLog
 
 ROOT = Path(__file__).parents[2]
@@ -67,3 +68,15 @@ def test_a_proof_is_checked_without_this_program(tmp_path, monkeypatch):
         checked(f"{head.splitlines()[0]}\nextra {forged}{middle}{rest}")
     with pytest.raises(InvalidSignature):
         checked(maker.proof(6).replace("\n11\n", "\n12\n"))
+
+
+PUBLISHED = (Payload, Head, Envelope, Receipt, RequestReceipt, Erased, Alive, Keys, End)
+
+
+def test_each_published_field_is_in_the_table():
+    """Fields of a release and of every entry are in it, each once, and no other: a new one is thought of."""
+    _, _, after = PAGE.partition("### What each published number is made of\n")
+    rows = re.findall(r"^\| (`.*?) \|", after.partition("\n### ")[0], re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    fields = {field.name for kind in PUBLISHED for field in dataclasses.fields(kind)}
+    assert sorted(named) == sorted(fields)

@@ -21,26 +21,19 @@ GOOD = b'{"id": "a", "text": "some words"}'
     [
         (b"{", "not JSON"),
         (b"[1]", "not a JSON object"),
-        (b"null", "not a JSON object"),
         (b'{"text": "x"}', "`id` is missing"),
         (b'{"id": "", "text": "x"}', "the record has no key"),
         (b'{"id": true, "text": "x"}', "`id` is missing, or neither"),
-        (b'{"id": 1.5, "text": "x"}', "`id` is missing, or neither"),
         (b'{"id": NaN, "text": "x"}', "`id` is missing, or neither"),
         (b'{"id": "st:heartbeat", "text": "x"}', "reserved"),
-        (b'{"id": "{5}", "text": "x"}', "not a plain id"),
-        (b'{"id": "a"}', "an add needs either"),
-        (b'{"id": "a", "text": 3}', "`text` is a int, not a string"),
-        (b'{"id": "a", "counts": {"x": 0}}', "must be a whole number"),
         (b'{"id": "a", "text": "\\ud800"}', "surrogate"),
         (b'{"id": "a", "text": "\xff"}', "not UTF-8"),
         (b"[" * 100_000, "not JSON"),
         (b'{"id": %s, "text": "x"}' % (b"9" * 5000), "not JSON"),
-        (b'{"id": "%s", "text": "x"}' % (b"i" * 513), "the document id has 513 bytes"),
         (b'{"id": "a", "text": "%s"}' % (b"x" * 1_000_001), "longer than 1000000 bytes"),
         (b" " * MAX_LINE + b"{}", f"longer than {MAX_LINE} bytes"),
     ],
-    ids=range(20),
+    ids=range(13),
 )
 def test_a_bad_line_is_reported_with_its_number_and_skipped(tmp_path, line, reason):
     """One bad line costs that line only."""

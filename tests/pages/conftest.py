@@ -7,11 +7,12 @@ import msgpack
 import numpy as np
 import pytest
 
+from ledger_maker import envelope_of
 from streamtopic.local import LocalRedis
 from streamtopic.pages.version_page import picture_facts, version_facts
 from streamtopic.service.app import Service
 from streamtopic.settings import Settings
-from streamtopic.signed import Envelope, Head, Payload, Release, new_secret
+from streamtopic.signed import Head, Payload, Release, new_secret
 from streamtopic.streams import Message
 
 
@@ -47,15 +48,7 @@ def make_release():
             "A": A.astype(np.float32), "R": (theta.T @ theta / 400).astype(np.float32), "shares": theta.mean(axis=0),
             "top_words": top, "quality": {"npmi": 0.25, "diversity": 1.0},
         }  # fmt: skip
-        envelope = Envelope(
-            **{
-                "model": "news", "version": version, "kind": "retrain", "parent": version - 1, "base": 1, "cut": {0: 9},
-                "m": 2000, "n": n, "r": r, "guarantee": "certified", "epsilon": 1.0, "delta": 1e-6, "sigma": 8.5e-7,
-                "tolerance": 1e-7, "certificate": 5e-11, "forgotten": 3,
-                "capacity": 20, "capacity_rule": "share", "cumulative_epsilon": 1.5, "withdrawn": (),
-                "created": 1_700_000_000_000, "ratio": 0.002, **changes,
-            }
-        )  # fmt: skip
+        envelope = envelope_of(version, **{"m": 2000, "n": n, "r": r, "forgotten": 3, "ratio": 0.002, **changes})
         return Release(Payload(words, **parts, heads=heads or {}, anchors=words[:r]), envelope)
 
     return make

@@ -1,8 +1,12 @@
 """Requests for deletions over HTTP: who may send one, what is taken, and where it stands."""
 
 import json
+import re
+import uuid
+from pathlib import Path
 
 import pytest
+import yaml
 from pages_client import TOKEN, documents, served
 
 from streamtopic.client import verify_receipt
@@ -101,3 +105,35 @@ def test_what_is_no_request_is_refused_with_the_form(ask, body):
     """Status 400, one line that says what to send, and nothing is taken in."""
     reply = ask("/requests", body.encode(errors="replace").decode(), token=TOKEN)
     assert (reply.status, set(json.loads(reply.text))) == (400, {"error"})
+
+
+FIDES = Path(__file__).parents[2] / "deploy" / "fides" / "streamtopic_config.yml"
+
+
+def filled(text, **values):
+    """Return a text with its placeholders filled in, as the documentation of fides describes; each must be known."""
+    return re.sub(r"<([a-z0-9_]+)>", lambda found: values[found[1]], text)
+
+
+def test_a_person_is_forgotten_as_the_connector_for_fides_asks(ask, instance):
+    """The test request, the erasure and the poll are answered, and the poll ends when the receipt is there."""
+    config = yaml.safe_load(FIDES.read_text("utf-8"))["saas_config"]
+    erase = config["endpoints"][0]["requests"]["delete"]
+    poll = erase["async_config"]["configuration"]["status_request"]
+    name = str(uuid.uuid4())
+    body = filled(erase["body"], uuid=name, email="ada@example.com")
+    assert ask(config["test_request"]["path"], method=config["test_request"]["method"]).status == 200
+    headers = {one["name"].replace("-", "_"): one["value"] for one in erase["headers"]}
+    assert ask(erase["path"], body, method=erase["method"], **headers).status == 401
+    taken = ask(erase["path"], body, method=erase["method"], token=TOKEN, **headers)
+    assert taken.status == 202, taken.text
+    path = filled(poll["path"], correlation_id=json.loads(taken.text)[erase["correlation_id_path"]])
+    assert path == f"/requests/{name}"
+
+    def state():
+        return json.loads(ask(path, method=poll["method"], token=TOKEN).text)[poll["status_path"]]
+
+    assert state() != poll["status_completed_value"]
+    with Service(instance) as service:
+        service.settle()
+    assert state() == poll["status_completed_value"]

@@ -12,7 +12,7 @@ from scipy.linalg import toeplitz
 from scipy.special import log_ndtr
 
 from streamtopic.errors import UsageError
-from streamtopic.privacy.accounting import Composition, gaussian_delta, gaussian_epsilon, gaussian_scale
+from streamtopic.privacy.accounting import Composition, _log_normal, gaussian_delta, gaussian_epsilon, gaussian_scale
 from streamtopic.privacy.series_noise import SeriesNoise, factors
 
 DELTA = 1e-6
@@ -66,6 +66,17 @@ def test_the_library_is_within_its_units():
     assert worst <= 8 * 2.0**-53
 
 
+@pytest.mark.parametrize(("first", "second"), [(1.7, -3.1), (25.0, -55.0), (0.3, -40.0), (2.0, 1.0)])
+def test_log_phi_is_within_its_bound(first, second):
+    """Also if each of the two terms is six units off, and far in the tail."""
+    value, error = _log_normal(first, second)
+    with mpmath.workdps(60):
+        for units in (-6, 0, 6):
+            off = units * mpmath.mpf(2) ** -53
+            exact = mpmath.log(mpmath.ncdf(first * (1 + off) + second * (1 - off)))
+            assert abs(exact - value) <= error
+
+
 @pytest.mark.parametrize(
     "scales",
     [(4.2, 8.1), (0.98, 4.22, 8.06), (2.0, 2.0, 3.0, 50.0), (10.6, 10.6, 4.22)],
@@ -96,6 +107,13 @@ def test_a_person_spends_over_all_bases():
     assert together.epsilon(DELTA) == pytest.approx(12.1, abs=0.05)
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0, 1e-6), (-1, 1e-6), (math.nan, 1e-6), (1, 0), (1, 1), (1, math.nan)])
+def test_senseless_guarantees_are_refused(epsilon, delta):
+    """A guarantee outside the mechanism's range is a usage error."""
+    with pytest.raises(UsageError):
+        gaussian_scale(epsilon, delta)
+
+
 @pytest.mark.parametrize(("scale", "slack"), [(0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (1.0, -1e-9)])
 def test_what_is_no_release_cannot_be_composed(scale, slack):
     """A scale that is not above 0, or a negative slack, is refused on both ways in."""
@@ -111,7 +129,7 @@ def test_epsilon_is_infinite_where_nothing_is_left_of_delta():
     assert Composition.of([(1.0, 2e-6)]).epsilon(1e-6) == math.inf
 
 
-@pytest.mark.parametrize("versions", [4, 64])
+@pytest.mark.parametrize("versions", [4, 16])
 def test_a_period_of_private_versions_spends_no_more_than_it_says(versions):
     """By dp-accounting: independent rows of noise, each hit by its part of a document's life, compose to epsilon 3."""
     noise = SeriesNoise(versions, gaussian_scale(3.0, DELTA))

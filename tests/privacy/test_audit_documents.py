@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from streamtopic.audit.chosen_documents import (
-    crafted_sets,
     exact_differences,
-    forget,
     hardest,
 )
 from streamtopic.bench.synthetic import counted, planted
@@ -74,21 +72,3 @@ def test_what_was_not_subtracted_is_named():
     fewer = learn(counts, LearnerOptions(n_topics=3, max_df=1.0))
     assert {"anchors", "shape"} <= set(exact_differences(fewer, retrained, counts, counts))
     assert exact_differences(retrained, retrained, counts, counts) == ()
-
-
-def with_documents(counts, documents, given):
-    """Learn counts with some documents."""
-    part = count(DocumentBatch.build(documents), len(counts.words), given.weighting)
-    return learn(Counts(counts.words, counts.cooccurrence + part), given)
-
-
-def test_words_enter_as_documents_are_forgotten():
-    """A set puts frequent words above the threshold, so that they come back when it goes; nothing of it is left."""
-    counts, given = corpus(), LearnerOptions(n_topics=4, max_df=0.25)
-    retrained = learn(counts, given)
-    documents = crafted_sets(counts, retrained)["words that enter as they are forgotten"]
-    assert len({*retrained.words} - {*with_documents(counts, documents, given).words}) >= 2
-    tried = forget(counts, retrained, documents, "entering", options=given)
-    assert tried.different == ()
-    assert tried.gap <= 1e-12
-    assert "words that enter as they are forgotten" not in crafted_sets(counts, learn(counts, options()))

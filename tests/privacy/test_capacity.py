@@ -36,6 +36,9 @@ def test_constants_are_read_off_the_model():
     assert theorem_sigma(sensitivity, 0.5, 1e-6) == pytest.approx(2 * 5.298803 * sensitivity)
     with pytest.raises(UsageError, match="below 1"):
         theorem_sigma(sensitivity, 1.0, 1e-6)
+    # A topic without a share bears no deletion at all, and no division warns.
+    bare = estimate_constants(A, np.diag([1.0, 0.0]), np.array([1.0, 0.0]), np.array([0, 1]))
+    assert (bare.a, bare.gamma, precondition(10**6, 2, bare)) == (math.inf, 0.0, 0)
 
 
 @pytest.mark.parametrize("learner", ["default", "paper"])
@@ -50,11 +53,3 @@ def test_constants_from_anchor_rows_are_those_of_the_correlations(learner):
     assert (quick.p_sep, quick.eps0) == (exact.p_sep, exact.eps0)
     assert quick.a == pytest.approx(exact.a, rel=0.2)
     assert quick.gamma == pytest.approx(exact.gamma, rel=0.2)
-
-
-def test_a_topic_without_a_share_bears_nothing():
-    """No division warns, and the proof's condition is then met by no deletion at all."""
-    A = np.array([[0.5, 0.0], [0.0, 0.25], [0.5, 0.75]])
-    constants = estimate_constants(A, np.diag([1.0, 0.0]), np.array([1.0, 0.0]), np.array([0, 1]))
-    assert (constants.a, constants.gamma) == (math.inf, 0.0)
-    assert precondition(10**6, 2, constants) == 0

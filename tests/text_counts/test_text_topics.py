@@ -14,6 +14,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import check_estimator
 
 from streamtopic import AnchorTopics, TextCounts, TextTopics
 from streamtopic.errors import UsageError
@@ -147,3 +149,38 @@ def test_other_values_are_refused_by_name(wrong, said):
     """Each error names the row and the type, and says what to give."""
     with pytest.raises(ValueError, match=said):
         model().fit(wrong)
+
+
+OTHERS = ["oven bread dough flour", "flour oven bread", "tide gull rope", "gull rope mast tide"] * 8
+ESTIMATORS = [TextCounts, TextTopics]
+
+
+def shown(estimator, texts):
+    """What a fitted estimator gives for texts, as an array."""
+    found = estimator.transform(texts)
+    return found.toarray() if hasattr(found, "toarray") else found
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_scikit_learn_finds_nothing_wrong(kind):
+    """With defaults every check that there is for an estimator of texts passes, and tags say that it takes texts."""
+    results = check_estimator(kind(), on_fail=None, on_skip=None)
+    assert {result["status"] for result in results} == {"passed"}
+    tags = get_tags(kind()).input_tags
+    assert (tags.string, tags.two_d_array, tags.positive_only) == (True, False, False)
+
+
+@pytest.mark.filterwarnings("ignore:.* hold no word of the model:UserWarning")
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_a_transform_changes_nothing(kind):
+    """Texts are transformed one by one as together, by a pickle as by the estimator, and nothing is kept of them."""
+    estimator = kind().fit(TEXTS)
+    state = pickle.dumps(estimator)
+    together = shown(estimator, OTHERS + TEXTS)
+    apart = [shown(estimator, [text])[0] for text in OTHERS + TEXTS]
+    assert np.array_equal(together, apart)
+    assert pickle.dumps(estimator) == state
+    again = pickle.loads(state)  # noqa: S301  made in this test
+    assert np.array_equal(shown(again, OTHERS + TEXTS), together)
+    assert len(estimator.get_feature_names_out()) == together.shape[1]

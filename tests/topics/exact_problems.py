@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from dense_counts import dense_counts
 from scipy.sparse import coo_array
 
 from streamtopic.counts import Counts, DocumentBatch, Passage, SymmetricCounts, Weighting, count
@@ -36,13 +37,6 @@ def _weights(rng, mass):
     return np.ldexp(_ROOTS[steps % 4], steps // 4)
 
 
-def _counts(Q):
-    """Return a dense symmetric integer matrix without empty rows as counts."""
-    rows, columns = np.nonzero(Q)
-    indptr = np.searchsorted(rows, np.arange(len(Q) + 1)).astype(np.int64)
-    return SymmetricCounts(len(Q), pack(len(Q), indptr, columns.astype(np.int32), Q[rows, columns]))
-
-
 def _fit(rng, Q, groups, start=None):
     """Return the fit of a dense Q with the sums of some groups of rows in place of anchors' rows."""
     Q = np.asarray(Q, np.int64)
@@ -52,7 +46,7 @@ def _fit(rng, Q, groups, start=None):
     Q, groups = Q[np.ix_(kept, kept)], [place[group][place[group] >= 0] for group in groups]
     if any(len(group) == 0 for group in groups):
         return None
-    return _of(rng, _counts(Q), np.array([Q[group].sum(axis=0) for group in groups]), start)
+    return _of(rng, dense_counts(Q), np.array([Q[group].sum(axis=0) for group in groups]), start)
 
 
 def _of(rng, q, N, start=None):

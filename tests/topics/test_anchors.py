@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from dense_counts import dense_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,14 +11,6 @@ from streamtopic.counts.compact import pack
 from streamtopic.errors import CannotLearn, UnreliableArithmetic
 from streamtopic.topics import reproducible
 from streamtopic.topics.paper_anchors import LazyGreedy, farthest_rows
-
-
-def matrix(dense):
-    """Return a symmetric integer matrix as counts."""
-    held = dense != 0
-    indptr = np.concatenate([[0], np.cumsum(held.sum(axis=1))]).astype(np.int64)
-    columns = np.nonzero(held)[1].astype(np.int32)
-    return SymmetricCounts(len(dense), pack(len(dense), indptr, columns, dense[held].astype(np.int64)))
 
 
 def drawn(seed, n, d=12, largest=6):
@@ -100,7 +93,7 @@ def test_lazy_search_equals_the_plain_definition(rows, r):
 def test_what_is_looked_at_late_is_the_same_bits(seed):
     """A search that brings every row up to date at every step finds the same rows at the same distances."""
     Q = hard(seed)
-    q, mass = matrix(Q), Q.sum(axis=1)
+    q, mass = dense_counts(Q), Q.sum(axis=1)
     candidates = np.arange(q.n)
     lazy, eager = (LazyGreedy(q, candidates, mass, 4) for _ in range(2))
     for _ in range(4):
@@ -139,20 +132,20 @@ def test_words_that_have_left_change_no_bit(seed, r, dead):
     columns = np.nonzero(marked)[1].astype(np.int32)
     with_dead = SymmetricCounts(n + dead, pack(n + dead, indptr, columns, wide[marked != 0].astype(np.int64)))
     try:
-        plain = farthest_rows(matrix(Q), np.arange(n), Q.sum(axis=1), r)
+        plain = farthest_rows(dense_counts(Q), np.arange(n), Q.sum(axis=1), r)
     except CannotLearn as error:
         with pytest.raises(CannotLearn, match=str(error)[:30]):
             farthest_rows(with_dead, place, wide.sum(axis=1), r)
         return
     found = farthest_rows(with_dead, place, wide.sum(axis=1), r)
     assert found.tolist() == place[plain].tolist()
-    assert factor(with_dead, place, wide.sum(axis=1), r) == factor(matrix(Q), np.arange(n), Q.sum(axis=1), r)
+    assert factor(with_dead, place, wide.sum(axis=1), r) == factor(dense_counts(Q), np.arange(n), Q.sum(axis=1), r)
 
 
 def test_of_words_with_equal_rows_the_first_wins():
     """Where even the bits are equal, word order decides, at every step and in the swap pass."""
     Q = np.kron(drawn(3, 5), np.ones((3, 3), np.int64))
-    found = farthest_rows(matrix(Q), np.arange(15), Q.sum(axis=1), 4)
+    found = farthest_rows(dense_counts(Q), np.arange(15), Q.sum(axis=1), 4)
     assert (found % 3 == 0).all()
 
 
@@ -160,7 +153,7 @@ def test_dependent_rows_are_refused():
     """Rows that span fewer directions than topics are asked for are an error, not rows chosen from rounding."""
     Q = np.kron(drawn(3, 3), np.ones((4, 4), np.int64)) * 12345
     with pytest.raises(CannotLearn, match="too much alike for"):
-        farthest_rows(matrix(Q), np.arange(12), Q.sum(axis=1), 5)
+        farthest_rows(dense_counts(Q), np.arange(12), Q.sum(axis=1), 5)
 
 
 def test_nothing_is_decided_by_unreliable_arithmetic(monkeypatch, rows):

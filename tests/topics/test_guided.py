@@ -1,11 +1,10 @@
-"""Guided topics: seed words stand for a topic, beside anchors that are found."""
+"""Guided topics: seed words stand for a topic, and if nothing is left of it, it ends alike on every path."""
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from dense_counts import dense_counts
 
 from streamtopic import AnchorTopics, TextCounts, TextTopics
-from streamtopic.counts import Cooccurrence, SymmetricCounts
 from streamtopic.topics.guided import tandem_rows
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 
@@ -41,18 +40,10 @@ def same_model(one, other):
     assert apart <= one.certificate_ + other.certificate_ <= 1e-9
 
 
-def _upper(Q):
-    """Counts of a symmetric matrix."""
-    upper = csr_array(np.triu(Q).astype(np.int64))
-    nothing = np.zeros(len(Q), np.int64)
-    indptr = upper.indptr.astype(np.int64)
-    return Cooccurrence(len(Q), indptr, upper.indices.astype(np.int32), upper.data, nothing, nothing, nothing, 0)
-
-
 def test_row_is_the_harmonic_mean():
     """Entries are the harmonic mean of the seeds' shares, and 0 where one of the seeds never meets the word."""
     Q = np.array([[2, 4, 2, 0], [4, 2, 1, 3], [2, 1, 0, 2], [0, 3, 2, 1]])
-    q = SymmetricCounts.of(_upper(Q))
+    q = dense_counts(Q)
     options = LearnerOptions(2, guided=(GuidedTopic("t", ("a", "b")),))
     made = tandem_rows(q, Q.sum(axis=1), ("a", "b", "c", "d"), options)
     Qbar = Q / Q.sum(axis=1, keepdims=True)
@@ -80,17 +71,6 @@ def test_two_topics_left_with_the_same_seeds_are_one(planted):
     model = guided(seeds=seeds).fit(planted).unlearn(planted[holds])
     assert model.topic_names_[-1] == "one"
     assert model.guided_notes_[-1] == "guided topic two has ended: the seeds that are left are those of one"
-
-
-def test_seeds_may_be_words():
-    """With texts, or a frame that names its columns, seeds are words."""
-    texts = ["car engine wheel road", "engine car brake wheel", "cat dog fur paw", "dog cat tail paw"] * 40
-    counts = TextCounts()
-    X = counts.fit_transform(texts)
-    model = guided(2, {"cars": ["car", "engine"]}).fit(X)
-    shown = {row.name: row.words for row in model.topic_info(counts.words_, top=5)}
-    assert {"car", "engine"} <= {*shown["cars"]}
-    assert not {"cat", "dog"} & {*shown["cars"]}
 
 
 def test_a_guided_topic_that_ends_at_once_is_said_with_its_cause():
@@ -157,3 +137,69 @@ def test_all_topics_may_be_guided(planted):
     assert (model.components_.argmax(axis=1) // 12).tolist() == list(range(TOPICS))
     gone = planted[:5]
     same_model(model.unlearn(gone), guided(seeds=seeds).fit(planted[5:]))
+
+
+NO_WORD = "no word represents it next to the other topics"
+
+# No word of these documents is a mixture with a share of the first topic.
+WITHOUT_MASS = np.array(
+    [
+        [2, 1, 0, 1, 0, 0],
+        [0, 0, 0, 2, 3, 0],
+        [0, 1, 1, 0, 0, 0],
+        [0, 3, 2, 1, 1, 0],
+        [0, 3, 0, 3, 0, 2],
+        [0, 2, 0, 0, 1, 0],
+        [1, 0, 1, 0, 3, 2],
+        [1, 1, 0, 1, 0, 0],
+        [3, 0, 2, 1, 0, 0],
+    ]
+)
+GUIDES = {"g0": [0, 4], "g1": [0, 1, 4]}
+
+
+def of_few(topics, guides):
+    """An estimator of all words, each of which may be an anchor."""
+    return guided(topics, guides, anchor_min_df=0.0)
+
+
+def sound(fitted):
+    """Assert that a model has a finite bound, and rows and proportions on the simplex."""
+    assert np.isfinite(fitted.certificate_)
+    assert np.allclose(fitted.components_.sum(axis=1), 1)
+    assert len(fitted.components_) == len(fitted.topic_names_) == len(fitted.topic_shares_) == len(fitted.anchors_)
+    assert (fitted.topic_shares_ > 0).all()
+
+
+def test_a_topic_that_loses_its_words_ends_by_a_deletion_and_comes_back():
+    """Deleted documents end the topic as a fit without them does, and added ones bring it back."""
+    more = np.array([[2, 0, 0, 0, 2, 0], [3, 0, 0, 0, 3, 0], [1, 0, 0, 0, 1, 0]])
+    fitted = of_few(2, GUIDES).fit(np.concatenate([WITHOUT_MASS, more]))
+    assert "g0" in fitted.topic_names_
+    fitted.unlearn(more)
+    never = of_few(2, GUIDES).fit(WITHOUT_MASS)
+    assert fitted.topic_names_ == never.topic_names_ == ("g1",)
+    assert fitted.guided_notes_ == never.guided_notes_ == (f"guided topic g0 has ended: {NO_WORD}",)
+    assert fitted.transform(WITHOUT_MASS).shape == (9, 1)
+    sound(fitted)
+    assert np.abs(fitted.components_ - never.components_).max() <= 1e-12
+    fitted.partial_fit(more)
+    assert "g0" in fitted.topic_names_
+    sound(fitted)
+
+
+def test_all_topics_guided_and_all_ended_is_one_clear_error():
+    """`fit` names the remedy; `unlearn` does as well, and leaves the model and its documents as they were."""
+    guides = {"one": [0, 1], "two": [2, 3]}
+    # Each seed has a word of its own, so no word meets two of them.
+    apart = np.tile(np.hstack([2 * np.eye(4, dtype=int), np.eye(4, dtype=int)]), (3, 1))
+    with pytest.raises(ValueError, match=r"no topic is left \(guided topic one has ended: .*other seeds"):
+        of_few(2, guides).fit(apart)
+    together = np.array([[2, 2, 0, 0, 1, 1, 0, 0], [0, 0, 2, 2, 0, 0, 1, 1]] * 2)
+    fitted = of_few(2, guides).fit(np.concatenate([apart, together]))
+    before = fitted.components_.copy()
+    with pytest.raises(ValueError, match="no topic is left"):
+        fitted.unlearn(together)
+    assert fitted.n_documents_ == 16
+    assert np.array_equal(fitted.components_, before)
+    assert fitted.unlearn(together[:1]).n_documents_ == 15

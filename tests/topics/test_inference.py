@@ -34,15 +34,6 @@ def test_proportions_are_within_the_tolerance(n, r, alpha):
     assert np.allclose(rough.sum(axis=1), 1)
 
 
-def test_a_document_does_not_depend_on_others():
-    """Alone, in any order or among many, a document gets the same proportions to rounding."""
-    A, x = corpus(200, 10, 300, seed=1)
-    together = fold(A, x)
-    order = np.random.default_rng(2).permutation(x.shape[0])
-    assert np.abs(fold(A, x[order]) - together[order]).max() <= 1e-12
-    assert np.abs(fold(A, x[[7]]) - together[[7]]).max() <= 1e-12
-
-
 def test_documents_without_known_words_get_the_prior():
     """Neither an empty document nor one of unknown words is an error or a NaN."""
     A = np.array([[0.5, 0.2], [0.5, 0.8], [0.0, 0.0]])

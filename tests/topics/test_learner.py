@@ -7,44 +7,9 @@ import pytest
 
 from streamtopic import TextTopics
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
-from streamtopic.errors import CannotLearn, UsageError
+from streamtopic.errors import CannotLearn
 from streamtopic.topics.learner import choose_words, learn
 from streamtopic.topics.learner_options import LearnerOptions
-
-LEARNERS = ["default", "paper"]
-
-
-def closest(found, planted):
-    """Largest column-wise L1 distance after the best assignment of columns."""
-    from scipy.optimize import linear_sum_assignment
-
-    distance = np.abs(found[:, :, None] - planted[:, None, :]).sum(axis=0)
-    rows, columns = linear_sum_assignment(distance)
-    return distance[rows, columns].max()
-
-
-def error_at(planted, learner):
-    """Return a learner's largest column error against the planted topics."""
-    fit = learn(planted.counts(planted.options(learner)), planted.options(learner))
-    return closest(fit.A, planted.A[[planted.words.index(word) for word in fit.words]])
-
-
-def test_paper_learner_is_consistent(make_planted):
-    """The published learner's error against the planted topics falls with the number of documents."""
-    errors = [error_at(make_planted(documents=documents), "paper") for documents in (300, 1200, 6000)]
-    assert errors[0] > errors[1] > errors[2]
-    assert errors[2] < 0.15
-
-
-def test_default_learner_is_steady(make_planted):
-    """The default learner is near the planted topics from few documents on: averages trade a bias for less noise.
-
-    A word of which a topic has much is in a document more than twice, which is part of the bias. With 120 words in
-    place of 600 it is twice as large.
-    """
-    errors = [error_at(make_planted(documents=documents, n=600), "default") for documents in (300, 6000)]
-    assert max(errors) < 0.3
-    assert errors[0] < error_at(make_planted(documents=300, n=600), "paper") / 2
 
 
 def counts_of(texts):
@@ -57,7 +22,7 @@ def counts_of(texts):
     return Counts(words, count(DocumentBatch.build(rows), len(words), Weighting(256)))
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", ["default", "paper"])
 @pytest.mark.parametrize(
     ("counts", "reason"),
     [
@@ -111,15 +76,6 @@ def test_ceiling_of_the_vocabulary_raises_the_least_frequency():
     keep, _ = chosen(frequency, 10_000, LearnerOptions(n_topics=2, min_df=1, max_words=30))
     assert len(keep) <= 30
     assert frequency[keep].min() > frequency[np.setdiff1d(np.arange(100), keep)].max()
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"n_topics": 0}, {"max_df": 0}, {"min_df": 0}, {"tolerance": 1e-12}, {"learner": "x"}]
-)
-def test_options_out_of_range_name_the_option(wrong):
-    """Each option out of range is refused by name with its remedy."""
-    with pytest.raises(UsageError, match=next(iter(wrong))):
-        LearnerOptions(**{"n_topics": 2, **wrong})
 
 
 @pytest.mark.parametrize("learner", ["default", "paper"])

@@ -9,12 +9,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+from dense_counts import dense_counts
 from exact_model import UNIT, distance, exact_products
 from exact_problems import KINDS, problem
 from flint import arb, fmpq, fmpq_mat
 
-from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.compact import pack
 from streamtopic.errors import CannotLearn
 from streamtopic.topics import mixtures
 from streamtopic.topics.certificate import gamma, outward
@@ -54,14 +53,6 @@ def test_the_certificate_is_never_below_the_true_error(kind):
 def test_the_certificate_is_near_the_true_error():
     """A bound that says nothing would pass the test above; half of all bounds are within 1,000 times the true error."""
     assert np.median([ratio for kind in KINDS for ratio, _ in judged(kind)]) <= 1000
-
-
-def test_the_kinds_are_as_hard_as_they_say():
-    """Some problems have an error that is far above rounding, and masses that span 2^50."""
-    errors = [float(distance(fit).mid()) for seed in range(FEW) if (fit := problem("near singular", seed))]
-    assert max(errors) > 1e-9
-    spans = [fit.mass.max() / fit.mass.min() for seed in range(FEW) if (fit := problem("masses", seed))]
-    assert max(spans) > 2.0**50
 
 
 def test_a_live_row_of_zeros_is_certified_as_nothing():
@@ -178,7 +169,7 @@ def test_multiplying_and_adding_are_two_roundings():
     """No kernel fuses them: a fused sum would round up here, two operations round down."""
     # 2^54 + 2^28 + 1 loses its 1; with 1.5 it would be past the middle of the next double.
     a = 2**27 + 1
-    q = SymmetricCounts(2, pack(2, np.array([0, 2, 3]), np.array([0, 1, 0], np.int32), np.array([1, a, a])))
+    q = dense_counts(np.array([[1, a], [a, 0]]))
     thin = np.array([[1.5], [float(a)]])
     assert times(q, thin)[0, 0] == 2.0**54 + 2.0**28
     # A pivot that is 0 after rounding the square, and would be above 0 if the square went in exactly.

@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 
 from streamtopic import TextTopics
-from streamtopic.counts import WordSets
-from streamtopic.topics.display import npmi
-from streamtopic.words.text import tokenize
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "deploy" / "outsiders.lock"
@@ -36,23 +33,6 @@ def texts(documents=300):
     rng = np.random.default_rng(5)
     subjects = [subject.split() for subject in SUBJECTS]
     return [" ".join(rng.choice(subjects[rng.integers(3)], 4)) for _ in range(documents)]
-
-
-def test_gensim_finds_the_same_coherence():
-    """With whole documents as windows, its c_npmi is ours, to its smoothing of counts."""
-    models = pytest.importorskip("gensim.models")
-    corpora = pytest.importorskip("gensim.corpora")
-    written = texts()
-    tokens = [list(tokenize(text)) for text in written]
-    dictionary = corpora.Dictionary(tokens)
-    shown = TextTopics(3, max_df=1.0).fit(written).topics(top=4)
-    theirs = models.CoherenceModel(
-        topics=shown, texts=tokens, dictionary=dictionary, coherence="c_npmi", window_size=10_000, processes=1
-    )
-    held = [sorted({dictionary.token2id[word] for word in document}) for document in tokens]
-    sets = WordSets(np.cumsum([0, *map(len, held)]), np.concatenate(held))
-    top = np.array([[dictionary.token2id[word] for word in topic] for topic in shown])
-    assert theirs.get_coherence() == pytest.approx(npmi(top, sets), abs=1e-9)
 
 
 def test_pyldavis_saves_what_it_is_given(tmp_path):

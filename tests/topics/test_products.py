@@ -4,9 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from dense_counts import dense_counts
 
-from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.compact import pack
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.products import BLOCK, product_roundings, times
 
@@ -19,9 +18,7 @@ def symmetric(seed, density, high):
     rng = np.random.default_rng(seed)
     upper = np.triu(rng.integers(1, high, (N, N)) * (rng.random((N, N)) < density))
     whole = upper + np.triu(upper, 1).T
-    rows, columns = np.nonzero(whole)
-    indptr = np.searchsorted(rows, np.arange(N + 1)).astype(np.int64)
-    return whole, SymmetricCounts(N, pack(N, indptr, columns.astype(np.int32), whole[rows, columns]))
+    return whole, dense_counts(whole)
 
 
 @pytest.fixture(scope="module")

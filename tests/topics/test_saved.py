@@ -56,21 +56,6 @@ def test_excluded_words_are_in_the_file(tmp_path):
     assert not AnchorTopics.load(tmp_path / "m").components_[:, 7].any()
 
 
-def test_a_file_holds_no_document_that_went(tmp_path):
-    """The counts of a document are in the file until it is unlearned."""
-    marked = X.copy()
-    marked[0, 7] = 7_777
-    model = AnchorTopics(4, min_df=1, min_share=0, max_df=1.0).fit(marked)
-    held = []
-    for _ in range(2):
-        model.save(tmp_path / "m")
-        blocks = AnchorTopics.load(tmp_path / "m").counts_.blocks
-        held.append(any((block.counts == 7_777).any() for block in blocks))
-        if model.n_documents_ == len(X):
-            model.unlearn(marked[:1])
-    assert held == [True, False]
-
-
 def test_files_that_are_no_model_are_refused(tmp_path):
     """Other bytes, another format, a lost array, indices out of range and shapes that differ end in one clear error."""
     path = tmp_path / "m"

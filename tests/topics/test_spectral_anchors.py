@@ -2,25 +2,15 @@
 
 import numpy as np
 import pytest
+from dense_counts import dense_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.compact import pack
 from streamtopic.errors import CannotLearn
 from streamtopic.topics import anchors as spectral_anchors
 from streamtopic.topics.anchors import MEMBER, _scaled, _start, choose_anchors, coordinates, super_anchors
 
 GRID = 2**26
-
-
-def matrix(dense):
-    """Return a symmetric integer matrix as counts."""
-    rows, columns = np.nonzero(dense)
-    indptr = np.searchsorted(rows, np.arange(len(dense) + 1)).astype(np.int64)
-    return SymmetricCounts(
-        len(dense), pack(len(dense), indptr, columns.astype(np.int32), dense[rows, columns].astype(np.int64))
-    )
 
 
 def corpus(seed, n=60, r=4, documents=400):
@@ -50,7 +40,7 @@ def skewed(seed, n):
 
 def decided(Q, candidates, names, r):
     """Return coordinates, anchors and sets of pair counts."""
-    q = matrix(Q)
+    q = dense_counts(Q)
     E = coordinates(q, Q.sum(axis=1), candidates, [names[k] for k in candidates], r)
     found = choose_anchors(E)
     return E, found, super_anchors(E, found)
@@ -63,7 +53,7 @@ def test_the_scaled_matrix_is_of_integers_and_no_row_is_longer_than_1(seed, n, d
     Q = skewed(seed, n)
     mass = Q.sum(axis=1)
     candidates = np.flatnonzero(np.random.default_rng(seed).random(n) < 0.8)
-    S = _scaled(matrix(Q), mass, candidates, diagonal=diagonal)
+    S = _scaled(dense_counts(Q), mass, candidates, diagonal=diagonal)
     part = Q[np.ix_(candidates, candidates)] * (1 if diagonal else 1 - np.eye(len(candidates), dtype=np.int64))
     exact = part / np.sqrt(mass[candidates].astype(float)) / np.sqrt(mass[candidates].astype(float))[:, None]
     assert S.shape == (len(candidates),) * 2
@@ -100,7 +90,7 @@ def test_partial_sums_of_all_products_are_exact(monkeypatch, kind):
     monkeypatch.setattr(spectral_anchors, "_scaled", lambda *given, **more: plain_scaled(*given, **more).view(Watched))
     monkeypatch.setattr(spectral_anchors, "_quantised", lambda Y: plain_quantised(Y).view(Watched))
     Q, names = corpus(3) if kind == "corpus" else (skewed(5, 60), [f"w{k:02d}" for k in range(60)])
-    q = matrix(Q)
+    q = dense_counts(Q)
     coordinates(q, Q.sum(axis=1), np.arange(len(Q)), names, 3)
     # Six steps, three of them with a matrix of inner products, one more step and the projected matrix.
     assert len(seen) >= 11
@@ -112,7 +102,7 @@ def test_coordinates_are_the_leading_directions():
     Q, names = corpus(0)
     mass = Q.sum(axis=1).astype(float)
     r = 4
-    E = coordinates(matrix(Q), Q.sum(axis=1), np.arange(len(Q)), names, r)
+    E = coordinates(dense_counts(Q), Q.sum(axis=1), np.arange(len(Q)), names, r)
     S = (Q - np.diag(np.diag(Q))) / np.sqrt(mass) / np.sqrt(mass)[:, None]
     values, vectors = np.linalg.eigh(S)
     leading = np.argsort(-values)[:r]
@@ -127,7 +117,7 @@ def test_dead_words_and_their_places_change_no_bit():
     n = len(Q)
     E, found, group = decided(Q, np.arange(n), names, 4)
     places = np.sort(np.random.default_rng(2).choice(2 * n, n, replace=False))
-    wide = matrix(Q).spread(places.astype(np.int64), 2 * n)
+    wide = dense_counts(Q).spread(places.astype(np.int64), 2 * n)
     mass = np.zeros(2 * n, np.int64)
     mass[places] = Q.sum(axis=1)
     again = coordinates(wide, mass, places, names, 4)
@@ -155,7 +145,7 @@ def test_ranks_that_are_too_low_cannot_be_learned(r):
     Q = np.kron(np.eye(r - 1, dtype=np.int64), block)
     names = [f"w{k:02d}" for k in range(len(Q))]
     with pytest.raises(CannotLearn) as error:
-        coordinates(matrix(Q), Q.sum(axis=1), np.arange(len(Q)), names, r)
+        coordinates(dense_counts(Q), Q.sum(axis=1), np.arange(len(Q)), names, r)
     assert error.value.reason == "rank"
     assert "fewer" in str(error.value)
     with pytest.raises(CannotLearn) as error:
@@ -175,16 +165,16 @@ def test_the_diagonal_counts_only_where_the_rest_spans_too_few(monkeypatch):
     monkeypatch.setattr(spectral_anchors, "_scaled", spied)
     Q, names = corpus(1)
     mass = Q.sum(axis=1)
-    E = coordinates(matrix(Q), mass, np.arange(len(Q)), names, 4)
+    E = coordinates(dense_counts(Q), mass, np.arange(len(Q)), names, 4)
     assert asked == [False]
     # Pairs of a word with itself move to pairs of other words that have no row here: masses stay.
     without = Q - np.diag(np.diag(Q))
-    again = coordinates(matrix(without), mass, np.arange(len(Q)), names, 4)
+    again = coordinates(dense_counts(without), mass, np.arange(len(Q)), names, 4)
     assert again.tobytes() == E.tobytes()
     asked.clear()
     # Without its diagonal a constant matrix has one direction that is positive.
     alone = np.diag(np.array([90, 80, 70, 60])) + 1
-    assert coordinates(matrix(alone), alone.sum(axis=1), np.arange(4), names[:4], 3).shape == (4, 3)
+    assert coordinates(dense_counts(alone), alone.sum(axis=1), np.arange(4), names[:4], 3).shape == (4, 3)
     assert asked == [False, True]
 
 

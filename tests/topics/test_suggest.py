@@ -74,6 +74,9 @@ def test_a_number_that_makes_no_model_says_why_and_others_go_on(corpus):
     assert nothing.recommended is None
     assert nothing.reason.startswith("no model can be made: ")
     assert nothing.as_json()["recommended"] is None
+    empty = corpus[1].take(np.zeros(0, np.intp))
+    no_documents = Counts([], count(empty, 0, corpus[2].weighting)), empty, corpus[2]
+    assert "no document" in suggested(no_documents, topics=(2,)).reason
 
 
 def candidate(topics, coherence, kept=0.9, steady=1.0, **more):
@@ -131,13 +134,3 @@ def test_what_cannot_be_tried_is_refused(corpus):
     few = Counts(source.words, count(documents.take(np.arange(10)), len(source.words), options.weighting))
     with pytest.raises(UsageError, match="not those that were counted"):
         suggest_topics(few, documents, options, np.random.default_rng(0))
-
-
-def test_nothing_at_all_is_said_of_no_documents(corpus):
-    """Counts without a document are an outcome too, not a crash."""
-    _, documents, options = corpus
-    empty = documents.take(np.zeros(0, np.intp))
-    source = Counts([], count(empty, 0, options.weighting))
-    found = suggest_topics(source, empty, options, np.random.default_rng(0), topics=(2,))
-    assert found.recommended is None
-    assert "no document" in found.reason

@@ -33,22 +33,6 @@ def same_model(fit, twin):
     assert fit.certificate.bound <= 1e-7
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_twin_for_small_forget_sets(planted, learner):
-    """The updated model is the one that never saw the documents, and it names the anchors that are new."""
-    options = planted.options(learner)
-    for seed in range(8):
-        gone = np.random.default_rng(seed).choice(len(planted.documents), 1 + seed, replace=False)
-        rest = np.setdiff1d(np.arange(len(planted.documents)), gone)
-        twin = learn(planted.counts(options, rest), options)
-        before = learn(planted.counts(options), options)
-        anchors = {*before.anchors}
-        outcome, _ = forget(planted, options, gone, before)
-        assert isinstance(outcome, Updated), outcome
-        assert outcome.new_anchors == tuple(word for word in twin.anchors if word not in anchors)
-        same_model(outcome.fit, twin)
-
-
 def test_forgotten_words_leave_the_vocabulary(make_planted):
     """A word that no live document holds is in no published model."""
     planted = make_planted()
@@ -120,10 +104,11 @@ def test_words_that_come_and_go_cost_their_own_pairs(planted, learner):
         inside = sorted({*inside, *into} - {*out})
         change = planted.counts(options, into).cooccurrence - planted.counts(options, out).cooccurrence
         counts = Counts(counts.words, counts.cooccurrence + change)
-        before = set(fit.words)
+        before, anchors = set(fit.words), {*fit.anchors}
         outcome = update(fit, Counted(counts.words, counts.cooccurrence), Counts(counts.words, change))
         twin = learn(counts, options)
         assert isinstance(outcome, Updated), outcome
+        assert outcome.new_anchors == tuple(word for word in twin.anchors if word not in anchors)
         same_model(outcome.fit, twin)
         seen.append((len({*twin.words} - before), len(before - {*twin.words})))
         fit = outcome.fit

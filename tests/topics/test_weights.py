@@ -55,12 +55,3 @@ def test_weights_are_those_of_exact_arithmetic_everywhere():
         assert column_squares(mass, OPTIONS).tolist() == [expected(m, total) for m in mass.tolist()]
     large = np.full(9, 1 << 61, np.int64)
     assert column_squares(large, OPTIONS).tolist() == [expected(1 << 61, 9 << 61)] * 9
-
-
-def test_words_without_mass_have_the_weight_of_the_least():
-    """A dead word's weight is that of a mass of 1 and changes no other; learner "paper" weighs all alike."""
-    mass = np.array([0, 1, 1000, 0, 77])
-    found = column_squares(mass, OPTIONS)
-    assert found[0] == found[1] == found[3]
-    assert np.array_equal(found[[1, 2, 4]], column_squares(mass[[1, 2, 4]], OPTIONS))
-    assert column_squares(mass, LearnerOptions(n_topics=2, learner="paper")).tolist() == [1.0] * 5

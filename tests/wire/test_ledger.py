@@ -16,7 +16,6 @@ from streamtopic.signed import (
     Checkpoint,
     End,
     Frontier,
-    KeyList,
     KeyRing,
     Ledger,
     Receipt,
@@ -110,22 +109,8 @@ def three(maker):
 def listed():
     """A ledger whose first page brings the first list of keys; a reader is given the root key."""
     maker = LedgerMaker(Sent(), key=KEYS[0], root=ROOT)
-    maker.list = KeyList("test/news", 1, 0, KEYS[0].public)
-    maker.list_keys(maker.list)
+    maker.begin_list()
     return maker
-
-
-def rotate(maker, number):
-    """The next key signs, and its first page brings the list that says so."""
-    maker.list = maker.list.rotated(KEYS[number].public, number)
-    maker.list_keys(maker.list, key=KEYS[number])
-    maker.key = KEYS[number]
-
-
-def revoke(maker, number, first):
-    """A previous key is revoked: its entries from `first` on are void."""
-    maker.list = maker.list.without(Revoked(KEYS[number].public, first, maker.ledger.size, 9))
-    maker.list_keys(maker.list)
 
 
 # 1. A draft is signed by a key of the ledger, and its hashes are those of the tree that it names.
@@ -240,7 +225,7 @@ def test_a_page_counts_only_with_its_own_checkpoint(three):
 def test_a_page_may_be_signed_by_a_key_that_it_brings(listed):
     """And by one that signed before; a reader needs nothing but the root key."""
     listed.append(*receipts(listed, 1))
-    rotate(listed, 1)
+    listed.rotate(KEYS[1])
     listed.append(*receipts(listed, 2))
     listed.append(*receipts(listed, 3), key=KEYS[0])
     ledger = read(listed.keys(), *sent(listed))
@@ -255,11 +240,11 @@ def test_entries_of_a_revoked_key_are_void_from_where_the_list_says(listed):
     """They stay in the tree, and do not count: not for readers of then, who read again, nor for new ones."""
     listed.append(*receipts(listed, 1))
     listed.append(*receipts(listed, 2), Alive(1, 0, 2, Runs((1, 1))))
-    rotate(listed, 1)
+    listed.rotate(KEYS[1])
     listed.append(*receipts(listed, 3))
     reader = read(listed.keys(), *sent(listed))
     behind = len(sent(listed))
-    revoke(listed, 0, 2)
+    listed.revoke(KEYS[0], 2)
     assert (reader.withdrawn, reader.outdated) == ({1}, False)
     for value in sent(listed)[behind:]:
         reader.take(value)
@@ -276,14 +261,14 @@ def test_entries_of_a_revoked_key_are_void_from_where_the_list_says(listed):
 
 def test_of_two_keys_that_a_list_revokes_each_makes_readers_read_again(listed):
     """Entries of the second one count no more either, though nothing of the first one was void."""
-    rotate(listed, 1)
+    listed.rotate(KEYS[1])
     listed.append(*receipts(listed, 1))
-    rotate(listed, 2)
+    listed.rotate(KEYS[2])
     reader = read(listed.keys(), *sent(listed))
     size = listed.ledger.size
     for number, first in ((0, size), (1, 2)):
-        listed.list = listed.list.without(Revoked(KEYS[number].public, first, size, 9))
-    listed.list_keys(listed.list)
+        listed.listed = listed.listed.without(Revoked(KEYS[number].public, first, size, 9))
+    listed.list_keys(listed.listed)
     for value in sent(listed)[-2:]:
         reader.take(value)
     assert reader.outdated
@@ -291,8 +276,8 @@ def test_of_two_keys_that_a_list_revokes_each_makes_readers_read_again(listed):
 
 def test_a_revoked_key_signs_no_further_page(listed):
     """Neither a draft nor the checkpoint of another's draft."""
-    rotate(listed, 1)
-    revoke(listed, 0, 1)
+    listed.rotate(KEYS[1])
+    listed.revoke(KEYS[0], 1)
     draft, checkpoint = listed.records(receipts(listed, 1))
     stolen = Parts(listed).stolen(0)
     root = Parts(listed, *receipts(listed, 1)).after.root
@@ -304,9 +289,9 @@ def test_a_revoked_key_signs_no_further_page(listed):
 @pytest.mark.parametrize("claimed", [1, 10**6])
 def test_a_thief_leads_no_reader_at_the_tail_astray(listed, claimed):
     """Records of a revoked key with the list of before: they do not count where nobody read what stands before them."""
-    old = seal_keys(listed.list, ROOT)
-    rotate(listed, 1)
-    revoke(listed, 0, 3)
+    old = seal_keys(listed.listed, ROOT)
+    listed.rotate(KEYS[1])
+    listed.revoke(KEYS[0], 3)
     listed.append(*receipts(listed, 1))
     # A tree of the thief's own: small, so that what the key signed before vouches for it, or ahead of everybody.
     hashes = [leaf_hash(b"%d" % number) for number in range(claimed.bit_count())]
@@ -525,14 +510,13 @@ def test_an_entry_of_a_newer_program_stays_in_the_tree(three):
 def long_history():
     """The records of a ledger with lists, a rotation, a revocation, versions, withdrawals, strays and a gap."""
     maker = LedgerMaker(Sent(), key=KEYS[0], root=ROOT)
-    maker.list = KeyList("test/news", 1, 0, KEYS[0].public)
-    maker.list_keys(maker.list)
+    maker.begin_list()
     maker.append(maker.made(1)[1], *receipts(maker, 1, 2))
     maker.send(b"junk", *maker.fork().records(receipts(maker, 50), KEYS[2]))
     maker.append(Alive(NOW * 1000, 60_000, 1))
-    rotate(maker, 1)
+    maker.rotate(KEYS[1])
     maker.append(maker.made(2, withdrawn=(1,))[1], Alive(1, 0, 2, Runs((1, 1))))
-    revoke(maker, 0, 4)
+    maker.revoke(KEYS[0], 4)
     lost = maker.records(receipts(maker, 3, 4))
     maker.take(*lost)
     maker.send(maker.records(receipts(maker, 60))[0])
@@ -652,6 +636,6 @@ def test_a_reader_with_the_one_key_passes_lists_over(listed):
         ledger.take(value)
     assert (ledger.root, ledger.strays, ledger.keys.sequence) == (listed.ledger.root, 0, 0)
     draft = ledger.draft(receipts(listed, 1), KEYS[0])
-    assert json.loads(draft)["keys"] == ledger.foreign == seal_keys(listed.list, ROOT)
+    assert json.loads(draft)["keys"] == ledger.foreign == seal_keys(listed.listed, ROOT)
     again = Ledger.restore(ledger.dump(), KeyRing.load(KEYS[0].public, "news"))
     assert again.foreign == ledger.foreign

@@ -4,10 +4,8 @@ import pytest
 
 from ledger_maker import LedgerMaker, key_of
 from streamtopic.signed import (
-    KeyList,
     LedgerReader,
     Receipt,
-    Revoked,
     Tree,
     leaf_hash,
 )
@@ -33,18 +31,14 @@ def maker(log):
 def listed(log):
     """Makes a ledger whose keys come in lists, of which the first is there."""
     maker = LedgerMaker(log, key=OLD, root=ROOT)
-    maker.list = KeyList("test/news", 1, 0, OLD.public)
-    maker.list_keys(maker.list)
+    maker.begin_list()
     return maker
 
 
 def revoke_old(maker, first):
     """The new key signs, and the old one is revoked: its entries from `first` on are void."""
-    maker.list = maker.list.rotated(NEW.public, 1)
-    maker.list_keys(maker.list, key=NEW)
-    maker.key = NEW
-    maker.list = maker.list.without(Revoked(OLD.public, first, maker.ledger.size, 2))
-    maker.list_keys(maker.list)
+    maker.rotate(NEW)
+    maker.revoke(OLD, first)
 
 
 def reader_of(maker, **options):

@@ -12,13 +12,11 @@ from ledger_maker import LedgerMaker, key_of
 from streamtopic.errors import CannotLearn
 from streamtopic.signed import (
     RELEASE_BYTES,
-    KeyList,
     KeyRing,
     LedgerReader,
     Refused,
     Release,
     ReleaseReader,
-    Revoked,
     proof_message,
     to_messages,
     tombstones,
@@ -130,7 +128,7 @@ def test_a_refused_version_is_opened_once_its_key_is_known(tmp_path):
     made = unsent(world.maker)
     world.send(*made.messages)
     assert [type(one) for one in world.read()] == [Refused]
-    world.maker.list_keys(KeyList("test/news", 1, 0, world.maker.key.public))
+    world.maker.begin_list()
     assert [type(one) for one in world.read()] == [Release]
 
 
@@ -139,13 +137,10 @@ def test_a_version_under_a_revoked_key_needs_another_proof(tmp_path):
     root, new = key_of(number=9), key_of(number=1)
     world = World(tmp_path, root)
     maker = world.maker
-    keys = KeyList("test/news", 1, 0, maker.key.public)
-    maker.list_keys(keys)
+    maker.begin_list()
     made = maker.publish(1)
-    keys = keys.rotated(new.public, 1)
-    maker.list_keys(keys, key=new)
-    maker.key = new
-    maker.list_keys(keys.without(Revoked(key_of().public, 2, 2, 2)))
+    maker.rotate(new)
+    maker.revoke(key_of(), 2)
     found = world.read()
     assert [(type(one), "revoked" in str(getattr(one, "reason", ""))) for one in found] == [(Refused, True)]
     world.send(proof_message(1, maker.proof(made.index)))

@@ -35,16 +35,6 @@ def test_gaps_are_the_numbers_that_are_missing(numbers, last, count):
     assert mine.newest(count) == sorted(numbers)[-count:]
 
 
-@given(NUMBERS)
-def test_edges_are_the_shortest_of_their_kind(numbers):
-    """Pairs that ascend, with a number between each two that is not in the set."""
-    edges = Runs.of(numbers).edges
-    assert len(edges) % 2 == 0
-    assert list(edges) == sorted(edges)
-    assert all(second - first > 1 for first, second in zip(edges[1::2], edges[2::2], strict=False))
-    assert Runs(edges) == numbers
-
-
 def test_a_run_costs_nothing_however_long_it_is():
     """Whoever signs a run of all numbers fills no memory, and years of versions are quick to ask."""
     start = time.process_time()

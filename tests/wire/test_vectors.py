@@ -96,30 +96,26 @@ def test_the_receipt_and_the_release_of_the_vectors_verify():
     assert opened.words == ("news", "today")
 
 
-def test_javascript_verifies_a_receipt(node, files):
-    """By file and key; with its document, its request and the salt, or without."""
-    about = ["--document", "d-7", "--request", "r-7", "--salt", VECTORS["receipt"]["salt"]]
-    for key in (files / "signing.pub", VECTORS["receipt"]["key"]):
-        for options in ([], about, about[2:], [*about[:2], *about[4:]]):
-            status, said, problem = node(VERIFIER, "receipt", files / "mine.tlog-proof", key, *options)
-            assert (status, problem) == (0, "")
-            assert said.startswith("receipt news/0/7: entry 2 of ")
+ABOUT = ["--document", "d-7", "--request", "r-7", "--salt", VECTORS["receipt"]["salt"]]
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--document", "d-8", "--salt", "0123456789abcdef"], "about another document"),
-        (["--document", "d-7", "--salt", "0123456789abcdee"], "about another document"),
-        (["--request", "r-8", "--salt", "0123456789abcdef"], "of another request"),
-        (["--document", "d-7"], "by its salt only"),
+        ([], ""),
+        (ABOUT, ""),
+        (ABOUT[2:], ""),
+        (["--document", "d-8", *ABOUT[4:]], "about another document"),
+        ([*ABOUT[:2], "--salt", "0123456789abcdee"], "about another document"),
+        (["--request", "r-8", *ABOUT[4:]], "of another request"),
+        (ABOUT[:2], "by its salt only"),
         (["--offline", "yes"], "is not an option"),
     ],
 )
-def test_javascript_refuses_a_receipt_of_somebody_else(node, files, options, why):
-    """And says why."""
+def test_javascript_verifies_a_receipt(node, files, options, why):
+    """By file and key, and for its own document, request and salt alone; else it says why not."""
     status, said, problem = node(VERIFIER, "receipt", files / "mine.tlog-proof", files / "signing.pub", *options)
-    assert (status, said) == (1, "")
+    assert (status, said.startswith("receipt news/0/7: entry 2 of ")) == ((1, False) if why else (0, True))
     assert why in problem
 
 

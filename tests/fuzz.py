@@ -386,7 +386,7 @@ def _take(values):
 def _read_line(data):
     from streamtopic.commands.receipts import readable
     from streamtopic.service.publish.published import receipt_fields
-    from streamtopic.service.verify.release_checks import entry_facts
+    from streamtopic.service.verify.ledger_checks import entry_facts
 
     line = _text(data)
     _take(_pages([line]))

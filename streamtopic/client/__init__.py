@@ -2,27 +2,25 @@
 
 DocumentProducer   add and delete documents
 Deletion           the result of a delete: its request id, with the salt of its receipt
-ModelSubscriber    published versions, verified and in order (Freshness: how sure it is that it has the newest)
+ModelSubscriber    published versions, verified and in order
 Release            a published version
-TopicBook          numbers and names of topics that stay from version to version (NamedTopic; ShownTopic: for display)
+TopicBook          numbers and names of topics that stay from version to version (NamedTopic)
 Receipts           the receipts of deletions (verify_receipt: one in a file, without a log)
 """
 
 from streamtopic.client.producer import Deletion, DocumentProducer
 from streamtopic.client.receipt_reader import Receipts, verify_receipt
-from streamtopic.client.subscriber import Freshness, ModelSubscriber
-from streamtopic.client.topic_book import NamedTopic, ShownTopic, TopicBook
+from streamtopic.client.subscriber import ModelSubscriber
+from streamtopic.client.topic_book import NamedTopic, TopicBook
 from streamtopic.signed import Release
 
 __all__ = [
     "Deletion",
     "DocumentProducer",
-    "Freshness",
     "ModelSubscriber",
     "NamedTopic",
     "Receipts",
     "Release",
-    "ShownTopic",
     "TopicBook",
     "verify_receipt",
 ]

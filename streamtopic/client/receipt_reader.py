@@ -1,19 +1,14 @@
 """The receipts of deletions: found by their request, and proved to any holder of the ledger's key."""
 
-import hashlib
-from array import array
-from bisect import bisect_right
+import sqlite3
+import weakref
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
-
-import numpy as np
 
 from streamtopic.errors import InvalidRelease, StateMismatch, UsageError
 from streamtopic.signed import (
     Draft,
-    Entry,
     Erased,
     KeyRing,
     LedgerProof,
@@ -24,11 +19,11 @@ from streamtopic.signed import (
     Salt,
     Tree,
     leaf_hash,
+    line_of,
     parse_line,
     request_digest,
 )
 from streamtopic.signed.entries import names_of
-from streamtopic.signed.ledger import lines_of
 from streamtopic.streams import EventLog, KafkaOptions, TopicNames, open_log
 from streamtopic.streams.event_log import Closing
 
@@ -38,6 +33,12 @@ _Kind = TypeVar("_Kind", bound=Receipt | RequestReceipt | Erased)
 
 # In the place of the hash of an entry that the topic lacks.
 _MISSING = bytes(32)
+_TABLES = """
+pragma journal_mode = off;
+create table entry (place integer primary key, line text);
+create table name (name text, place integer, primary key (name, place)) without rowid;
+"""
+_NAMED = "select place, line from name join entry using (place) where name = ? order by place"
 
 
 def verify_receipt(
@@ -82,8 +83,8 @@ class Receipts(Closing):
     public_key: as `PublicKey.load` takes it: the ledger's key, or the root key, with which the newest key list in the
         ledger names the keys that sign.
 
-    It keeps about 90 bytes for each receipt. All methods raise ComponentUnreachable if the log does not answer. Use
-    them in one thread at a time.
+    Its entries lie in a temporary database of SQLite, which goes with this object; in memory it keeps 64 bytes of each.
+    All methods raise ComponentUnreachable if the log does not answer. Use them in one thread at a time.
     """
 
     def __init__(
@@ -98,6 +99,9 @@ class Receipts(Closing):
         self._topic = TopicNames(model).ledger
         self._keys = KeyRing.load(public_key, model)
         self._log, self._owned = open_log(log)
+        self._entries = sqlite3.connect("", check_same_thread=False)
+        weakref.finalize(self, self._entries.close)
+        self._entries.executescript(_TABLES)
         self._begin()
 
     @property
@@ -107,11 +111,11 @@ class Receipts(Closing):
 
     def __iter__(self) -> Iterator[Receipt]:
         """Yield all receipts of the ledger in its order, each once."""
-        # First, so that the keys are known which make entries void.
-        self._named("", Receipt)
-        for logged in LedgerReader(self._log, self._model, self._keys).read():
-            if isinstance(logged.entry, Receipt):
-                yield logged.entry
+        self._catch_up()
+        for (line,) in self._entries.execute("select line from entry order by place"):
+            entry = parse_line(line)
+            if isinstance(entry, Receipt):
+                yield entry
 
     def find(self, request: str, *, salt: Salt | None = None) -> list[Receipt]:
         """Return the receipts of deletions with this request id and salt, in their order.
@@ -130,8 +134,7 @@ class Receipts(Closing):
         request: as `DocumentProducer.delete_subject` returned it, with its salt; or any request id.
         salt: the salt, if `request` does not hold it.
         """
-        found = self._named(_digest(request, salt), RequestReceipt)
-        return found[0][1] if found else None
+        return next((receipt for _, receipt in self._named(_digest(request, salt), RequestReceipt)), None)
 
     def erased(self, receipt: Receipt) -> Erased | None:
         """Return the entry that says that no trace is left of the document of a receipt; None before it is made.
@@ -141,12 +144,8 @@ class Receipts(Closing):
         index = self._index_of(receipt)
         if index is None:
             return None
-        # One of the first after the receipt covers it: they are read one by one.
-        for place in self._places.find(f"erased/{receipt.partition}"):
-            entry = parse_line(self._line(place)) if place > index else None
-            if isinstance(entry, Erased) and entry.covers(receipt):
-                return entry
-        return None
+        found = self._named(f"erased/{receipt.partition}", Erased)
+        return next((entry for place, entry in found if place > index and entry.covers(receipt)), None)
 
     def proof(self, entry: Receipt | RequestReceipt | Erased) -> str:
         """Return the text of a file that proves an entry to any holder of the ledger's key (`verify_receipt`).
@@ -161,7 +160,7 @@ class Receipts(Closing):
         if self._tree.root(ledger.size) != ledger.root:
             raise InvalidRelease(f"{self._topic} lacks entries, so nothing in it can be proved: have it restored")
         path = self._tree.inclusion(index, ledger.size)
-        return LedgerProof(self._line(index), index, path, ledger.checkpoint).text
+        return LedgerProof(line_of(entry), index, path, ledger.checkpoint).text
 
     def close(self) -> None:
         """Close the log if this object opened it."""
@@ -173,54 +172,55 @@ class Receipts(Closing):
         found = self._named(names_of(entry)[0], type(entry))
         return next((index for index, one in found if one == entry), None)
 
-    def _named(self, name: str, kind: type[_Kind]) -> list[tuple[int, _Kind]]:
-        """Return the entries of a kind that have this name, each with its index, in their order."""
+    def _named(self, name: str, kind: type[_Kind]) -> Iterator[tuple[int, _Kind]]:
+        """Yield the entries of a kind that have this name, each with its index, in their order."""
+        self._catch_up()
+        for index, line in self._entries.execute(_NAMED, (name,)):
+            entry = parse_line(line)
+            if isinstance(entry, kind):
+                yield index, entry
+
+    def _catch_up(self) -> None:
+        """Read the ledger to its end."""
         try:
-            return self._look_up(name, kind)
+            self._read()
         except StateMismatch:
             # The topic was made again or set back: what it holds now counts.
             self._begin()
-            return self._look_up(name, kind)
+            self._read()
 
-    def _look_up(self, name: str, kind: type[_Kind]) -> list[tuple[int, _Kind]]:
+    def _read(self) -> None:
         known = None if self._reader.offset is None else len(self._reader.ledger.gaps)
         for logged in self._reader.read():
-            self._places.note(logged.entry, logged.index)
+            names = [(name, logged.index) for name in names_of(logged.entry)]
+            self._entries.execute("insert into entry values (?, ?)", (logged.index, logged.line))
+            self._entries.executemany("insert into name values (?, ?)", names)
+        self._follow_restart()
         if known is not None and len(self._reader.ledger.gaps) > known:
             raise StateMismatch(f"{self._topic} has lost entries since it was read last")
-        entries = [(index, parse_line(self._line(index))) for index in self._places.find(name)]
-        return [(index, entry) for index, entry in entries if isinstance(entry, kind) and name in names_of(entry)]
-
-    def _line(self, index: int) -> str:
-        """Return the line of an entry from the topic. Raises StateMismatch if it is not there any more."""
-        page = bisect_right(self._firsts, index) - 1
-        records = self._log.read(self._topic, 0, self._offsets[page], 1)
-        with suppress(InvalidRelease, IndexError):
-            line = lines_of(records[0].value)[index - self._firsts[page]]
-            if leaf_hash(line.encode()) == self._tree.node(0, index):
-                return line
-        raise StateMismatch(f"{self._topic} holds other entries than before: find out who may write to it")
 
     def _begin(self) -> None:
         """Begin with the first entry of the topic."""
         self._forget()
         self._reader = LedgerReader(self._log, self._model, self._keys, on_page=self._take_page)
+        self._restarts = 0
+
+    def _follow_restart(self) -> None:
+        """Forget what was read before the reader began again, since other keys count by now."""
+        if self._reader.restarts != self._restarts:
+            self._forget()
+            self._restarts = self._reader.restarts
 
     def _forget(self) -> None:
         self._tree = Tree()
-        self._places = _Places()
-        self._firsts = array("Q")
-        self._offsets = array("Q")
+        for table in ("entry", "name"):
+            self._entries.execute(f"delete from {table}")  # noqa: S608  one of the two names above
 
     def _take_page(self, page: Draft) -> None:
-        """Note the place of a page, and the hashes of its entries."""
-        if page.before.size < self._tree.size:
-            # The reader has begun again, since other keys count by now.
-            self._forget()
+        """Note the hashes of a page's entries."""
+        self._follow_restart()
         while self._tree.size < page.before.size:
             self._tree.append(_MISSING)
-        self._firsts.append(page.before.size)
-        self._offsets.append(page.offset)
         for line in page.lines:
             self._tree.append(leaf_hash(line.encode()))
 
@@ -229,29 +229,3 @@ def _digest(request: str, salt: Salt | None) -> str:
     """Return the digest of a request id under its salt, "" without one."""
     known = getattr(request, "salt", None) if salt is None else salt
     return request_digest(request, known) if known else ""
-
-
-class _Places:
-    """The indexes of entries by their names."""
-
-    def __init__(self) -> None:
-        # Four bytes of a name's hash and four of an index, since a ledger may hold millions: a hit is looked at.
-        self._names = array("I")
-        self._indexes = array("I")
-
-    def note(self, entry: Entry, index: int) -> None:
-        for name in names_of(entry):
-            self._names.append(_short(name))
-            self._indexes.append(index)
-
-    def find(self, name: str) -> list[int]:
-        """Return the indexes of entries that may have this name, ascending."""
-        # `frombuffer` refuses an empty buffer.
-        if not self._names:
-            return []
-        found = np.flatnonzero(np.frombuffer(self._names, np.uint32) == _short(name))
-        return [self._indexes[place] for place in found]
-
-
-def _short(name: str) -> int:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4])

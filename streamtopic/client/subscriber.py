@@ -5,14 +5,12 @@ import time
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from streamtopic.errors import InvalidRelease, StaleRelease, StateMismatch, UsageError
 from streamtopic.signed import (
-    Alive,
     KeyRing,
     Ledger,
     LedgerProof,
@@ -23,31 +21,19 @@ from streamtopic.signed import (
     ReleaseReader,
     Runs,
 )
-from streamtopic.signed.canonical import load, save
+from streamtopic.signed.canonical import Whole, load, save
 from streamtopic.streams import EventLog, KafkaOptions, TopicNames, open_log
 
-__all__ = ["Freshness", "ModelSubscriber"]
+__all__ = ["ModelSubscriber"]
 
 
 # A log wakes a waiting subscriber. It also looks by itself after so long, since the last word of its service may have
 # become old.
 _WAIT_SECONDS = 10.0
+# A topic that does not exist yet wakes nobody.
+_LOOK_SECONDS = 0.5
 
 logger = logging.getLogger("streamtopic.client")
-
-
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """How sure it is that a subscriber has the newest version, as of its last look at the log.
-
-    alive: the last word of the service in the ledger, None before the first.
-    age: seconds since then, None without one.
-    stale: why the newest version may be missing, None without a sign of that.
-    """
-
-    alive: Alive | None
-    age: float | None
-    stale: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +46,9 @@ class _Progress:
     """
 
     model: str
-    version: int
-    size: int
-    offset: int
+    version: Whole
+    size: Whole
+    offset: Whole
     ledger: str
 
 
@@ -82,10 +68,9 @@ class ModelSubscriber:
         there and notices a ledger that has lost entries. A release is dealt with once the next one is asked for, or at
         `close`.
     max_age: seconds. Without a word of the service that is younger, and the version that it calls the newest,
-        StaleRelease is raised by iterating, by polling, and by releases in use. None: `freshness` tells, and a warning
-        is logged once.
+        StaleRelease is raised by iterating, by polling, and by releases in use. None: `stale` tells, and a warning is
+        logged once.
     idle_seconds: iteration ends after so long without a release; None for never.
-    poll_seconds: time between looks for a topic that does not exist yet.
     clock, sleep: monotonic seconds, for waiting.
     now: seconds since 1970.
 
@@ -103,7 +88,6 @@ class ModelSubscriber:
         progress: str | Path | None = None,
         max_age: float | None = None,
         idle_seconds: float | None = None,
-        poll_seconds: float = 0.5,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.time,
@@ -117,13 +101,11 @@ class ModelSubscriber:
         self._progress = None if progress is None else Path(progress)
         self._max_age = max_age
         self._idle_seconds = idle_seconds
-        self._poll_seconds = poll_seconds
         self._clock = clock
         self._sleep = sleep
         self._now = now
         self._waiting: dict[int, Release] = {}
         self._withdrawn = Runs()
-        self._latest: Release | None = None
         self._said = False
         self.refused = 0
         self._given = 0
@@ -168,13 +150,10 @@ class ModelSubscriber:
         return self._releases.skipped
 
     @property
-    def freshness(self) -> Freshness:
-        """How sure it is that this subscriber has the newest version, as of the last look at the log."""
+    def stale(self) -> str | None:
+        """Why the newest version may be missing, as of the last look at the log; None without a sign of that."""
         ledger = self._ledger.ledger
-        now = self._now()
-        age = None if ledger.alive is None else max(now - ledger.alive.made / 1000, 0.0)
-        stale = ledger.stale(now, self._max_age, self._releases.digest, self._remembered)
-        return Freshness(ledger.alive, age, stale)
+        return ledger.stale(self._now(), self._max_age, self._releases.digest, self._remembered)
 
     def poll(self) -> Release | None:
         """Return the next release, without waiting; None if there is no new one. Raises StaleRelease."""
@@ -184,10 +163,9 @@ class ModelSubscriber:
         for version in sorted(self._waiting):
             release = self._waiting.pop(version)
             # A restart reads the releases from their beginning, and so meets versions that were dealt with.
-            if version <= self._given or release.withdrawn:
+            if version <= self._given or self._left_out(release):
                 continue
             self._given = version
-            self._latest = release
             return release
         return None
 
@@ -204,7 +182,7 @@ class ModelSubscriber:
     def _wait(self, seconds: float) -> None:
         # Whatever the ledger says of a version is followed by a record of its release: its chunks, or their tombstones.
         if self._releases.offset is None:
-            self._sleep(min(seconds, self._poll_seconds))
+            self._sleep(min(seconds, _LOOK_SECONDS))
         else:
             self._log.wait(self._topic, {0: self._releases.offset}, seconds)
 
@@ -213,7 +191,7 @@ class ModelSubscriber:
         try:
             self._read_on()
         except StateMismatch as problem:
-            # As after a restart: what was withdrawn stays so, and `freshness` tells what is missing.
+            # As after a restart: what was withdrawn stays so, and `stale` tells what is missing.
             self._warn("the log of %s is read again: %s", problem)
             self._withdrawn |= self._ledger.ledger.withdrawn
             self._begin()
@@ -231,45 +209,42 @@ class ModelSubscriber:
         # To the end, before anything is given out: the last record may withdraw the first version.
         for found in self._releases.read(self._log):
             match found:
-                case Release():
-                    self._take(found)
+                case Release(envelope=facts) if facts.version > self._given:
+                    # In use it asks each time that it serves, so that a later withdrawal reaches it.
+                    self._waiting[facts.version] = replace(found, check=self._check)
                 case Refused(version, error):
                     self.refused += 1
                     extra = {"event": "release_refused", "version": version}
                     logger.warning("release %d of %s refused: %s", version, self._model, error, extra=extra)
-
-    def _take(self, release: Release) -> None:
-        """Keep a release until it is given out."""
-        if release.version > self._given:
-            # A release in use asks each time it serves, so that a later withdrawal reaches it.
-            index = LedgerProof.parse(release.proof).index
-            left_out = partial(self._left_out, index)
-            self._waiting[release.version] = replace(release, is_withdrawn=left_out, why_stale=self._refused_as)
 
     def _warn(self, text: str, reason: object) -> None:
         logger.warning(text, self._model, reason, extra={"event": "model_stale"})
 
     def _judge(self) -> None:
         """Warn once that a model may be out of date. With `max_age`, raise StaleRelease."""
-        stale = self.freshness.stale
+        stale = self.stale
         if stale is None:
             self._said = False
             return
-        if self._max_age is not None and (self._waiting or self._latest is not None):
+        if self._max_age is not None and (self._waiting or self._given):
             raise StaleRelease(f"model {self._model}: {stale}")
         if not self._said:
             self._warn("model %s may be out of date: %s", stale)
             self._said = True
 
-    def _left_out(self, index: int, version: int) -> bool:
-        """Return whether a release must not be used: it was withdrawn, or signed with a key that was revoked since.
+    def _left_out(self, release: Release) -> bool:
+        """Return whether a release must not be used: it was withdrawn, or signed with a key that was revoked since."""
+        index = LedgerProof.parse(release.proof).index
+        return self._ledger.ledger.is_void(index) or release.version in self.withdrawn
 
-        index: of its entry.
-        """
-        return self._ledger.ledger.is_void(index) or version in self.withdrawn
-
-    def _refused_as(self) -> str | None:
-        return None if self._max_age is None else self.freshness.stale
+    def _check(self, release: Release) -> None:
+        """Raise InvalidRelease if a release must not be used, StaleRelease if it may not be the newest any more."""
+        if self._left_out(release):
+            raise InvalidRelease(
+                f"release {release.version} is withdrawn: it holds documents that were deleted since; take a later one"
+            )
+        if self._max_age is not None and (stale := self.stale) is not None:
+            raise StaleRelease(f"release {release.version} may not be the newest: {stale}")
 
     def _begin(self, dump: str = "", offset: int | None = None) -> None:
         """Begin with the last records of the ledger, or after a dump of it, and with the first release."""

@@ -3,8 +3,6 @@
 A version's topics are in the order of their anchor words, so their places say nothing about the version before. A book
 follows a model's versions and gives a number to each topic, which the topic keeps while it lasts. Numbers and names
 depend on which versions were followed. So they are outside what is signed and claimed: they live with their reader.
-
-Names also say what is displayed: topics of one name are shown as one, and a topic with an empty name is not shown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +14,9 @@ import numpy.typing as npt
 
 from streamtopic.errors import UsageError
 from streamtopic.signed import Release
-from streamtopic.signed.canonical import load, save
+from streamtopic.signed.canonical import Whole, load, save
 
-__all__ = ["NamedTopic", "ShownTopic", "TopicBook"]
+__all__ = ["NamedTopic", "TopicBook"]
 
 Float = npt.NDArray[np.float64]
 
@@ -40,35 +38,14 @@ class NamedTopic:
     name: None without one.
     since: the first version that the book met it in.
     words: probabilities of its most frequent words, by which it is known again.
-    named_for: the words that the name was found for; () for a name that stays whatever the words are.
     """
 
-    id: int
-    topic: int
+    id: Whole
+    topic: Whole
     anchor: str
     name: str | None
-    since: int
+    since: Whole
     words: Mapping[str, float]
-    named_for: tuple[str, ...] = ()
-
-    def first(self, count: int) -> tuple[str, ...]:
-        """Return its most frequent words, `count` at most."""
-        return tuple(sorted(self.words, key=self.words.__getitem__, reverse=True)[:count])
-
-    def known_as(self, before: "NamedTopic") -> "NamedTopic":
-        """Return it with number and name of the same topic in the version before.
-
-        A name that was found for words is dropped with them: it may say what a forgotten document said.
-        """
-        known = replace(self, id=before.id, since=before.since)
-        if set(before.named_for) != set(self.first(len(before.named_for))):
-            return known
-        return replace(known, name=before.name, named_for=before.named_for)
-
-    @property
-    def title(self) -> str:
-        """The name, or the anchor word of a topic without one."""
-        return self.anchor if self.name is None else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +53,9 @@ class _Book:
     """What the file of a book holds. next: the number of the next new topic."""
 
     model: str = ""
-    version: int = 0
-    next: int = 1
+    version: Whole = 0
+    next: Whole = 1
     topics: tuple[NamedTopic, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ShownTopic:
-    """One topic for display, of one topic of the version or of several that have one name.
-
-    title: the name, or the anchor word.
-    topics: these topics; each `topic` is a column of `transform`, to be added up.
-    share: of the corpus, of all of them.
-    words: in display order.
-    """
-
-    title: str
-    topics: tuple[NamedTopic, ...]
-    share: float
-    words: tuple[str, ...]
 
 
 class TopicBook:
@@ -136,57 +97,27 @@ class TopicBook:
         found, new = _topics(release), book.next
         followed = []
         for topic, before in zip(found, _known_again(book.topics, found), strict=True):
-            followed.append(replace(topic, id=new) if before is None else topic.known_as(before))
-            new += before is None
+            if before is None:
+                followed.append(replace(topic, id=new))
+                new += 1
+            else:
+                followed.append(replace(topic, id=before.id, since=before.since, name=before.name))
         self._keep(_Book(model, release.version, new, tuple(followed)))
         return self.topics
 
-    def name(self, number: int, name: str | None, named_for: Sequence[str] = ()) -> None:
-        """Give a topic a name, or take it away with None.
+    def name(self, number: int, name: str | None) -> None:
+        """Give a topic a name, or take it away with None. It stays until then, whatever the topic's words are.
 
         number: `id` of a topic of the version that was followed last.
-        name: that of another topic to show both as one, "" to show it no more.
-        named_for: words that the name was found for, as by a language model, such as `first(10)` of the topic: the name
-            goes once these are not its most frequent words any more. () for a name that stays.
 
-        Raises UsageError for another number or a name that cannot be printed in a line.
+        Raises UsageError for another number.
         """
-        if name is not None and not (name.isprintable() and len(name) <= 100):
-            raise UsageError(f"a topic cannot be named {name!r}: give a name of at most 100 printable characters")
         have = [topic.id for topic in self.topics]
         if number not in have:
             listed = ", ".join(map(str, have)) or "no topics yet"
             raise UsageError(f"there is no topic {number} in version {self.version}: it has {listed}")
-        changed = list(self.topics)
-        place = have.index(number)
-        changed[place] = replace(changed[place], name=name, named_for=tuple(named_for))
-        self._keep(replace(self._book, topics=tuple(changed)))
-
-    def shown(self, release: Release, top: int = 10) -> tuple[ShownTopic, ...]:
-        """Return the topics of a version as they are displayed, the largest share first.
-
-        release: the version that was followed last. Words of topics that are shown as one are among those that the
-            release shows, in the order of their probability in all of them together.
-        Raises UsageError for another version, and as `Release.topics`.
-        """
-        if (self._book.model, self.version) != (release.envelope.model, release.version):
-            raise UsageError(f"this book has followed version {self.version}, not {release.version}: follow it first")
-        found = release.topics(top)
-        by_title: dict[str, list[NamedTopic]] = {}
-        for topic in self.topics:
-            by_title.setdefault(topic.title, []).append(topic)
-        by_title.pop("", None)
-        shown = []
-        for title, parts in by_title.items():
-            columns = [part.topic for part in parts]
-            shares = release.shares[columns]
-            words = found[columns[0]].words
-            if len(parts) > 1:
-                together = dict(zip(release.words, release.A[:, columns] @ shares, strict=True))
-                offered = {word for column in columns for word in found[column].words}
-                words = tuple(sorted(offered, key=lambda word: (-together[word], word))[:top])
-            shown.append(ShownTopic(title, tuple(parts), float(shares.sum()), words))
-        return tuple(sorted(shown, key=lambda one: -one.share))
+        renamed = (replace(topic, name=name) if topic.id == number else topic for topic in self.topics)
+        self._keep(replace(self._book, topics=tuple(renamed)))
 
     def _keep(self, book: _Book) -> None:
         self._book = book

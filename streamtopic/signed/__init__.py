@@ -32,7 +32,7 @@ sent_releases      which versions its topic holds (SentRelease)
 """
 
 from streamtopic.signed.canonical import Runs
-from streamtopic.signed.checkpoints import Checkpoint, LedgerProof, Logged
+from streamtopic.signed.checkpoints import Checkpoint, Frontier, LedgerProof, Logged, Tree, leaf_hash
 from streamtopic.signed.entries import (
     Alive,
     End,
@@ -55,10 +55,8 @@ from streamtopic.signed.entries import (
     service_document_salt,
     service_salt,
 )
-from streamtopic.signed.key_list import KeyList, KeyRing, Revoked, check_origin, open_keys, seal_keys
 from streamtopic.signed.ledger import Draft, Ledger, page_record
 from streamtopic.signed.ledger_reader import LedgerReader
-from streamtopic.signed.merkle import Frontier, Tree, leaf_hash
 from streamtopic.signed.release import (
     Head,
     Payload,
@@ -80,13 +78,19 @@ from streamtopic.signed.releases_topic import (
 )
 from streamtopic.signed.signing_keys import (
     COSIGNATURE,
+    KeyList,
+    KeyRing,
     PublicKey,
+    Revoked,
     SigningKey,
+    check_origin,
     cosigned,
     load_secret,
     new_secret,
     new_signing_key,
+    open_keys,
     open_note,
+    seal_keys,
     sign_note,
 )
 

@@ -20,19 +20,19 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from streamtopic.errors import InvalidRelease, UsageError
-from streamtopic.signed.signing_keys import PublicKey, from_base64
 
 __all__ = [
     "Base64",
-    "KeyText",
     "Place",
     "Runs",
     "RunsText",
     "Unbounded",
+    "Whole",
+    "check_spelling",
+    "from_base64",
     "load",
     "parse",
     "plain",
-    "read",
     "reading",
     "save",
     "typed",
@@ -125,6 +125,20 @@ def _runs(edges: object) -> Runs:
     return Runs(tuple(edges))
 
 
+def from_base64(text: str) -> bytes:
+    """Return the bytes of a text in base64, none for any other text.
+
+    Bytes have one text: Python itself passes over bits after the last byte.
+    """
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        return b""
+    return data if base64.b64encode(data).decode() == text else b""
+
+
+# Larger numbers are not known to every reader.
+Whole = Annotated[int, Field(gt=-_MOST, lt=_MOST)]
 Place = Annotated[int, Field(ge=0, lt=_MOST)]
 # A certificate that cannot be had, or a budget that is used up, is infinite; JSON holds no infinities.
 Unbounded = Annotated[
@@ -133,7 +147,6 @@ Unbounded = Annotated[
     PlainSerializer(lambda value: None if value == math.inf else value),
 ]
 Base64 = Annotated[bytes, PlainValidator(from_base64), PlainSerializer(lambda data: base64.b64encode(data).decode())]
-KeyText = Annotated[PublicKey, PlainValidator(PublicKey.parse), PlainSerializer(str)]
 RunsText = Annotated[Runs, PlainValidator(_runs), PlainSerializer(lambda runs: list(runs.edges))]
 
 
@@ -144,7 +157,8 @@ def write(value: object, kind: type | None = None) -> str:
 
 def plain(value: object, kind: type | None = None) -> dict[str, Any]:
     """Return the fields of a dataclass in the types of JSON."""
-    fields: dict[str, Any] = _adapter(kind or type(value)).dump_python(value, mode="json", warnings="error")
+    adapter = _adapter(kind or type(value))
+    fields: dict[str, Any] = adapter.dump_python(value, mode="json", warnings="error", by_alias=True)
     return fields
 
 
@@ -153,36 +167,27 @@ def written(fields: object) -> str:
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def read(text: str | bytes) -> Any:  # noqa: ANN401 -- whatever JSON has
-    """Return the value in JSON. Raises ValueError for other texts, and for numbers that no other reader may know."""
-    return json.loads(text, parse_int=_number)
-
-
-def _number(digits: str) -> int:
-    # First its length: Python itself refuses to read thousands of digits.
-    if len(digits) > 20 or not -_MOST < int(digits) < _MOST:
-        raise ValueError(f"{digits[:40]} is not a whole number below 2**62")
-    return int(digits)
-
-
 def parse(kind: type[T], text: str | bytes, what: str) -> T:
     """Return the dataclass in a text. Raises InvalidRelease for a text that `write` never makes. what: for errors."""
     with reading(what):
-        found = typed(kind, read(text))
-        if write(found) != (text if isinstance(text, str) else text.decode()):
-            raise ValueError("it has other fields than it should, or is not in canonical form")
+        found: T = typed(kind, text)
+        check_spelling(write(found), text)
     return found
 
 
-def typed(kind: type[T], fields: object) -> T:
-    """Return the dataclass of fields in the types of JSON. Raises ValueError for a value that has another type."""
+def typed(kind: Any, text: str | bytes) -> Any:  # noqa: ANN401 -- a type, or several
+    """Return the value of a type, or of one of several, in JSON. Raises ValueError for another one."""
     try:
-        # As text again, since lists are tuples and texts are numbers of keys in JSON alone.
-        found: T = _adapter(kind).validate_json(json.dumps(fields), strict=True)
+        return _adapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    return found
+
+
+def check_spelling(one: str, text: str | bytes) -> None:
+    """Raise ValueError unless a text is the one that a value has."""
+    if one != (text if isinstance(text, str) else text.decode()):
+        raise ValueError("it has other fields than it should, or is not in canonical form")
 
 
 def load(kind: type[T], path: Path, what: str) -> T:

@@ -19,10 +19,23 @@ import hmac
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import Discriminator, Field, Tag
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed.canonical import Place, Runs, RunsText, Unbounded, plain, read, reading, typed, written
+from streamtopic.signed.canonical import (
+    Place,
+    Runs,
+    RunsText,
+    Unbounded,
+    Whole,
+    check_spelling,
+    plain,
+    reading,
+    typed,
+    written,
+)
 from streamtopic.words.text import TOKENISER
 
 __all__ = [
@@ -62,7 +75,7 @@ class Envelope:
     """Facts about a version.
 
     version: its number, from 1.
-    kind: how it was made.
+    kind: how it was made; `made_by` in JSON, since `kind` names the kind of an entry there.
     parent: number of the version before; 0 for the first.
     base: number of the retrain that it descends from.
     release: SHA-256 of its bytes, hexadecimal.
@@ -87,30 +100,30 @@ class Envelope:
     """
 
     model: str
-    version: int
-    kind: Kind
-    parent: int
-    base: int
-    cut: Mapping[Place, int]
-    m: int
-    n: int
-    r: int
+    version: Whole
+    kind: Annotated[Kind, Field(alias="made_by")]
+    parent: Whole
+    base: Whole
+    cut: Mapping[Place, Whole]
+    m: Whole
+    n: Whole
+    r: Whole
     guarantee: Literal["certified", "theorem", "private"]
     epsilon: float
     delta: float
     sigma: float
     tolerance: float
     certificate: Unbounded
-    forgotten: int
-    capacity: int
+    forgotten: Whole
+    capacity: Whole
     capacity_rule: str
     cumulative_epsilon: Unbounded
-    withdrawn: tuple[int, ...]
-    created: int
+    withdrawn: tuple[Whole, ...]
+    created: Whole
     release: str = ""
     scale: float = 0.0
     slack: float = 0.0
-    counted: int = 0
+    counted: Whole = 0
     ratio: float = 0.0
     covered: bool | None = None
     commitment: str = ""
@@ -142,16 +155,16 @@ class Receipt:
     """
 
     model: str
-    partition: int
-    offset: int
+    partition: Whole
+    offset: Whole
     request: str
     document: str
     link: str
     month: str
-    received: int
-    applied: int
+    received: Whole
+    applied: Whole
     found: bool
-    version: int
+    version: Whole
 
     @property
     def id(self) -> str:
@@ -183,9 +196,9 @@ class RequestReceipt:
     request: str
     link: str
     month: str
-    received: int
-    documents: int
-    version: int
+    received: Whole
+    documents: Whole
+    version: Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +211,9 @@ class Erased:
     attested: stages for which the operator vouches.
     """
 
-    created: int
-    ends: Mapping[Place, int]
-    reached: Mapping[Place, Mapping[str, int]]
+    created: Whole
+    ends: Mapping[Place, Whole]
+    reached: Mapping[Place, Mapping[str, Whole]]
     attested: tuple[str, ...] = ()
 
     def covers(self, receipt: Receipt) -> bool:
@@ -218,9 +231,9 @@ class Alive:
     withdrawn: versions that must not be used: after years these are nearly all that ever were.
     """
 
-    made: int
-    interval: int
-    newest: int
+    made: Whole
+    interval: Whole
+    newest: Whole
     withdrawn: RunsText = field(default_factory=Runs)
 
     def __post_init__(self) -> None:
@@ -249,48 +262,45 @@ class End:
     ledger_kept: whether the ledger stays.
     """
 
-    made: int
-    documents: int
-    version: int
-    waiting: int
+    made: Whole
+    documents: Whole
+    version: Whole
+    waiting: Whole
     ledger_kept: bool
 
 
 Entry = Envelope | Receipt | RequestReceipt | Erased | Alive | Keys | End
 
-_KINDS: dict[str, type[Entry]] = {
-    "version": Envelope,
-    "receipt": Receipt,
-    "request": RequestReceipt,
-    "erased": Erased,
-    "alive": Alive,
-    "keys": Keys,
-    "end": End,
+_NAMES: dict[type[Entry], str] = {
+    Envelope: "version",
+    Receipt: "receipt",
+    RequestReceipt: "request",
+    Erased: "erased",
+    Alive: "alive",
+    Keys: "keys",
+    End: "end",
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()}
-# How a version was made has a name of its own in JSON, since `kind` names the kind of the entry.
-_MADE = "made_by"
+
+
+def _name_in(fields: Any) -> str:  # noqa: ANN401 -- whatever JSON has
+    return str(fields["kind"])
+
+
+_TAGGED = tuple(Annotated[kind, Tag(name)] for kind, name in _NAMES.items())
+_ENTRY: Any = Annotated[Union[_TAGGED], Discriminator(_name_in)]  # noqa: UP007 -- of a tuple
 
 
 def line_of(entry: Entry) -> str:
     """Return the line of an entry: equal entries have equal lines."""
-    fields = plain(entry)
-    if isinstance(entry, Envelope):
-        fields[_MADE] = fields["kind"]
-    return written(fields | {"kind": _NAMES[type(entry)]})
+    return written(plain(entry) | {"kind": _NAMES[type(entry)]})
 
 
 def parse_line(line: str) -> Entry:
     """Return the entry in a line. Raises InvalidRelease for a line that `line_of` never makes."""
     with reading("entry of the ledger"):
-        fields = read(line)
-        kind = _KINDS[fields.pop("kind")]
-        if kind is Envelope:
-            fields["kind"] = fields.pop(_MADE)
-        entry = typed(kind, fields)
+        entry: Entry = typed(_ENTRY, line)
         # One spelling for each value, so that an entry has one line and one hash.
-        if line_of(entry) != line:
-            raise ValueError("it has other fields than it should, or is not in canonical form")
+        check_spelling(line_of(entry), line)
     return entry
 
 

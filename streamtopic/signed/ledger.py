@@ -31,15 +31,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from streamtopic.errors import InvalidRelease, SettingsError
-from streamtopic.signed.canonical import Base64, Place, Runs, RunsText, parse, read, reading, typed, write
-from streamtopic.signed.checkpoints import Checkpoint, LedgerProof, Logged
+from streamtopic.signed.canonical import Base64, Place, Runs, RunsText, Whole, parse, reading, typed, write
+from streamtopic.signed.checkpoints import Checkpoint, Frontier, LedgerProof, Logged, leaf_hash
 from streamtopic.signed.entries import Alive, End, Entry, Envelope, Keys, line_of, parse_line
-from streamtopic.signed.key_list import KeyRing, check_origin
-from streamtopic.signed.merkle import Frontier, leaf_hash
 from streamtopic.signed.release import Release, open_release
-from streamtopic.signed.signing_keys import SigningKey, read_note, sign_note
+from streamtopic.signed.signing_keys import KeyRing, SigningKey, check_origin, read_note, sign_note
 
-__all__ = ["Draft", "Ledger", "lines_of", "page_record"]
+__all__ = ["Draft", "Ledger", "page_record"]
 
 _DRAFT = "streamtopic draft"
 # Versions whose entry a reader remembers: the older ones are long withdrawn, or proved by themselves.
@@ -100,7 +98,7 @@ class Draft:
 class _Placed:
     """The entry of a version. index: number of entries before it. release: SHA-256 of its bytes."""
 
-    index: int
+    index: Whole
     release: str
 
 
@@ -125,17 +123,17 @@ class _Kept:
     tail: bool = False
     tree: Frontier = field(default_factory=Frontier)
     gaps: RunsText = field(default_factory=Runs)
-    strays: int = 0
+    strays: Whole = 0
     checkpoint: str = ""
     origin: str = ""
     alive: Alive | None = None
     end: End | None = None
     versions: dict[Place, _Placed] = field(default_factory=dict)
-    newest: int = 0
+    newest: Whole = 0
     withdrawn: RunsText = field(default_factory=Runs)
     note: str = ""
     foreign: str = ""
-    revoked: int = 0
+    revoked: Whole = 0
 
 
 class Ledger(_Kept):
@@ -393,12 +391,6 @@ class Ledger(_Kept):
         return ledger
 
 
-def lines_of(data: bytes | None) -> tuple[str, ...]:
-    """Return the lines of the entries in a draft's record. Nothing in it is verified. Raises InvalidRelease."""
-    record = _record(data)
-    return record.entries if isinstance(record, _DraftRecord) else ()
-
-
 def page_record(note: str) -> bytes:
     """Return the record of a checkpoint. note: of `Ledger.sign`, with cosignatures of witnesses if there are any."""
     return write(_CheckpointRecord(note)).encode()
@@ -406,5 +398,5 @@ def page_record(note: str) -> bytes:
 
 def _record(data: bytes | None) -> _DraftRecord | _CheckpointRecord:
     with reading("record of the ledger"):
-        fields = read(data or b"")
-        return typed(_DraftRecord, fields) if "draft" in fields else typed(_CheckpointRecord, fields)
+        record: _DraftRecord | _CheckpointRecord = typed(_DraftRecord | _CheckpointRecord, data or b"")
+    return record

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from streamtopic.signed.checkpoints import Logged
-from streamtopic.signed.key_list import KeyRing
 from streamtopic.signed.ledger import Draft, Ledger
+from streamtopic.signed.signing_keys import KeyRing
 from streamtopic.streams import EventLog, TopicNames
 
 __all__ = ["LedgerReader"]

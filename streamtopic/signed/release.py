@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, PlainValidator
 
-from streamtopic.errors import InvalidRelease, StaleRelease, UsageError
-from streamtopic.signed.canonical import parse, reading, write
+from streamtopic.errors import InvalidRelease, UsageError
+from streamtopic.signed.canonical import Whole, parse, reading, write
 from streamtopic.signed.entries import Envelope
 from streamtopic.tensors import parts, unpacked
 from streamtopic.topics.inference import fold_in, unknown_documents, warn_of_unknown
@@ -80,7 +80,7 @@ class Head:
 
     topics: tuple[str, ...]
     classes: tuple[str, ...]
-    documents: int
+    documents: Whole
     w: Apart64 = None
     B: Apart32 = None
 
@@ -111,6 +111,14 @@ class Payload:
     heads: Mapping[str, Head] = field(default_factory=dict)
     anchors: tuple[str, ...] = ()
     guided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays that are there, by the names that they have in the bytes of a release."""
+        named: dict[str, npt.NDArray[Any] | None] = {"A": self.A, "R": self.R, "shares": self.shares}
+        for task, head in self.heads.items():
+            named |= {f"heads/{task}/w": head.w, f"heads/{task}/B": head.B}
+        return {name: array for name, array in named.items() if array is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,15 +180,13 @@ class Release:
 
     envelope: its facts, an entry of the ledger.
     proof: that this entry is in the ledger, as a file of tlog-proof; "" for one that was never published.
-    is_withdrawn: returns whether a version with this number was withdrawn.
-    why_stale: returns why this may not be the newest version any more; None while it is.
+    check: raises the error of a version that must not be used any more.
     """
 
     payload: Payload
     envelope: Envelope
     proof: str = field(default="", repr=False)
-    is_withdrawn: Callable[[int], bool] = field(default=lambda _: False, repr=False)
-    why_stale: Callable[[], str | None] = field(default=lambda: None, repr=False)
+    check: Callable[["Release"], None] = field(default=lambda _: None, repr=False)
 
     @property
     def version(self) -> int:
@@ -228,11 +234,6 @@ class Release:
         return self.payload.quality
 
     @property
-    def withdrawn(self) -> bool:
-        """Whether a later version has withdrawn this one."""
-        return self.is_withdrawn(self.version)
-
-    @property
     def guarantee(self) -> str:
         """The promise of the version and its limit in one line."""
         return guarantee_of(self.envelope)
@@ -270,7 +271,7 @@ class Release:
         top: number of words for each class. Raises InvalidRelease or StaleRelease as the class says, UsageError as
         `head`.
         """
-        self._check_served()
+        self.check(self)
         B = self.task_weights(task)
         against = B.mean(axis=1, keepdims=True) - B
         # Stable, so that words of equal weight come in the order of the vocabulary on every machine.
@@ -300,7 +301,7 @@ class Release:
 
         Raises InvalidRelease or StaleRelease as the class says, InvalidRelease if topics are withheld.
         """
-        self._check_served()
+        self.check(self)
         shares = self.shares.tolist()
         # A release may hold topics without words to show them by.
         shown = self.top_words or ((),) * len(shares)
@@ -313,7 +314,7 @@ class Release:
         texts: strings; or the words of each, or mappings of words to counts, as the version's tokeniser makes them.
         Raises as `topics`, and UsageError for a string if that tokeniser is the producers' own.
         """
-        self._check_served()
+        self.check(self)
         A = self.A
         indptr, words, counts = self._counted(texts)
         theta = fold_in(A, indptr, words, counts)
@@ -325,7 +326,7 @@ class Release:
 
         Raises InvalidRelease or StaleRelease as the class says.
         """
-        self._check_served()
+        self.check(self)
         return pack_payload(self.payload, self.envelope)
 
     def _array(self, name: str) -> Float64:
@@ -339,7 +340,7 @@ class Release:
 
     def _scored(self, texts: Sequence[AnyText], task: str) -> tuple[Float64, Bool]:
         """Return the scores of texts, (texts, C), and whether each holds a word of the vocabulary, (texts,)."""
-        self._check_served()
+        self.check(self)
         B = self.task_weights(task)
         indptr, words, counts = self._counted(texts)
         scores = np.zeros((len(texts), B.shape[1]))
@@ -353,35 +354,20 @@ class Release:
     def _counted(self, texts: Sequence[AnyText]) -> tuple[Int64, Int64, Int64]:
         """Return the vocabulary's words in texts as CSR rows: indptr (texts + 1,), words (nnz,), counts (nnz,)."""
         position = {word: place for place, word in enumerate(self.words)}
-        # Empty arrays first, since concatenate refuses an empty list of texts.
-        words = [np.zeros(0, np.int64)]
-        counts = [np.zeros(0, np.int64)]
-        indptr = [0]
         own = self.envelope.tokeniser
+        rows = []
         for text in texts:
             if isinstance(text, str) and own != TOKENISER:
                 raise UsageError(
                     f"the words of release {self.version} come from the tokeniser {own}: give the words of each text, "
                     "made by it, in place of the text"
                 )
-            found: Counter[str] = Counter()
+            times: Counter[int] = Counter()
             for _, held in passages(text):
-                found.update(held)
-            times = {position[word]: number for word, number in found.items() if word in position}
-            distinct = sorted(times)
-            words.append(np.array(distinct, np.int64))
-            counts.append(np.array([times[place] for place in distinct], np.int64))
-            indptr.append(indptr[-1] + len(distinct))
-        return np.array(indptr, np.int64), np.concatenate(words), np.concatenate(counts)
-
-    def _check_served(self) -> None:
-        # Asked at every use: a subscriber hears of a withdrawal while its user holds the release.
-        if self.withdrawn:
-            raise InvalidRelease(
-                f"release {self.version} is withdrawn: it holds documents that were deleted since; take a later one"
-            )
-        if (stale := self.why_stale()) is not None:
-            raise StaleRelease(f"release {self.version} may not be the newest: {stale}")
+                times.update({position[word]: number for word, number in held.items() if word in position})
+            rows.append(sorted(times.items()))
+        counts = np.array([pair for row in rows for pair in row], np.int64).reshape(-1, 2)
+        return np.cumsum([0, *map(len, rows)]), counts[:, 0], counts[:, 1]
 
 
 def open_release(data: bytes, envelope: Envelope, proof: str = "") -> Release:
@@ -400,15 +386,7 @@ def pack_payload(payload: Payload, envelope: Envelope) -> bytes:
     """
     check_release(payload, envelope)
     with reading("release"):
-        return _packed(payload)
-
-
-def _packed(payload: Payload) -> bytes:
-    arrays: dict[str, npt.NDArray[Any] | None] = {"A": payload.A, "R": payload.R, "shares": payload.shares}
-    for task, head in payload.heads.items():
-        arrays |= {f"heads/{task}/w": head.w, f"heads/{task}/B": head.B}
-    held = {name: array for name, array in arrays.items() if array is not None}
-    return b"".join(parts(held, {"release": write(payload)}))
+        return b"".join(parts(payload.arrays, {"release": write(payload)}))
 
 
 def unpack_payload(data: bytes, envelope: Envelope) -> Payload:
@@ -421,9 +399,8 @@ def unpack_payload(data: bytes, envelope: Envelope) -> Payload:
             heads[task] = replace(head, w=arrays.get(f"heads/{task}/w"), B=arrays.get(f"heads/{task}/B"))
         A, R, shares = map(arrays.get, ("A", "R", "shares"))
         payload = replace(payload, A=A, R=R, shares=shares, heads=heads)
-        # Two encodings of one payload would give two digests of it.
-        if _packed(payload) != data:
-            raise ValueError("its bytes are not in canonical form")
+        if payload.arrays.keys() != arrays.keys() or len(texts) > 1:
+            raise ValueError("it has arrays or texts that no model has")
     check_release(payload, envelope)
     return payload
 

@@ -112,6 +112,11 @@ class SentRelease:
         """Whether all of them are there."""
         return bool(self.chunks) and len(self.keys) > self.chunks
 
+    @property
+    def has_chunks(self) -> bool:
+        """Whether a chunk of it is there: a single one may hold words of forgotten documents."""
+        return any(PROOF not in key for key in self.keys)
+
 
 def sent_releases(log: EventLog, model: str) -> dict[int, SentRelease]:
     """Return version to its records, of those that have any in the topic. Raises ComponentUnreachable."""
@@ -215,7 +220,10 @@ class ReleaseReader:
                 del self._pending[key]
             self._proofs.pop(version, None)
         elif place[2] == PROOF:
-            self._keep_proof(record, record.value, version)
+            # Bytes that are no text prove nothing.
+            self._proofs[version] = record.value[: PROOF_BYTES + 1].decode(errors="replace")
+            if len(self._proofs) > MAX_PROOFS:
+                del self._proofs[next(iter(self._proofs))]
             for key in own:
                 yield from self._open(key)
         elif (wrong := _wrong(record, int(place[2]))) is not None:
@@ -226,14 +234,6 @@ class ReleaseReader:
             self._pending.setdefault(key, _Pending(chunks)).pieces[int(place[2])] = record.value
             yield from self._open(key)
             self._bound(record, key)
-
-    def _keep_proof(self, record: Record, proof: bytes, version: int) -> None:
-        try:
-            self._proofs[version] = proof[: PROOF_BYTES + 1].decode()
-        except UnicodeDecodeError:
-            self._skip(record, f"its value is not the proof of version {version}")
-        if len(self._proofs) > MAX_PROOFS:
-            del self._proofs[next(iter(self._proofs))]
 
     def _open(self, key: _Key) -> Iterator[Release | Refused]:
         """Open a version if all its chunks and its proof are there, unless the same proof was refused before."""

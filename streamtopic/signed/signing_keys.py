@@ -1,7 +1,11 @@
-"""Ed25519 keys in the form of signed notes, such notes, and secrets in files that only their owner can read.
+"""Ed25519 keys in the form of signed notes, such notes, lists of a ledger's keys, and secrets in files.
 
 A key has a name, which is in each of its signatures: the origin of the ledger that it signs. A note is a text, and
 lines of signatures below it. Formats: c2sp.org/signed-note, c2sp.org/tlog-cosignature.
+
+The keys of a ledger change over time. Their list is signed by the root key alone, which stays offline: a reader who has
+its public half learns from the newest list which key signs now, which keys signed before, and which keys a thief may
+have. A list is a signed note of two lines: `streamtopic keys`, and the KeyList as canonical JSON.
 """
 
 import base64
@@ -9,30 +13,37 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from pydantic import PlainSerializer, PlainValidator
 
-from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey
+from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey, UsageError
 from streamtopic.security.private_files import new_file, open_to_others
+from streamtopic.signed.canonical import Whole, from_base64, parse, write
 
 __all__ = [
     "COSIGNATURE",
     "ED25519",
+    "KeyList",
+    "KeyRing",
     "Note",
     "PublicKey",
+    "Revoked",
     "SigningKey",
+    "check_origin",
     "cosigned",
-    "from_base64",
     "key_hash",
     "load_secret",
     "new_secret",
     "new_signing_key",
+    "open_keys",
     "open_note",
     "read_note",
+    "seal_keys",
     "sign_note",
     "signature_line",
 ]
@@ -44,6 +55,7 @@ COSIGNATURE = b"\x04"
 """The type of the key of a witness (c2sp.org/tlog-cosignature)."""
 
 _PRIVATE = "PRIVATE+KEY+"
+_TITLE = "streamtopic keys\n"
 _DASH = "— "
 _MOST_SIGNATURES = 64
 _LONGEST = 64 << 10
@@ -54,18 +66,6 @@ _UNUSABLE = re.compile("[\x00-\x09\x0b-\x1f\ud800-\udfff]")
 _LONGEST_NAME = 200
 _GIVE_PUBLIC = "give signing.pub or root.pub, as `streamtopic keys new` made it"
 _MAKE = "make one with `streamtopic keys new`"
-
-
-def from_base64(text: str) -> bytes:
-    """Return the bytes of a text in base64, none for any other text.
-
-    Bytes have one text: Python itself passes over bits after the last byte.
-    """
-    try:
-        data = base64.b64decode(text, validate=True)
-    except ValueError:
-        return b""
-    return data if base64.b64encode(data).decode() == text else b""
 
 
 def _parts(text: str) -> tuple[str, str, bytes]:
@@ -338,3 +338,192 @@ def cosigned(note: str, witnesses: Iterable[PublicKey]) -> frozenset[str]:
             continue
         valid.add(name)
     return frozenset(valid)
+
+
+KeyText = Annotated[PublicKey, PlainValidator(PublicKey.parse), PlainSerializer(str)]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """A key that no longer counts, and the entries that were signed with it and do not count.
+
+    key: the revoked key.
+    first: index of the first entry that does not count.
+    size: entries that the ledger had when the key was revoked; those from `first` up to here are void.
+    revoked: milliseconds since 1970.
+    """
+
+    key: KeyText
+    first: Whole
+    size: Whole
+    revoked: Whole
+
+
+@dataclass(frozen=True, slots=True)
+class KeyList:
+    """One list.
+
+    origin: name of the ledger, which each key of it bears.
+    sequence: its number, from 1.
+    created: milliseconds since 1970.
+    current: the key that signs now.
+    previous: keys that signed before; their signatures stay valid.
+    revoked: keys that no longer count.
+    """
+
+    origin: str
+    sequence: Whole
+    created: Whole
+    current: KeyText
+    previous: tuple[KeyText, ...] = ()
+    revoked: tuple[Revoked, ...] = ()
+
+    @property
+    def trusted(self) -> tuple[PublicKey, ...]:
+        """The keys whose signatures count."""
+        return (self.current, *self.previous)
+
+    def rotated(self, new: PublicKey, created: int) -> "KeyList":
+        """Return the next list, in which `new` signs. Raises UsageError for a key that is in the list already.
+
+        created: milliseconds since 1970.
+        """
+        # No reader would accept what a revoked key signs from now on.
+        if new in {*self.trusted, *(entry.key for entry in self.revoked)}:
+            raise UsageError(f"key {new.key_id} is in the key list already: make a new one")
+        previous = (*self.previous, self.current)
+        return replace(self, sequence=self.sequence + 1, created=created, current=new, previous=previous)
+
+    def without(self, revoked: Revoked) -> "KeyList":
+        """Return the next list, in which a previous key is revoked. Raises UsageError for any other key."""
+        if revoked.key not in self.previous:
+            raise UsageError(
+                f"key {revoked.key.key_id} cannot be revoked: it is not among the previous keys of list "
+                f"{self.sequence}; a key that signs now must be rotated first"
+            )
+        previous = tuple(key for key in self.previous if key != revoked.key)
+        sequence = self.sequence + 1
+        all_revoked = (*self.revoked, revoked)
+        return replace(self, sequence=sequence, created=revoked.revoked, previous=previous, revoked=all_revoked)
+
+
+def seal_keys(keys: KeyList, root: SigningKey) -> str:
+    """Return the signed note of a list."""
+    return sign_note(f"{_TITLE}{write(keys)}\n", root)
+
+
+def open_keys(note: str, root: PublicKey) -> KeyList:
+    """Return the list in a signed note. Raises InvalidRelease unless `root` signed it."""
+    text, _ = open_note(note, [root])
+    found = parse(KeyList, text.removeprefix(_TITLE).removesuffix("\n"), "key list")
+    if not text.startswith(_TITLE) or any(key.name != found.origin for key in found.trusted):
+        raise InvalidRelease("a signed key list has another title, or a key of another ledger: update this program")
+    return found
+
+
+def check_origin(key: PublicKey | SigningKey, model: str) -> None:
+    """Raise SettingsError if a key is of another ledger than that of a model.
+
+    Two models under one origin would sign two histories of one ledger.
+    """
+    if not _is_of(key.name, model):
+        raise SettingsError(
+            f"key {key.name} is not of model {model}: its name must be {model} or end in /{model}; make one with "
+            f"`streamtopic keys new --name example.org/{model}`"
+        )
+
+
+def _is_of(origin: str, model: str) -> bool:
+    """Whether a ledger of this name is that of a model."""
+    return origin == model or origin.endswith(f"/{model}")
+
+
+@dataclass(slots=True)
+class KeyRing:
+    """The keys that a reader of a ledger trusts, which change as newer lists arrive.
+
+    pinned: the key that the user gave. It is the root key of the lists, or the one key that signs while there is no
+        list.
+    model: name of the model.
+    also: keys that are trusted before the first list, such as a service's own.
+    keys: the newest list; None before the first.
+    note: its signed note, "" before the first.
+    """
+
+    pinned: PublicKey
+    model: str
+    also: tuple[PublicKey, ...] = ()
+    keys: KeyList | None = field(default=None)
+    note: str = ""
+
+    @classmethod
+    def load(cls, source: "KeyRing | PublicKey | str | Path", model: str, also: Iterable[PublicKey] = ()) -> "KeyRing":
+        """Return a ring of a public key, in any form that `PublicKey.load` takes; a ring is returned as it is."""
+        if isinstance(source, KeyRing):
+            return source
+        pinned = PublicKey.load(source)
+        return cls(pinned, model, tuple(also))
+
+    @property
+    def sequence(self) -> int:
+        """Number of the newest list, 0 before the first."""
+        return 0 if self.keys is None else self.keys.sequence
+
+    @property
+    def trusted(self) -> tuple[PublicKey, ...]:
+        """The keys whose signatures count now, each of a ledger of this model."""
+        # With a list the pinned key is the root key, which signs nothing but lists.
+        # No key counts but those of a list: others would not see what such a key has signed, and the ledger
+        # of this reader would go on without them.
+        signing = (self.pinned, *self.also) if self.keys is None else self.keys.trusted
+        return tuple(key for key in dict.fromkeys(signing) if _is_of(key.name, self.model))
+
+    @property
+    def revoked(self) -> tuple[Revoked, ...]:
+        """The keys that no longer count."""
+        return () if self.keys is None else self.keys.revoked
+
+    def void(self, index: int) -> Revoked | None:
+        """Return the revoked key by which an entry does not count, None if it counts."""
+        return next((one for one in self.revoked if one.first <= index < one.size), None)
+
+    def take(self, note: str) -> bool:
+        """Take in the note of a list, and return whether it is newer than all before.
+
+        Raises InvalidRelease unless the pinned key signed it for this model.
+        """
+        if note == self.note != "":
+            return False
+        keys = open_keys(note, self.pinned)
+        if not _is_of(keys.origin, self.model):
+            raise InvalidRelease(f"it is the key list of ledger {keys.origin}, not of {self.model}")
+        if self.keys is not None and keys.origin != self.keys.origin:
+            raise InvalidRelease(f"it is the key list of ledger {keys.origin}, not of {self.keys.origin}")
+        # Anybody may write an old list again: it must not bring a revoked key back.
+        if keys.sequence <= self.sequence:
+            return False
+        self.keys, self.note = keys, note
+        return True
+
+    def with_list(self, note: str) -> "KeyRing":
+        """Return the ring as it is once this list is taken in. Raises as `take`."""
+        ring = replace(self)
+        ring.take(note)
+        return ring
+
+    def open(self, note: str, size: int | None = None) -> tuple[str, PublicKey]:
+        """Return the text of a note of the ledger and the key that signed it.
+
+        size: entries of the tree that the note signs, if its place in the topic vouches for it: what a revoked key
+            had signed before stays in the tree. None for a note that is alone.
+
+        Raises InvalidRelease, and UnknownKey if no key that counts has signed it.
+        """
+        before = [one.key for one in self.revoked if size is not None and size <= one.size]
+        try:
+            return open_note(note, (*self.trusted, *before))
+        except UnknownKey as error:
+            named = [(name, key_id) for name, key_id, _ in read_note(note).signatures]
+            if any((one.key.name, one.key.hash) in named for one in self.revoked):
+                raise UnknownKey(f"{error}; its key was revoked: do not use this, and ask for a newer proof") from None
+            raise

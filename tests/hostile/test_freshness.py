@@ -79,7 +79,7 @@ def test_a_log_that_ends_at_a_withdrawn_version_serves_nothing(subscribe, maker,
     log.compact(TOPIC, tombstones_ms=0)
     subscriber = subscribe()
     assert versions(subscriber) == []
-    assert "version 2 is the newest" in subscriber.freshness.stale
+    assert "version 2 is the newest" in subscriber.stale
     strict = subscribe(max_age=HOUR)
     maker.publish(3)
     with pytest.raises(StaleRelease, match="version 2"):
@@ -97,13 +97,13 @@ def test_no_record_shadows_the_newest_version(subscribe, maker, alive, log, how)
     log.append_many(TOPIC, shadow)
     log.compact(TOPIC, tombstones_ms=0)
     assert versions(held) == []
-    assert held.freshness.stale is None
+    assert held.stale is None
     late = subscribe()
     assert versions(late) == [1]
-    assert "version 2 is the newest and its topic does not hold it" in late.freshness.stale
+    assert "version 2 is the newest and its topic does not hold it" in late.stale
     log.append_many(TOPIC, second.messages)
     assert versions(late) == [2]
-    assert late.freshness.stale is None
+    assert late.stale is None
 
 
 def test_unsigned_tombstones_withdraw_nothing(subscribe, maker, alive, log):
@@ -120,7 +120,7 @@ def test_unsigned_tombstones_withdraw_nothing(subscribe, maker, alive, log):
     assert subscribe().poll() is None
     late = subscribe()
     assert versions(late) == []
-    assert "topic does not hold it" in late.freshness.stale
+    assert "topic does not hold it" in late.stale
 
 
 @pytest.mark.parametrize("topics", [("news.ledger", TOPIC), ("news.ledger",)], ids=["both", "ledger"])
@@ -141,7 +141,7 @@ def test_a_log_that_is_made_again_is_noticed_while_a_subscriber_runs(subscribe, 
     maker.send(*pages[:4])
     log.append_many(TOPIC, first.messages)
     assert versions(subscriber) == []
-    assert "has 2 entries, and had 5 before" in subscriber.freshness.stale
+    assert "has 2 entries, and had 5 before" in subscriber.stale
     assert subscriber.withdrawn == {1}
     with pytest.raises(StaleRelease, match="had 5 before"):
         strict.poll()
@@ -151,7 +151,7 @@ def test_a_log_that_is_made_again_is_noticed_while_a_subscriber_runs(subscribe, 
     maker.publish(3)
     alive()
     assert versions(subscriber) == versions(strict) == [3]
-    assert subscriber.freshness.stale is None
+    assert subscriber.stale is None
 
 
 def test_readers_never_go_back(subscribe, maker, alive, log, tmp_path, caplog):
@@ -166,7 +166,7 @@ def test_readers_never_go_back(subscribe, maker, alive, log, tmp_path, caplog):
     assert versions(subscriber) == [2]
     maker.send(*old)
     assert versions(subscriber) == []
-    assert subscriber.freshness.alive.newest == 2
+    assert subscriber._ledger.ledger.alive.newest == 2
     subscriber.close()
     with FileLog(tmp_path / "older") as older:
         LedgerMaker(older).send(*old)
@@ -178,7 +178,7 @@ def test_readers_never_go_back(subscribe, maker, alive, log, tmp_path, caplog):
             with caplog.at_level(logging.WARNING):
                 assert versions(restarted) == []
                 assert versions(restarted) == []
-            assert "has 2 entries, and had 4 before" in restarted.freshness.stale
+            assert "has 2 entries, and had 4 before" in restarted.stale
             assert sum("out of date" in record.getMessage() for record in caplog.records) == 1
             restarted.close()
 
@@ -197,7 +197,7 @@ def test_two_ledgers_are_not_mixed(subscribe, maker, alive, log):
         other.publish(2, withdrawn=(1,))
         other.alive()
     assert versions(subscriber) == []
-    assert subscriber.freshness.alive.newest == 1
+    assert subscriber._ledger.ledger.alive.newest == 1
     assert subscriber.withdrawn == frozenset()
 
 
@@ -207,12 +207,11 @@ def test_an_old_word_makes_a_model_stale(subscribe, maker, alive, clock):
     alive()
     relaxed, strict = subscribe(), subscribe(max_age=HOUR)
     loose, held = relaxed.poll(), strict.poll()
-    assert relaxed.freshness.stale is strict.freshness.stale is None
+    assert relaxed.stale is strict.stale is None
     assert held.topics(top=1)
     clock[0] += 1.5 * HOUR
     assert relaxed.poll() is None
-    assert relaxed.freshness.age == pytest.approx(1.5 * HOUR)
-    assert "5,400 s old" in relaxed.freshness.stale
+    assert "5,400 s old" in relaxed.stale
     assert loose.topics(top=1)
     for refused in (strict.poll, held.topics, lambda: held.transform(["text"])):
         with pytest.raises(StaleRelease, match="streamtopic schedule"):
@@ -225,7 +224,7 @@ def test_an_old_word_makes_a_model_stale(subscribe, maker, alive, clock):
     assert strict.poll() is None
     assert held.topics(top=1)
     assert relaxed.poll() is None
-    assert relaxed.freshness.stale is None
+    assert relaxed.stale is None
 
 
 def test_a_word_from_the_future_is_no_proof_of_freshness(subscribe, maker, alive, clock):
@@ -236,12 +235,12 @@ def test_a_word_from_the_future_is_no_proof_of_freshness(subscribe, maker, alive
     assert versions(relaxed) == versions(strict) == [1]
     alive(made=int((clock[0] + 365 * 24 * HOUR) * 1000))
     assert relaxed.poll() is None
-    assert "ahead of this machine's clock" in relaxed.freshness.stale
+    assert "ahead of this machine's clock" in relaxed.stale
     with pytest.raises(StaleRelease, match="ahead of this machine's clock"):
         strict.poll()
     alive()
     assert strict.poll() is None
-    assert strict.freshness.stale is None
+    assert strict.stale is None
 
 
 def test_unsigned_chunks_take_bounded_memory(subscribe, maker, log, caplog):

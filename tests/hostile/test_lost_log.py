@@ -168,7 +168,7 @@ def test_a_ledger_that_was_cut_is_signed_no_more(settings):
         receipts = service.receipts()
         gone = cut(settings, "ledger", 2)
         assert list(subscriber) == []
-        assert "entries, and had" in subscriber.freshness.stale
+        assert "entries, and had" in subscriber.stale
         service.delete(["d3"])
         with pytest.raises(StateMismatch, match=r"ledger has lost records that were read from it: restore it"):
             service.settle()

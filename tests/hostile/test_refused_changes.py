@@ -103,7 +103,7 @@ def test_counts_follow_from_what_compaction_leaves(connection, tmp_path, events,
     world.log.compact(world.topics.documents)
     left = documents_in_log(world.log, world.topics.documents, {0: len(records)}, silent)
     for found in (whole, left):
-        fresh = found.recount(Weighting(256))
+        fresh = found.numbering.count(list(found.alive.values()), Weighting(256))
         assert fresh.cooccurrence.digest(fresh.words) == expected
     assert delete_missed(world.ingests[0], world.log) == 0
     remove_partition(connection, world.topics.model, 0)

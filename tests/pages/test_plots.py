@@ -20,10 +20,15 @@ def test_each_figure_has_the_words(make_release, read_picture, r):
     assert any(words[0] in said for words in other.top_words)
 
 
+def withdrawn(_):
+    """What a subscriber says of a release that must not be used any more."""
+    raise InvalidRelease("it is withdrawn")
+
+
 def test_what_must_not_be_drawn_is_refused(make_release):
     """Withdrawn releases, none at all, and amounts below one are errors."""
     release = make_release()
-    gone = dataclasses.replace(release, is_withdrawn=lambda _: True)
+    gone = dataclasses.replace(release, check=withdrawn)
     for draw in (plots.topic_map, plots.correlations):
         with pytest.raises(InvalidRelease, match="withdrawn"):
             draw(gone)

@@ -50,11 +50,16 @@ def test_a_release_and_its_view_agree(make_release):
     assert here[0] == pytest.approx(joint[word, 1] / joint[word].sum())
 
 
+def withdrawn(_):
+    """What a subscriber says of a release that must not be used any more."""
+    raise InvalidRelease("it is withdrawn")
+
+
 def test_what_must_not_be_shown_is_refused(make_release, make_head):
     """Withdrawn releases and withheld topics are errors, and so is what is no model or was not fitted."""
     release = make_release()
     with pytest.raises(InvalidRelease, match="withdrawn"):
-        view_of(dataclasses.replace(release, is_withdrawn=lambda _: True))
+        view_of(dataclasses.replace(release, check=withdrawn))
     with pytest.raises(InvalidRelease, match="withholds"):
         view_of(make_release(withheld=True, heads={"t": make_head(release, withheld=True)}))
     for thing in (AnchorTopics(), None, "model"):

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import go_programs
 from servers.ports import quiet_port
-from streamtopic.signed.merkle import EMPTY_ROOT
+from streamtopic.signed.checkpoints import EMPTY_ROOT
 from waiting import until
 
 NAME = "witness.example/real"

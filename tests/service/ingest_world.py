@@ -112,5 +112,5 @@ class IngestWorld:
         ends = ends or {p: self.log.end(self.topics.documents, p) for p in range(self.partitions)}
         rules = {"suppression": self.key, "partitioner": self.settings.partitioner}
         fresh = documents_in_log(self.log, self.topics.documents, ends, lambda *_: None, **rules)
-        counts = fresh.recount(Weighting(256))
+        counts = fresh.numbering.count(list(fresh.alive.values()), Weighting(256))
         return counts.cooccurrence.digest(counts.words)

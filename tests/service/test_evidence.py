@@ -11,11 +11,12 @@ import pytest
 from streamtopic.documents.corpus import Document
 from streamtopic.pages.version_page import version_facts, version_page
 from streamtopic.service.app import Service, silent
-from streamtopic.service.verify.ledger_checks import WholeLedger
-from streamtopic.service.verify.relearn import topics_differ
-from streamtopic.service.verify.release_checks import InLog, release_findings
+from streamtopic.service.schedule.payload import TaskOptions
+from streamtopic.service.verify.ledger_checks import InLog, WholeLedger, release_findings
+from streamtopic.service.verify.relearn import published_differ
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Head, LedgerProof, Payload, Release, line_of
+from streamtopic.topics.heads import HeadTask
 from strict_html import Strict
 
 HOSTILE = "</script><script>alert(1)</script>\u202e"
@@ -112,7 +113,7 @@ def outcomes(payload, envelope, record=None, standing=(2,)):
     base = dataclasses.replace(version()[1], version=1, kind="retrain", withdrawn=())
     whole = WholeLedger(SimpleNamespace(withdrawn=frozenset({1})), versions={1: base, 2: envelope})
     release = Release(payload, envelope, proof=proof)
-    found = release_findings(InLog(release, 1000, frozenset(standing), whole, record or {}))
+    found = release_findings(InLog(release, frozenset(standing), whole, record or {}))
     return {finding.name: finding.passed for finding in found}
 
 
@@ -161,29 +162,46 @@ def test_withheld_heads_need_the_noise_of_all_together():
         assert outcomes(payload, envelope, {"heads": heads})["noise"] is expected
 
 
-def test_every_part_of_published_topics_is_compared():
-    """A by more than rounding on the grid, and R, shares, top words or words by anything: each is named."""
+def test_every_published_number_is_compared():
+    """A and heads by more than rounding on the grid, all else by anything: each part that differs is named."""
     payload, _ = version()
-    sent, plan = (
-        SimpleNamespace(payload=payload),
-        SimpleNamespace(payload=payload, noise=SimpleNamespace(grid=2.0**-25, covariance_grid=None)),
-    )
-    assert topics_differ(sent, plan) == (None, 0.0)
+    noise, tasks = SimpleNamespace(grid=2.0**-25, covariance_grid=None), TaskOptions()
+    plan = SimpleNamespace(payload=payload, noise=noise, facts={})
+    assert published_differ(payload, plan, tasks, lambda _: {}) is None
     A, R, shares = payload.A.copy(), payload.R.copy(), payload.shares.copy()
     A[0, 0] += 1e-6
     R[0, 1] += 1e-4
-    shares[0] += 1e-4
+    shares[0] = np.nan
+    head = Head(payload.anchors[:1], ("a", "b"), 5, w=np.ones((1, 2)))
     for changes, said in (
-        ({"A": A}, "largest difference"),
-        ({"R": R}, "R is not"),
-        ({"shares": shares}, "shares is not"),
+        ({"A": A}, "A: largest difference"),
+        ({"R": R}, "R: largest difference"),
+        ({"shares": shares}, "shares: largest difference"),
         ({"top_words": (*payload.top_words[:2], payload.words[3:6])}, "top words"),
         ({"words": (*payload.words[:-1], "w99")}, "other words"),
-        ({"A": None}, "withheld"),
+        ({"anchors": payload.anchors[::-1]}, "other anchors"),
+        ({"A": None}, "A has another shape"),
+        ({"heads": {"s": head}}, "head of task 's' has other topics"),
     ):
-        problem, _ = topics_differ(SimpleNamespace(payload=dataclasses.replace(payload, **changes)), plan)
+        problem = published_differ(dataclasses.replace(payload, **changes), plan, tasks, lambda _: {})
         assert problem is not None
         assert said in problem
+
+
+def test_withheld_heads_are_compared_within_their_sensitivity():
+    """Two that were made alike lie that far apart at most, and a step of their grid."""
+    words = version()[0].words
+    tasks = TaskOptions({"s": HeadTask()}, withheld=True)
+
+    def heads(more):
+        B = np.ones((12, 2), np.float32)
+        B[3, 1] += more
+        return Payload(words, heads={"s": Head(words[:3], ("a", "b"), 5, B=B)}, anchors=words[:3])
+
+    noise = SimpleNamespace(grid=0.25, covariance_grid=None)
+    plan = SimpleNamespace(payload=heads(0), noise=noise, facts={"heads": {"s": {"sensitivity": 0.5, "grid": 0.25}}})
+    assert published_differ(heads(0.75), plan, tasks, lambda _: {}) is None
+    assert "heads/s/B: largest difference" in published_differ(heads(0.76), plan, tasks, lambda _: {})
 
 
 def test_words_that_were_forgotten_are_not_in_a_report(tmp_path):

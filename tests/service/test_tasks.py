@@ -140,8 +140,8 @@ def test_verification_notices_other_heads(tmp_path, how):
         with service(tmp_path, tasks, **{**how, **more}) as instance:
             return " ".join(check.detail for check in instance.verify() if check.passed is False)
 
-    assert "'parity': the version has one, the log has none: verify with the tasks that" in failures(
+    assert "'parity' has other topics, classes or documents than the log: verify with the tasks that" in failures(
         {"place": TWO["place"]}
     )
-    assert "weights differ by" in failures({"place": {"ridge": 1e-4}, "parity": TWO["parity"]})
+    assert "heads/" in failures({"place": {"ridge": 1e-4}, "parity": TWO["parity"]})
     assert f"publish={'tasks' if how else 'topics'}" in failures(publish="topics" if how else "tasks")

@@ -198,7 +198,7 @@ def test_verification_runs_algorithm_1_again(tmp_path):
     with service(tmp_path, guarantee="certified") as instance:
         assert outcome(instance, "version") == (
             False,
-            "it was made in theorem mode, settings say certified: verify with --set guarantee=theorem",
+            "it was made with other settings: verify with --set guarantee=theorem",
         )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streamtopic.errors import InvalidRelease
 from streamtopic.signed import Frontier, Tree, leaf_hash
-from streamtopic.signed.merkle import (
+from streamtopic.signed.checkpoints import (
     EMPTY_ROOT,
     consistency_path,
     inclusion_path,

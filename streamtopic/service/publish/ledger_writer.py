@@ -24,8 +24,8 @@ from streamtopic.signed import (
     line_of,
     page_record,
 )
+from streamtopic.signed.checkpoints import consistency_path, inclusion_path, range_hash
 from streamtopic.signed.entries import Keys, names_of, parse_line
-from streamtopic.signed.merkle import consistency_path, inclusion_path, range_hash
 from streamtopic.state.ledger_index import TILE, Additions, LedgerIndex, ReadOnlyIndex
 from streamtopic.streams import Message, TopicNames
 

@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import Counts, DocumentBatch
+from streamtopic.counts import CountSource, DocumentBatch
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import gaussian_scale
 from streamtopic.privacy.keystream import NoiseKey
@@ -103,7 +103,7 @@ class FromLog:
     envelope: Envelope
     record: Mapping[str, Any]
     versions: Sequence[Envelope]
-    counts: Counts
+    counts: CountSource
     documents: Callable[[], tuple[Sequence[str], DocumentBatch]]
     labelled: Callable[[Sequence[str]], TaskData]
 

@@ -11,24 +11,23 @@ from streamtopic import __version__
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.service.schedule.version import rounded
 from streamtopic.service.verify.finding import as_json, doubt, fails, passed
-from streamtopic.service.verify.ledger_checks import read_ledger
-from streamtopic.service.verify.relearn import Relearning, read_kept
-from streamtopic.service.verify.release_checks import (
+from streamtopic.service.verify.ledger_checks import (
     entry_facts,
     plain,
+    read_ledger,
     read_waiting,
     release_findings,
     version_in_log,
 )
+from streamtopic.service.verify.relearn import Relearning, read_kept
 from streamtopic.signed import LedgerProof
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from streamtopic.service.verify.finding import Finding, Sources
-    from streamtopic.service.verify.ledger_checks import WholeLedger
+    from streamtopic.service.verify.ledger_checks import InLog, Record, WholeLedger
     from streamtopic.service.verify.recount import Progress
-    from streamtopic.service.verify.release_checks import InLog, Record
     from streamtopic.signed import KeyRing, Release
 
 __all__ = ["gather", "verify_instance"]

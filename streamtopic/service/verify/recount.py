@@ -3,7 +3,6 @@
 recount            counts documents from scratch, in memory
 counts_of_corpus   the same for an audit; counts_of_instance reads those that an instance keeps
 documents_in_log   reads the documents that a log leaves alive
-Recount            counts and labelled documents at a cut
 compare            the distance of two models
 """
 
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
+from streamtopic.counts import Counts, DocumentBatch, Passage, Weighting, count
+from streamtopic.counts.arrays import entry_rows, places
 from streamtopic.documents.events import (
     Delete,
     Heartbeat,
@@ -24,30 +24,25 @@ from streamtopic.documents.events import (
     document_of,
 )
 from streamtopic.errors import InvalidEvent
-from streamtopic.service.schedule.payload import labelled_by_task
+from streamtopic.state.documents import StoredDocuments
 from streamtopic.streams import MURMUR2, pages, partition_of
 from streamtopic.topics.learner import thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    import numpy.typing as npt
-
     from streamtopic.documents.corpus import Corpus
     from streamtopic.documents.events import Passages
     from streamtopic.documents.suppression import SuppressionKey
     from streamtopic.service.schedule.modeller import ModelBeforeNoise
-    from streamtopic.service.schedule.payload import TaskOptions
     from streamtopic.state import DocumentCounts, Reader
     from streamtopic.streams import EventLog, Record
-    from streamtopic.topics.heads import LabelledDocuments
     from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = [
     "Difference",
     "DocumentsInLog",
     "Numbering",
-    "Recount",
     "compare",
     "counts_of_corpus",
     "counts_of_instance",
@@ -56,8 +51,6 @@ __all__ = [
 ]
 
 
-# Documents that are counted at a time, so that their pairs fit into memory.
-BATCH = 4_000
 # Records between two calls of `progress`.
 STRIDE = 1_000
 
@@ -86,7 +79,7 @@ class Numbering:
         self._ids: dict[str, int] = {}
 
     def number(self, document: Passages) -> tuple[Passage, ...]:
-        """Return a document over numbers, for `count`."""
+        """Return a document over numbers, for `batch` and `count`."""
         return tuple(self._numbered(length, counts) for length, counts in document)
 
     def _numbered(self, length: int, counts: Mapping[str, int]) -> Passage:
@@ -98,46 +91,23 @@ class Numbering:
         order = np.argsort(numbers)
         return Passage(length, numbers[order], times[order])
 
-    def count(self, documents: Sequence[Document], weighting: Weighting) -> Counts:
-        """Return the counts of documents that were numbered here, over the sorted words that they hold."""
-        words, place = self._places(documents)
-        parts = []
-        for start in range(0, len(documents), BATCH):
-            some = documents[start : start + BATCH]
-            batch = DocumentBatch.build([_all_placed(document, place) for document in some])
-            parts.append(count(batch, len(words), weighting))
-        total = Cooccurrence.sum(parts, len(words))
-        return Counts(words, total)
-
     def batch(self, documents: Sequence[Document]) -> tuple[list[str], DocumentBatch]:
         """Return documents that were numbered here as one batch, over the sorted words that they hold."""
-        words, place = self._places(documents)
-        rows = [_all_placed(document, place) for document in documents]
-        return words, DocumentBatch.build(rows)
+        numbered = DocumentBatch.build(documents)
+        held = set(np.unique(numbered.words).tolist())
+        names = {number: word for word, number in self._ids.items() if number in held}
+        order = sorted(names, key=names.__getitem__)
+        place = places(len(self._ids), np.array(order, np.intp), np.int32)
+        words = place[numbered.words]
+        # Each row again ascends, in the order of the words.
+        sorting = np.lexsort((words, entry_rows(numbered.indptr)))
+        renamed = replace(numbered, words=words[sorting], counts=numbered.counts[sorting])
+        return [names[number] for number in order], renamed
 
-    def _places(self, documents: Sequence[Document]) -> tuple[list[str], npt.NDArray[np.int32]]:
-        """Return the sorted words of these documents, and by number of a word its place among them, else -1."""
-        used = np.zeros(len(self._ids), np.bool_)
-        for document in documents:
-            for passage in document:
-                used[passage.words] = True
-        held = (word for word, number in self._ids.items() if used[number])
-        words = sorted(held)
-        numbers = [self._ids[word] for word in words]
-        place = np.full(len(self._ids), -1, np.int32)
-        place[numbers] = np.arange(len(words), dtype=np.int32)
-        return words, place
-
-
-def _all_placed(document: Document, place: npt.NDArray[np.int32]) -> list[Passage]:
-    return [_placed(passage, place) for passage in document]
-
-
-def _placed(passage: Passage, place: npt.NDArray[np.int32]) -> Passage:
-    """Return a passage over places in the sorted words, in their order."""
-    words = place[passage.words]
-    order = np.argsort(words)
-    return Passage(passage.length, words[order], passage.counts[order])
+    def count(self, documents: Sequence[Document], weighting: Weighting) -> Counts:
+        """Return the counts of documents that were numbered here, over the sorted words that they hold."""
+        words, batch = self.batch(documents)
+        return Counts(words, count(batch, len(words), weighting))
 
 
 @dataclass(slots=True)
@@ -171,13 +141,12 @@ class DocumentsInLog:
                 alive[key] = document
         return replace(self, alive=alive)
 
-    def recount(self, weighting: Weighting) -> Counts:
-        """Return the counts of the documents, made from scratch."""
-        return self.numbering.count(list(self.alive.values()), weighting)
-
-    def batch(self) -> tuple[list[str], DocumentBatch]:
-        """Return the words of the documents, and the documents over them."""
-        return self.numbering.batch(list(self.alive.values()))
+    def stored(self) -> tuple[list[str], StoredDocuments]:
+        """Return the sorted words of the documents, and the documents over them, as they would be read from Redis."""
+        order = sorted(self.alive, key=lambda key: key[1].encode())
+        words, batch = self.numbering.batch([self.alive[key] for key in order])
+        labels = tuple(self.labels.get(key, {}) for key in order)
+        return words, StoredDocuments(batch, tuple(key[1].encode() for key in order), labels)
 
     def apply(self, record: Record, *, refused: bool = False, asked: bool = True) -> None:
         """Apply the next record of a partition, as ingest does.
@@ -276,42 +245,6 @@ def _records(log: EventLog, topic: str, partition: int, end: int) -> Iterator[Re
 def _content(document: Document) -> list[tuple[int, bytes, bytes]]:
     """Return what makes two documents the same: their passages, in their order."""
     return [(passage.length, passage.words.tobytes(), passage.counts.tobytes()) for passage in document]
-
-
-@dataclass(frozen=True, slots=True)
-class Recount:
-    """Counts and labelled documents at a cut.
-
-    living: the documents.
-    counts: of all of them.
-    labelled: documents of the tasks.
-    """
-
-    living: DocumentsInLog
-    counts: Counts
-    labelled: dict[str, LabelledDocuments]
-
-    @classmethod
-    def of(cls, living: DocumentsInLog, weighting: Weighting, tasks: TaskOptions) -> Self:
-        """Return what is counted of these documents."""
-        return cls(living, living.recount(weighting), _labelled(living, tasks))
-
-    def over(self, words: Sequence[str]) -> dict[str, LabelledDocuments]:
-        """Return the labelled documents over a model's words."""
-        return {task: documents.over(words) for task, documents in self.labelled.items()}
-
-
-def _labelled(found: DocumentsInLog, options: TaskOptions) -> dict[str, LabelledDocuments]:
-    """Return the labelled documents over their own words, as they would be read from Redis."""
-    tasks = options.tasks.keys()
-    labelled = [key for key in found.alive if key in found.labels]
-    chosen = [key for key in labelled if not tasks.isdisjoint(found.labels[key])]
-    # A head is a function of the documents in this order, bit for bit.
-    chosen.sort(key=lambda key: key[1].encode())
-    labels = [found.labels[key] for key in chosen]
-    documents = [found.alive[key] for key in chosen]
-    words, batch = found.numbering.batch(documents)
-    return labelled_by_task(batch, labels, words, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamtopic.compiled import kernel
-from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64, entry_rows, places
+from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64, entry_rows
 from streamtopic.counts.batch import DocumentBatch, Weighting, narrowed
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.count_pairs import count, pieces, statistics
@@ -338,8 +338,10 @@ class KeptCounts:
         )
 
     def passages(self, keep: Positions) -> DocumentBatch:
-        """Return all passages over the words at these ascending positions."""
-        ids = places(len(self.words), keep, np.int32)
+        """Return all passages over the words at these ascending positions, -1 for a word that is left out."""
+        ids = np.full(len(self.words), -1, np.int32)
+        inside = np.flatnonzero(keep >= 0)
+        ids[keep[inside]] = inside
         return DocumentBatch.stacked([narrowed(block, ids) for block in self.blocks])
 
 

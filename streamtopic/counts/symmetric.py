@@ -55,12 +55,15 @@ class PassageSource(Protocol):
         """The weight of their pairs."""
 
     def passages(self, keep: Positions) -> DocumentBatch:
-        """Return all passages over the words at these ascending positions."""
+        """Return all passages over the words at these ascending positions, -1 for a word that is left out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Uncounted:
-    """Documents over the words at `keep`. Each method counts what it needs, and keeps nothing."""
+    """Documents over the words at `keep`. Each method counts what it needs, and keeps nothing.
+
+    keep: (n,) ascending positions, -1 for a word whose pairs do not count.
+    """
 
     source: PassageSource
     keep: Positions
@@ -90,14 +93,12 @@ class SymmetricCounts:
     n: words.
     held: the rows; before somebody reads them, the documents that they are counted from then.
     counted_lengths: (n,) entries of each row, if these alone were counted.
-    shared: whether other counts have the same rows. Then values are copied before they change.
     Only `add_within` changes values in place, and only `drop_empty` changes the words.
     """
 
     n: int
     held: Compact | Uncounted
     counted_lengths: Int64 | None = None
-    shared: bool = False
 
     @classmethod
     def counted(cls, batch: DocumentBatch, n: int, weighting: Weighting) -> "SymmetricCounts":
@@ -191,12 +192,14 @@ class SymmetricCounts:
         """Bytes that the entries take."""
         return sum(part.nbytes for part in self.rows)
 
-    def copy(self) -> "SymmetricCounts":
-        """Return the same counts, to be changed by themselves: these here must not change any more."""
-        # Nothing is copied yet: words that enter make new arrays in any case.
-        held = self.held
-        # Looked at once, since a reader in another thread may have the rows counted meanwhile.
-        return SymmetricCounts(self.n, held, self.counted_lengths, shared=not isinstance(held, Uncounted))
+    def taken(self, documents: Uncounted) -> "SymmetricCounts":
+        """Return the same counts, to be changed in place. If somebody reads these here again, they are counted anew.
+
+        documents: those that are counted here.
+        """
+        rows = self.rows
+        self.held = documents
+        return SymmetricCounts(self.n, rows)
 
     def spread(self, ids: Int64, n: int) -> "SymmetricCounts":
         """Give word k the position `ids[k]` among n. Positions ascend, so nothing is sorted and values are shared."""
@@ -210,7 +213,7 @@ class SymmetricCounts:
         _rename(columns, names)
         _rename(wide_columns, names)
         moved = rows._replace(indptr=indptr, columns=columns, wide_indptr=wide_indptr, wide_columns=wide_columns)
-        return SymmetricCounts(n, moved, shared=self.shared)
+        return SymmetricCounts(n, moved)
 
     def drop_empty(self, left: Positions) -> None:
         """Keep the words at these ascending positions, in place. The other words must not have an entry."""
@@ -239,11 +242,6 @@ class SymmetricCounts:
         wider entry.
         """
         delta = SymmetricCounts.of(counts).rows
-        if self.shared:
-            # Values alone: the places of entries stay shared.
-            rows = self.rows
-            self.held = rows._replace(low=rows.low.copy(), wide=rows.wide.copy())
-            self.shared = False
         done = add_entries(self.rows, delta, 1, len(delta.low))
         if done < len(delta.low):
             # The same entries in the same order, so the matrix is the one of before to the bit.

@@ -256,8 +256,9 @@ def _over(fit: TopicFit, source: CountSource) -> Cooccurrence:
 def _subtracted(q: SymmetricCounts, taken: Cooccurrence, documents: int) -> SymmetricCounts:
     """Return Q^F; taken: the negative counts of S_f; documents: |S| - |S_f|."""
     # The fit stays as it is, so that one base model can serve several forget sets.
-    left = q.copy()
-    if not left.add_within(taken) or documents < 0:
+    left = q.plus(taken)
+    # Numbers below zero are among the wide ones.
+    if left.rows.wide.min(initial=0) < 0 or documents < 0:
         raise NegativeCounts(
             "the forget set holds documents that were not learned: give each learned document once at the most"
         )

@@ -502,7 +502,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         inside = Inside.of(model.fit, counts, model.inside)
         outcome: TopicFit | NeedsRetrain = NeedsRetrain("no model of these settings to start from")
         if model.fit.options == all_options[0]:
-            outcome = _updated(model.fit, counts, inside.places, batch, sign)
+            outcome = _updated(model.taken(), counts, inside.places, batch, sign)
         if isinstance(outcome, TopicFit):
             return Fitted.of(counts, columns, names, n_features, outcome, inside=inside)
         fit = _first_learned(counts, all_options)
@@ -621,6 +621,7 @@ def _updated(
 ) -> TopicFit | NeedsRetrain:
     """Return a fit carried over to changed counts, or why it has to be learned again.
 
+    fit: the model before, whose Q changes in place.
     inside: where the fit's words are in the counts.
     batch: the documents that were added (sign 1) or taken away (-1).
     """
@@ -633,8 +634,7 @@ def _updated(
     changed = count(known, n, counts.weighting, signs)
     delta = Counts(fit.names, changed)
     passages = SignedPassages.of(known, counts.weighting, signs)
-    # An update changes arrays in place, and readers and copies of the estimator have those of the model before.
-    outcome = update(fit.copied(), counts, delta, passages)
+    outcome = update(fit, counts, delta, passages)
     return outcome if isinstance(outcome, NeedsRetrain) else outcome.fit
 
 

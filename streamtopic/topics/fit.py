@@ -10,6 +10,7 @@ import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import repeat
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -49,8 +50,7 @@ class Words(tuple[str, ...]):  # noqa: SLOT001  it keeps its table of places
         """Return the position of each of some words, -1 for a word that is not among these, (len(words),)."""
         if words is self:
             return np.arange(len(self))
-        place = self.place
-        found = [place.get(word, -1) for word in words]
+        found = [*map(self.place.get, words, repeat(-1))]
         return np.array(found, np.int64)
 
 
@@ -170,10 +170,6 @@ class TopicFit:
         # The pairs of a dropped word are all gone from Q, so its changes do not concern the fit.
         live = (found >= 0) & (self.mass[found] > 0)
         return np.where(live, found, -1)
-
-    def copied(self) -> "TopicFit":
-        """Return the fit with copies of the arrays that an update changes in place."""
-        return replace(self, q=self.q.copy(), mixtures=self.mixtures.copied())
 
     def over(self, names: Words, q: SymmetricCounts) -> "TopicFit":
         """Return the same model over other internal words. A word that is new has counts in `q` and is 0 elsewhere.

@@ -5,16 +5,18 @@ model before a change or the model after it, a change that is refused leaves no 
 are independent of each other.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from threading import Lock
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import KeptCounts
+from streamtopic.counts import KeptCounts, SymmetricCounts
 from streamtopic.counts.arrays import Float, Positions
 from streamtopic.counts.matrices import TextColumns
+from streamtopic.counts.symmetric import Uncounted
 from streamtopic.topics.display import WordEvidence, top_words
 from streamtopic.topics.fit import TopicFit
 
@@ -22,6 +24,8 @@ __all__ = ["Fitted", "Inside", "steady"]
 
 # Steps of a probability that is shown: of rounding there are thousands in one of them.
 _GRID = 2.0**40
+# Held while somebody reads the rows of Q of any model, or takes them to change them in place.
+_READS_Q = Lock()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,9 +57,8 @@ class Fitted:
     columns: the columns of X and the words that they represent.
     names: (n_features,) the names of columns; None for columns without names.
     n_features: how many columns.
-    fit: the model. Nothing changes its arrays: an update begins with a copy.
+    fit: the model. Only an update changes an array of it, Q, which it takes away: see `taken`.
     inside: where its words are in `counts`.
-    components: (n_topics, n_features).
     anchors: (n_topics,) columns.
     certificate: the proven bound.
     retrain_reason: why the last change was a cold start; None if it was none.
@@ -68,7 +71,6 @@ class Fitted:
     n_features: int
     fit: TopicFit
     inside: Inside
-    components: Float
     anchors: Positions
     certificate: float
     retrain_reason: str | None = None
@@ -88,11 +90,6 @@ class Fitted:
     ) -> Self:
         """Put a fit on the columns of X. The parameters are the fields of the class."""
         inside = Inside.of(fit, counts, inside)
-        places = columns.order[inside.places[fit.live]]
-        components = np.zeros((len(fit.topic_names), n_features))
-        # Row by row: numpy would write a column of all topics at a time, which takes five times as long.
-        for row, topic in zip(components, fit.A.T, strict=True):
-            row[places] = topic
         found = columns.order[counts.positions(fit.anchors)]
         no_anchor = np.full(len(fit.guided), -1)
         return cls(
@@ -102,11 +99,40 @@ class Fitted:
             n_features=n_features,
             fit=fit,
             inside=inside,
-            components=components,
             anchors=np.append(found, no_anchor),
             certificate=fit.certificate.bound,
             retrain_reason=reason,
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle or a deep copy holds: no rows of Q, which an update may be writing to."""
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        q = SymmetricCounts(self.fit.q.n, self._uncounted)
+        return {**state, "fit": replace(self.fit, q=q)}
+
+    def taken(self) -> TopicFit:
+        """Return the fit for an update, which changes its Q in place: a copy of Q would be a sixth of its time.
+
+        This model here stays as it is. If it is updated or shown again, its Q is counted from its documents.
+        """
+        with _READS_Q:
+            return replace(self.fit, q=self.fit.q.taken(self._uncounted))
+
+    @property
+    def _uncounted(self) -> Uncounted:
+        """The documents over the words of the fit. Dropped words have no pairs."""
+        keep = np.where(self.fit.mass > 0, self.inside.places, -1)
+        return Uncounted(self.counts, keep)
+
+    @cached_property
+    def components(self) -> Float:
+        """Word probabilities of each topic, (n_topics, n_features)."""
+        components = np.zeros((self.fit.A.shape[1], self.n_features))
+        places = self.columns.order[self.inside.places[self.fit.live]]
+        # Row by row: numpy would write a column of all topics at a time, which takes five times as long.
+        for row, topic in zip(components, self.fit.A.T, strict=True):
+            row[places] = topic
+        return components
 
     @property
     def documents(self) -> int:
@@ -147,7 +173,8 @@ class Fitted:
         # Once for a model: the pairs of all documents are read for it.
         columns, positions = self.word_places()
         evidence = WordEvidence.of(self.fit, self.counts.frequency[positions])
-        return top_words(steady(self.components.T[columns]), evidence, len(columns))
+        with _READS_Q:
+            return top_words(steady(self.components.T[columns]), evidence, len(columns))
 
     def shown(self) -> tuple[Float, Float, list[str]]:
         """Return A over the words of the model, (n', r), shares of topics, (r,), and the names of the words.

@@ -1,7 +1,7 @@
 """Every word as a mixture of the rows that represent topics."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -93,11 +93,6 @@ class Mixtures:
         )
         made.solve(mass, start)
         return made
-
-    def copied(self) -> "Mixtures":
-        """Return the mixtures with copies of the arrays that an update changes in place."""
-        anchor_counts = self.anchor_counts.copy()
-        return replace(self, anchor_counts=anchor_counts, thin=self.thin.copy())
 
     def solve(self, mass: Int64, start: Float | None) -> None:
         """Set C from the products, trying the supports of `start` first."""

@@ -67,7 +67,7 @@ def update(
 ) -> Updated | NeedsRetrain:
     """Carry a fit over to changed counts.
 
-    fit: a model of the counts before. Whatever the outcome, do not use it afterwards: its arrays change in place.
+    fit: a model of the counts before. Whatever the outcome, do not use it afterwards: its Q changes in place.
     now: the counts after the change, made with the fit's weighting.
     delta: the counts after minus those before, over any words, made with the same weighting.
     passages: the passages of the change over the words of `delta`, if they are known. They make the same model cost
@@ -119,7 +119,7 @@ def _changed(
     (n,), and whether they may be anchors, (n,).
     """
     keep, may_anchor = choose_words(now, fit.options)
-    kept = [now.words[k] for k in keep]
+    kept = [now.words[k] for k in keep.tolist()]
     inside = fit.held(kept)
     entered = inside < 0
     if entered.any():

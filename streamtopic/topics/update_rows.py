@@ -90,17 +90,14 @@ class OuterChange:
 
         group: (n,) the topic that each word represents, -1 for most.
         """
-        out = np.zeros((self.passages.passages, r), np.int64)
-        p = self.passages
-        _sums(p.indptr, p.words, p.counts, p.weights, group, out)
-        return out
+        inside = np.flatnonzero(group >= 0)
+        ones = np.ones(len(inside), np.int64)
+        member = csr_array((ones, (inside, group[inside])), shape=(len(group), r))
+        return np.asarray((self.X @ member).toarray() * self.passages.weights[:, None])
 
     def explained(self, sums: Int64) -> Int64:
         """Return (S M)^T X, (r, n): the part of the outer products alone in the summed rows of the sets."""
-        out = np.zeros((sums.shape[1], len(self.reach)), np.int64)
-        p = self.passages
-        _explained(p.indptr, p.words, p.counts, sums, out)
-        return out
+        return np.asarray((csr_array(sums.T) @ self.X).toarray())
 
     def add_times(self, thin: Float, out: Float) -> Float:
         """Add (X^T S X - E) V to `out`, (n, r). Return for each row the largest sum of its terms' sizes, (n,).
@@ -110,8 +107,9 @@ class OuterChange:
         """
         weights = self.passages.weights[:, None]
         words = self.words
-        own = self.X[:, words].T
-        met = self.X @ thin
+        X = self.X.astype(float)
+        own = X[:, words].T
+        met = X @ thin
         diagonal = self.E[words, None].astype(float)
         rows = thin[words]
         out[words] += own @ (met * weights) - diagonal * rows
@@ -124,10 +122,9 @@ class OuterChange:
 
     @cached_property
     def X(self) -> csr_array:
-        """The passages' counts, (k, n)."""
+        """The passages' counts, (k, n) integers."""
         p = self.passages
-        entries = (p.counts.astype(float), p.words, p.indptr)
-        return csr_array(entries, shape=self.reach.shape[::-1])
+        return csr_array((p.counts, p.words, p.indptr), shape=self.reach.shape[::-1])
 
     @cached_property
     def E(self) -> Int64:
@@ -177,28 +174,6 @@ def _reach(q: SymmetricCounts, squares: Float, passages: SignedPassages) -> Floa
     out = np.zeros((q.n, passages.passages))
     add_times_sparse(q, weighted, out)
     return out
-
-
-@kernel
-def _sums(indptr: Int64, words: Int64, counts: Int64, weights: Int64, group: Int64, out: Int64) -> None:
-    """Add the weighted counts of each passage's words to the topics of the words, `out` (k, r)."""
-    for p in range(len(weights)):
-        weight = weights[p]
-        for k in range(indptr[p], indptr[p + 1]):
-            topic = group[words[k]]
-            if topic >= 0:
-                out[p, topic] += weight * counts[k]
-
-
-@kernel
-def _explained(indptr: Int64, words: Int64, counts: Int64, sums: Int64, out: Int64) -> None:
-    """Add each passage's counts times its sums (k, r) to `out` (r, n)."""
-    for p in range(len(sums)):
-        for t in range(sums.shape[1]):
-            times = sums[p, t]
-            if times != 0:
-                for k in range(indptr[p], indptr[p + 1]):
-                    out[t, words[k]] += times * counts[k]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -374,19 +349,18 @@ class Change:
 
 
 def carried(before: Mixtures, q: SymmetricCounts, change: Change, group: Int64) -> Mixtures:
-    """Return the mixtures on the changed Q, with the words of each topic as before. It takes over the arrays.
+    """Return the mixtures on the changed Q, with the words of each topic as before.
 
     before: the mixtures before the change.
     q: Q after the change.
     group: (n,) the topic that each word stood for, or -1.
     C stays the last solution, and G the last matrix.
     """
-    counts = before.anchor_counts
-    thin = before.thin
+    thin = before.thin.copy()
     outer = change.outer
-    topics = len(counts)
+    topics = len(before.anchor_counts)
     entries = grouped_rows(change.delta, group, topics)
-    counts += entries
+    counts = before.anchor_counts + entries
     sums = np.zeros((0, topics), np.int64)
     explained = np.zeros_like(entries)
     longest = 0
@@ -401,23 +375,22 @@ def carried(before: Mixtures, q: SymmetricCounts, change: Change, group: Int64) 
     weighted = rest * change.squares[columns]
     moved = np.ascontiguousarray(weighted.T) - thin[columns]
     step = ThinShift(columns, moved, outer, sums)
-    # Before V changes in place: the shift is a product with the V of before.
     shifted = None
     if not dearer_than_whole(q, change.delta, step):
-        shifted = product_shift(q, change.delta, thin, step)
+        shifted = product_shift(q, change.delta, before.thin, step)
     touched = columns if outer is None else np.union1d(columns, outer.words)
     new = counts[:, touched] * change.squares[touched]
     thin[touched] = new.T
     # The search for a row begins at its last solution. A word without mass has no row.
     live = change.mass > 0
     start = np.where(live[:, None], before.C, 0.0)
-    anchor_mass = counts.sum(axis=1)
+    made = replace(before, anchor_counts=counts, anchor_mass=counts.sum(axis=1), thin=thin, C=start)
     entries_each = np.diff(q.indptr)
     if shifted is None:
         relative = gamma(product_roundings(entries_each, q.n))
         product = times(q, thin)
         error = np.zeros(q.n)
-        return replace(before, anchor_mass=anchor_mass, product=product, relative=relative, error=error, C=start)
+        return replace(made, product=product, relative=relative, error=error)
     product, sizes = shifted
     changed_each = np.diff(change.delta.indptr)
     roundings = shift_roundings(entries_each, changed_each, len(sums), longest)
@@ -426,36 +399,33 @@ def carried(before: Mixtures, q: SymmetricCounts, change: Change, group: Int64) 
     # A word without mass has no entry in Q: its products are 0 exactly, and no error of earlier ones may stay.
     for array in (product, relative, error):
         array[~live] = 0.0
-    return replace(before, anchor_mass=anchor_mass, product=product, relative=relative, error=error, C=start)
+    return replace(made, product=product, relative=relative, error=error)
 
 
-def regrouped(
-    before: Mixtures, q: SymmetricCounts, change: Change, then: Int64, now: Int64, guided: Int64 | None = None
-) -> Mixtures:
+def regrouped(before: Mixtures, q: SymmetricCounts, change: Change, then: Int64, now: Int64, guided: Int64) -> Mixtures:
     """Return the mixtures with other sets: a topic with the same words keeps its columns, others are computed.
 
     before: the mixtures on the changed Q, with the sets of before.
     then: (n,) the topic that each word stood for, or -1.
     now: (n,) the topic that each word represents, or -1.
-    guided: (g, n) the rows of guided topics, after the others; None for no such topics.
+    guided: (g, n) the rows of guided topics, after the others.
     Cost: a pass over Q for the columns that are computed.
     """
-    if guided is None:
-        guided = np.zeros((0, q.n), np.int64)
     found = int(now.max(initial=-1)) + 1
     live_then = np.where(change.mass > 0, then, -1)
     origin = np.full(found + len(guided), -1, np.int64)
+    like = origin.copy()
     # If a guided topic has ended or come back, all topics are new.
     if len(origin) == len(before.anchor_counts):
-        origin[:found] = _same_sets(live_then, now, found)
+        origin[:found], like[:found] = _origins(live_then, now, found)
         same = (before.anchor_counts[found:] == guided).all(axis=1)
         origin[found:][same] = found + np.flatnonzero(same)
+        like[found:] = origin[found:]
     fresh = np.flatnonzero(origin < 0)
     # With most topics new, a product of all of them costs no more, and carries no error.
     if 2 * len(fresh) > len(origin):
         anchor_counts = np.concatenate([grouped_rows(q, now, found), guided])
         return Mixtures.cold(q, change.mass, change.squares, anchor_counts, None)
-    like = _most_alike(live_then, now, origin)
     kept = np.maximum(like, 0)
     counts = before.anchor_counts
     thin = before.thin
@@ -494,25 +464,21 @@ def regrouped(
     return made
 
 
-def _same_sets(then: Int64, now: Int64, topics: int) -> Int64:
-    """Return for each topic of now the topic of before with the same words, (topics,), or -1."""
+def _origins(then: Int64, now: Int64, topics: int) -> tuple[Int64, Int64]:
+    """Return for each topic of now the one of before with the same words, and the one that had most of them.
+
+    Both are (topics,), -1 without one.
+    """
     sizes = np.bincount(then[then >= 0], minlength=topics)
-    origin = np.full(topics, -1, np.int64)
+    same = np.full(topics, -1, np.int64)
+    like = same.copy()
     for topic in range(topics):
-        words = np.flatnonzero(now == topic)
-        old = int(then[words[0]])
-        # All words of now are words of then, and there are as many: the sets are the same.
-        if old >= 0 and sizes[old] == len(words) and (then[words] == old).all():
-            origin[topic] = old
-    return origin
-
-
-def _most_alike(then: Int64, now: Int64, origin: Int64) -> Int64:
-    """Return `origin`, (topics,), and for a topic with other words than before the one that had most of them, or -1."""
-    like = origin.copy()
-    for topic in np.flatnonzero(origin < 0):
         old = then[now == topic]
-        old = old[old >= 0]
-        if len(old):
-            like[topic] = np.bincount(old).argmax()
-    return like
+        known = old[old >= 0]
+        if len(known):
+            most = np.bincount(known).argmax()
+            like[topic] = most
+            # All words of now are words of then, and there are as many: the sets are the same.
+            if sizes[most] == len(old) and (old == most).all():
+                same[topic] = most
+    return same, like

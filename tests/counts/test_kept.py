@@ -1,6 +1,7 @@
 """Counts whose documents are kept: the numbers of counts that are added up, whatever came and went."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,16 @@ from test_compact import N, counts, dense, full, triangles
 from test_cooccurrence import N as WORDS
 from test_cooccurrence import corpora, counted, documents, same
 
-from streamtopic.counts import DocumentBatch, KeptCounts, PairBlock, Passage, SymmetricCounts, Weighting, symmetric
+from streamtopic.counts import (
+    Cooccurrence,
+    DocumentBatch,
+    KeptCounts,
+    PairBlock,
+    Passage,
+    SymmetricCounts,
+    Weighting,
+    symmetric,
+)
 from streamtopic.counts import count_sources as kept_module
 from streamtopic.counts.compact import MARK
 from streamtopic.errors import CountsOverflow, NegativeCounts
@@ -178,7 +188,14 @@ def test_documents_stand_for_rows_that_nobody_has_read():
     assert np.array_equal(dense_rows(q, few[::-1]), dense_rows(expected, few[::-1]))
     assert np.array_equal(times(q, thin), times(expected, thin))
     assert np.array_equal(q.lengths, expected.lengths)
-    copied = q.copy()
+    unread = q.uncounted
     assert all(np.array_equal(a, b) for a, b in zip(q.rows, expected.rows, strict=True))
     assert q.uncounted is None, "no document is held once the rows are there"
-    assert copied.uncounted is not None
+    taken = q.taken(unread)
+    assert taken.add_within(Cooccurrence.zero(len(keep)) - expected.upper())
+    assert not taken.row_sums().any()
+    assert same(q.upper(), expected.upper()), "rows that were taken away are counted anew"
+    without = SymmetricCounts(len(keep), replace(unread, keep=np.where(keep == keep[3], -1, keep)))
+    left = np.delete(np.arange(len(keep)), 3)
+    assert not without.row_sums()[3]
+    assert same(SymmetricCounts.of(without.upper(), left).upper(), SymmetricCounts.of(expected.upper(), left).upper())

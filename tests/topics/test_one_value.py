@@ -53,13 +53,17 @@ def test_a_change_is_one_assignment(kind, documents):
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])  # noqa: S301  made here
 def test_copies_change_by_themselves(copied):
     """A copy and its original unlearn different documents, and each is the model of what it has left."""
-    fitted = model().fit(X)
+    rare = np.zeros((len(X), 1), int)
+    rare[20] = 3
+    wide = np.hstack([X, rare])
+    # The last word is dropped before the copy is made.
+    fitted = model().fit(wide).unlearn(wide[[20]])
     other = copied(fitted)
     for k in range(3):
-        fitted.unlearn(X[k : k + 1])
-        other.unlearn(X[k + 10 : k + 11])
-    for one, left in ((fitted, X[3:]), (other, np.delete(X, [10, 11, 12], axis=0))):
-        never = model().fit(left)
+        fitted.unlearn(wide[[k]])
+        other.unlearn(wide[[k + 10]])
+    for one, gone in ((fitted, [0, 1, 2, 20]), (other, [10, 11, 12, 20])):
+        never = model().fit(np.delete(wide, gone, axis=0))
         assert one.retrain_reason_ is None
         assert np.array_equal(one.anchors_, never.anchors_)
         assert np.abs(one.components_ - never.components_).max() <= one.certificate_ + never.certificate_

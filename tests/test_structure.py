@@ -38,7 +38,7 @@ ALLOWED = {
     "audit": {"counts", "topics", "privacy", "paper"},
     "streams": {"security"},
     "documents": {"monitoring", "streams", "words"},
-    "state": {"compiled", "counts", "documents", "formats", "security", "words"},
+    "state": {"compiled", "counts", "documents", "formats", "security", "streams", "words"},
     "local": {"security"},
     "signed": {"security", "streams", "tensors", "topics", "words"},
     "client": {"documents", "monitoring", "signed", "streams", "topics", "words"},

@@ -332,9 +332,7 @@ def _residue(args: argparse.Namespace) -> int:
 
 
 def _residue_lines(residue: Residue) -> Iterator[str]:
-    from streamtopic.service.publish.erasure import waiting_by_stage
-
-    for stage, waiting in waiting_by_stage(residue).items():
+    for stage, waiting in residue.waiting().items():
         if not waiting.documents:
             yield f"{stage:10}  nothing waits"
             continue

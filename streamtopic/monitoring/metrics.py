@@ -164,7 +164,7 @@ STEP = _seconds(
 RELEASES = _counter("releases_total", "Versions staged, by kind: `retrain` or `unlearn`.", "kind")
 SELF_CHECKS = _counter(
     "self_checks_total",
-    "The service's own checks of an update, by result: `passed`, `failed` or `undecided`.",
+    "The service's own checks of an update, by result: `passed` or `failed`.",
     "result",
 )
 BLOCKED_RELEASE = _gauge(

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["HEADER", "MAX_LINKS", "enabled", "producing", "span", "trace_of"]
+__all__ = ["HEADER", "producing", "span", "trace_of"]
 
 HEADER = "traceparent"
-MAX_LINKS = 128
-"""Links that a span may have: the limit of OpenTelemetry's own SDK."""
 
 # Version 00 of the W3C recommendation; ids of zeros are invalid there.
 _FORM = re.compile(rb"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
@@ -34,11 +32,6 @@ def trace_of(headers: Iterable[tuple[str, bytes]]) -> bytes:
     """
     found = [value for name, value in headers if name == HEADER]
     return found[0] if len(found) == 1 and _FORM.fullmatch(found[0]) else b""
-
-
-def enabled() -> bool:
-    """Return whether this process has OpenTelemetry."""
-    return _api() is not None
 
 
 @contextmanager
@@ -59,29 +52,23 @@ def producing(name: str) -> Iterator[bytes]:
             raise
 
 
-def span(
-    name: str, times_ms: tuple[int, int], facts: Mapping[str, int], *, parent: bytes = b"", links: Iterable[bytes] = ()
-) -> None:
+def span(name: str, times_ms: tuple[int, int], facts: Mapping[str, int], parent: bytes) -> None:
     """Report a span that has ended.
 
     times_ms: its begin and its end, milliseconds since 1970.
     facts: attributes, below `streamtopic.`.
-    parent: the `traceparent` of the deletion that it belongs to; b"": it begins a trace.
-    links: the `traceparent` of each deletion that it was made for; the first MAX_LINKS are kept.
+    parent: the `traceparent` of the deletion that it belongs to.
     """
     api = _api()
     if api is None:
         return
     begin, end = times_ms
-    linked = [_context(api, link) for link in links][:MAX_LINKS]
-    under = _under(api, parent) if parent else None
     attributes = {f"streamtopic.{fact}": number for fact, number in facts.items()}
     made = _tracer(api).start_span(
         name,
-        context=under,
+        context=_under(api, parent),
         kind=api.SpanKind.CONSUMER,
         attributes=attributes,
-        links=[api.Link(context) for context in linked],
         start_time=begin * 1_000_000,
     )
     # A producer's clock may be ahead, and a span must not end before it begins.

@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from streamtopic.documents.corpus import Document
-    from streamtopic.service.schedule.modeller import ModelBeforeNoise, Modeller
-    from streamtopic.service.schedule.situation import Base
+    from streamtopic.service.schedule.modeller import Base, ModelBeforeNoise, Modeller
     from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
     from streamtopic.signed import End, PublicKey, Receipt, Release, SigningKey
@@ -420,7 +419,6 @@ class Service:
     def scheduler(self) -> Scheduler:
         """Decides, and stages versions."""
         scheduler = Scheduler(
-            self.connection,
             self.state,
             self.settings,
             self._modeller(),
@@ -774,7 +772,6 @@ class Service:
             tasks=task_options(settings),
             noise_key=key,
             partitioner=settings.partitioner,
-            refuted=frozenset(self.situation.refuted()),
             epsilon_budget=settings.budget,
             clock=self.clock,
             suppression=self.suppression,

@@ -2,7 +2,6 @@
 
     PrivateRule       the settings of the mode: a budget for all versions of a period
     PrivateModeller   the Modeller of this mode; an update is made from the counts that remain, as a first version is
-    private_payload   noises the counts once, and derives everything from the noised numbers
 
 A period begins with a base model and ends with the next one, which only an operator asks for, since it spends the
 budget once more. Nothing that is published is a function of exact counts: not the number of documents, nor a word.
@@ -26,10 +25,8 @@ from streamtopic.privacy.accounting import Composition, gaussian_scale
 from streamtopic.privacy.document_matrices import UNIT, document_matrices, noised_matrix, word_weights
 from streamtopic.privacy.private_topics import chosen_words, topics_of_noised, word_threshold
 from streamtopic.privacy.series_noise import SeriesNoise
-from streamtopic.service.schedule.modeller import Made, NotVerified
-from streamtopic.service.schedule.payload import TOP_WORDS, PayloadPlan, ReleaseNoise, displayed, no_sample
-from streamtopic.service.schedule.version import kept_of
-from streamtopic.signed import Envelope, Payload
+from streamtopic.service.schedule.modeller import Made, Modeller, NotVerified, kept_of
+from streamtopic.service.schedule.payload import TOP_WORDS, PayloadPlan, TaskData, no_sample, topics_payload
 from streamtopic.state.documents import read_documents
 from streamtopic.topics.display import WordEvidence, correlations_and_words
 
@@ -39,15 +36,15 @@ if TYPE_CHECKING:
     from streamtopic.counts import DocumentBatch
     from streamtopic.counts.arrays import Int64
     from streamtopic.privacy.keystream import NoiseKey
-    from streamtopic.service.schedule.modeller import FromLog, MeasureCapacity
-    from streamtopic.service.schedule.payload import Sample, TaskData
-    from streamtopic.service.schedule.situation import Base, Guarantee
+    from streamtopic.service.schedule.modeller import Base, FromLog, MeasureCapacity
+    from streamtopic.service.schedule.payload import Sample
+    from streamtopic.signed import Envelope
     from streamtopic.state import DocumentCounts, StoredBase
     from streamtopic.topics.learner_options import LearnerOptions
 
     Documents = Callable[[Sequence[str] | None], tuple[Sequence[str], DocumentBatch]]
 
-__all__ = ["PrivateModeller", "PrivateRule", "Series", "private_payload"]
+__all__ = ["PrivateModeller", "PrivateRule", "Series"]
 
 # If words are chosen from the documents: the part of mu^2 that this takes, and the part of delta.
 _CHOICE = 0.1
@@ -134,7 +131,7 @@ def kept_words(stored: StoredBase | None) -> tuple[str, ...]:
     return tuple(json.loads(kept_of(stored, "private").decode("utf-8", "surrogatepass")))
 
 
-class PrivateModeller:
+class PrivateModeller(Modeller):
     """Makes models whose noise is drawn before anything is learned. It keeps nothing between versions.
 
     options: of the learner.
@@ -143,9 +140,7 @@ class PrivateModeller:
     series: returns the versions of a period before a version, given both numbers.
     """
 
-    guarantee: Guarantee = "private"
-    base_only = False
-    last = None
+    guarantee = "private"
 
     def __init__(
         self,
@@ -154,8 +149,9 @@ class PrivateModeller:
         stored: Callable[[], StoredBase | None],
         series: Callable[[int, int], Series],
     ) -> None:
-        self.options = options
+        super().__init__(options)
         self.rule = rule
+        self.most_versions = rule.versions
         self._stored = stored
         self._series = series
 
@@ -168,14 +164,6 @@ class PrivateModeller:
     def rules(self) -> dict[str, Any]:
         """The choices that must not change within a period."""
         return {**self.options.rules, **self.rule.rules}
-
-    @property
-    def most_versions(self) -> int:
-        """The versions of a period."""
-        return self.rule.versions
-
-    def forget(self) -> None:
-        """Drop the last model: this mode keeps none."""
 
     def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, int]:  # noqa: ARG002 -- see Modeller
         """Begin a period."""
@@ -202,7 +190,7 @@ class PrivateModeller:
         series = Series.of(found.versions, envelope.base, envelope.version)
         # A first version chooses its words again; the others have those of the period.
         words_kept = None if envelope.version == envelope.base else kept_words(stored)
-        return private_payload(over, self.options, self.rule, words_kept, series, key, envelope.model, envelope.version)
+        return self._payload(over, words_kept, series, key, envelope.model, envelope.version)
 
     def _made(self, counts: DocumentCounts, words: tuple[str, ...] | None, base: int | None) -> Made:
         """Return a model that is still to be made: its noise comes first."""
@@ -213,7 +201,7 @@ class PrivateModeller:
 
         def draw(_sample: Sample, key: NoiseKey, model: str, version: int, _data: TaskData) -> PayloadPlan:
             series = self._series(version if base is None else base, version)
-            return private_payload(documents, self.options, self.rule, words, series, key, model, version)
+            return self._payload(documents, words, series, key, model, version)
 
         return Made(
             counts,
@@ -226,66 +214,66 @@ class PrivateModeller:
             draw=draw,
         )
 
+    def _payload(
+        self,
+        documents: Documents,
+        words: tuple[str, ...] | None,
+        series: Series,
+        key: NoiseKey,
+        model: str,
+        version: int,
+    ) -> PayloadPlan:
+        """Noise the counts once, and derive everything from the noised numbers.
 
-def private_payload(
-    documents: Documents,
-    options: LearnerOptions,
-    rule: PrivateRule,
-    words: tuple[str, ...] | None,
-    series: Series,
-    key: NoiseKey,
-    model: str,
-    version: int,
-) -> PayloadPlan:
-    """Return the payload of a version in private mode.
+        documents: returns the documents over some words, or over all of theirs.
+        words: of the period, ascending; None for its first version, which fixes them.
+        series: the versions before this one.
 
-    documents: returns the documents over some words, or over all of theirs.
-    options: of the learner.
-    words: of the period, ascending; None for its first version, which fixes them.
-    series: the versions before this one.
-    key: the secret that noise is drawn from.
-    model, version: name and number.
-
-    Raises CannotLearn, also if noise hides the topics.
-    """
-    words = words or _vocabulary(documents, rule, key, model, version)
-    _, batch = documents(words)
-    exact = document_matrices(batch, len(words))
-    # Noise is keyed by what it is added to, so a crash or a restored state draws the same bytes again.
-    digest = _digest(exact, [repr(options), repr(rule), *words], key)
-    of_versions = [*series.earlier, (version, key.commitment(model, version, digest))]
-    seeds = [key.seed(model, number, commitment, "series") for number, commitment in of_versions]
-    noise = rule.series
-    deviation = noise.deviation(len(seeds))
-    noised = noised_matrix(exact, noise, seeds)
-    # From here on only noised numbers are used: that is post-processing.
-    fit, counts, ratio = topics_of_noised(words, noised, deviation, options)
-    A = fit.A.astype(np.float32)
-    evidence = WordEvidence.of(fit, counts.frequency_of(fit.words))
-    related, order = correlations_and_words(fit, A.astype(np.float64), evidence, TOP_WORDS)
-    best, quality = displayed(order, fit.words, no_sample)
-    payload = Payload(
-        words=fit.words,
-        A=A,
-        R=related.R.astype(np.float32),
-        shares=related.shares,
-        top_words=best,
-        quality=quality,
-        heads={},
-        anchors=fit.topic_names,
-        guided={},
-    )
-    spent = Composition.of([*series.before, (rule.scale, rule.slack)]).epsilon(rule.delta)
-    shown = {"m": counts.documents, "n": len(fit.words), "r": len(fit.topic_names), "cumulative_epsilon": spent}
-    return PayloadPlan(
-        payload,
-        ReleaseNoise(rule.epsilon, rule.delta, deviation, rule.scale, rule.slack, noise.grid, float(f"{ratio:.3g}")),
-        digest,
-        # No exact number, the number of documents and of deletions included.
-        shown=shown | {"counted": 0, "forgotten": 0, "capacity": 0},
-        kept=json.dumps(words).encode("utf-8", "surrogatepass"),
-        facts={"period": {"versions": len(seeds), "of": rule.versions}},
-    )
+        Raises CannotLearn, also if noise hides the topics.
+        """
+        rule = self.rule
+        words = words or _vocabulary(documents, rule, key, model, version)
+        _, batch = documents(words)
+        exact = document_matrices(batch, len(words))
+        # Noise is keyed by what it is added to, so a crash or a restored state draws the same bytes again.
+        digest = _digest(exact, [repr(self.options), repr(rule), *words], key)
+        of_versions = [*series.earlier, (version, key.commitment(model, version, digest))]
+        seeds = [key.seed(model, number, commitment, "series") for number, commitment in of_versions]
+        noise = rule.series
+        deviation = noise.deviation(len(seeds))
+        noised = noised_matrix(exact, noise, seeds)
+        # From here on only noised numbers are used: that is post-processing.
+        fit, counts, ratio = topics_of_noised(words, noised, deviation, self.options)
+        A = fit.A.astype(np.float32)
+        evidence = WordEvidence.of(fit, counts.frequency_of(fit.words))
+        related, order = correlations_and_words(fit, A.astype(np.float64), evidence, TOP_WORDS)
+        names, shares = fit.topic_names, related.shares
+        payload, _ = topics_payload(fit.words, names, A, related.R, shares, order, no_sample, TaskData())
+        spent = Composition.of([*series.before, (rule.scale, rule.slack)]).epsilon(rule.delta)
+        shown = {
+            "epsilon": rule.epsilon,
+            "delta": rule.delta,
+            "sigma": deviation,
+            "scale": rule.scale,
+            "slack": rule.slack,
+            "ratio": float(f"{ratio:.3g}"),
+            # No exact number, the number of documents and of deletions included.
+            "m": counts.documents,
+            "n": len(fit.words),
+            "r": len(fit.topic_names),
+            "counted": 0,
+            "forgotten": 0,
+            "capacity": 0,
+            "cumulative_epsilon": spent,
+        }
+        return PayloadPlan(
+            payload,
+            shown,
+            digest,
+            noise.grid,
+            kept=json.dumps(words).encode("utf-8", "surrogatepass"),
+            facts={"period": {"versions": len(seeds), "of": rule.versions}},
+        )
 
 
 def _vocabulary(documents: Documents, rule: PrivateRule, key: NoiseKey, model: str, version: int) -> tuple[str, ...]:

@@ -36,12 +36,11 @@ from streamtopic.monitoring import metrics as catalogue
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
 from streamtopic.service.log_history import departures
-from streamtopic.service.publish.erasure import waiting_by_stage
 from streamtopic.service.publish.publisher import Published
 from streamtopic.service.requests.request_mover import Moved
 from streamtopic.service.schedule.decide import Wait, decision_text
+from streamtopic.service.schedule.modeller import Base
 from streamtopic.service.schedule.scheduler import Step
-from streamtopic.service.schedule.situation import Base
 from streamtopic.service.watching import Watch
 from streamtopic.signed.signing_keys import read_note
 from streamtopic.state import MAX_WORD_IDS, CutGone, ModelState, Reader
@@ -184,8 +183,8 @@ class Looks:
             self._metrics.show(catalogue.FORGET_PENDING, documents, at=at)
 
     def _residue(self, state: ModelState) -> None:
-        waiting = waiting_by_stage(ResidueState(state.connection, state.model).read())
-        for stage, one in waiting.items():
+        residue = ResidueState(state.connection, state.model).read()
+        for stage, one in residue.waiting().items():
             self._metrics.show(catalogue.FORGET_PENDING, one.documents, at=stage)
             since = None if one.since_ms is None else one.since_ms / 1000
             self._metrics.show(catalogue.FORGET_OLDEST, since, at=stage)
@@ -455,7 +454,7 @@ class Publishing:
         service.due.clear()
         done = Published() if self._lease.acquire() is None else self._publisher.step()
         watch.moved(PUBLISH)
-        if done.entries and service.settings.witnesses is not None:
+        if done.page and service.settings.witnesses is not None:
             watch.witnessed(len(read_note(self._ledger.ledger.checkpoint).signatures) - 1)
         if done.did_something:
             # The next version may have waited for this one.
@@ -463,7 +462,7 @@ class Publishing:
             self._say(
                 {
                     "event": "published",
-                    "versions": list(done.versions),
+                    "versions": done.versions,
                     "receipts": done.receipts,
                     "records": done.records,
                     "erased": done.erased,

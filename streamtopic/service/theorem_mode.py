@@ -21,25 +21,21 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streamtopic.errors import CannotLearn, StateCorrupt, UsageError
-from streamtopic.paper.algorithm1 import BaseModel, Remaining, Statistics, remaining, remaining_counts
+from streamtopic.paper.algorithm1 import Remaining, Statistics, remaining, remaining_counts
 from streamtopic.paper.capacity_formulas import ModelConstants, theorem_sigma
 from streamtopic.paper.theorem import BaseFacts, Condition, Examined, TheoremOptions, TheoremRelease, draw, examine
 from streamtopic.privacy.accounting import Composition
-from streamtopic.service.schedule.modeller import Made, MeasureCapacity, NotVerified, learn_cold
+from streamtopic.service.schedule.modeller import Made, MeasureCapacity, Modeller, NotVerified, kept_of, learn_cold
 from streamtopic.service.schedule.payload import (
     TOP_WORDS,
     PayloadPlan,
-    ReleaseNoise,
     TaskData,
-    displayed,
     frequencies,
     head_facts,
     no_sample,
     norm_ratio,
-    published_heads,
+    topics_payload,
 )
-from streamtopic.service.schedule.version import kept_of
-from streamtopic.signed import Payload
 from streamtopic.tensors import parts, unpacked
 from streamtopic.topics.anchors import changed_anchors
 from streamtopic.topics.display import WordEvidence, top_words, topic_shares
@@ -50,9 +46,8 @@ if TYPE_CHECKING:
 
     from streamtopic.counts import CountSource
     from streamtopic.privacy.keystream import NoiseKey
-    from streamtopic.service.schedule.modeller import FromLog
+    from streamtopic.service.schedule.modeller import Base, FromLog
     from streamtopic.service.schedule.payload import Sample
-    from streamtopic.service.schedule.situation import Base, Guarantee
     from streamtopic.state import DocumentCounts, StoredBase
     from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.learner_options import LearnerOptions
@@ -169,7 +164,7 @@ class Run:
         return None
 
 
-class TheoremModeller:
+class TheoremModeller(Modeller):
     """Makes models of the documents of a base model, and keeps the last one for comparison.
 
     options: of the learner.
@@ -177,9 +172,8 @@ class TheoremModeller:
     stored: reads the kept base model with its numbers; it returns None before the first.
     """
 
-    guarantee: Guarantee = "theorem"
+    guarantee = "theorem"
     base_only = True
-    most_versions = None
 
     def __init__(
         self,
@@ -187,24 +181,14 @@ class TheoremModeller:
         rule: TheoremOptions,
         stored: Callable[[], StoredBase | None],
     ) -> None:
-        self.options = options
+        super().__init__(options)
         self.rule = rule
-        self.last: BaseModel | None = None
         self._stored = stored
-
-    @property
-    def rules(self) -> Mapping[str, Any]:
-        """The choices of the learner."""
-        return self.options.rules
 
     @property
     def scale(self) -> float:
         """The scale by which one more version composes with others."""
         return pair_scale(self.rule)
-
-    def forget(self) -> None:
-        """Drop the last model. This mode carries nothing over, so later models are the same without it."""
-        self.last = None
 
     def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, int]:
         """Learn a base model, and run Algorithm 1 on it with an empty forget set: the definition's reference run.
@@ -298,36 +282,24 @@ def theorem_payload(
     release = draw(run.examined, lambda purpose: key.seed(model, version, digest, purpose))
     # From here on only the published numbers and the retained documents are used: that is post-processing.
     A = release.A.astype(np.float32)
-    heads, unfitted = published_heads(A, left.words, run.base.statistics.anchors, data)
-    evidence = WordEvidence.of(left, frequency)
-    order = top_words(A.astype(np.float64), evidence, TOP_WORDS)
-    best, quality = displayed(order, left.words, sample)
-    payload = Payload(
-        words=left.words,
-        A=A,
-        R=release.R.astype(np.float32),
-        shares=topic_shares(release.R),
-        top_words=best,
-        quality=quality,
-        heads=heads,
-        anchors=run.base.statistics.anchors,
-    )
-    facts = {**head_facts(heads, data), **_facts(run.base, release)}
-    noise = _noise(release, run.rule)
-    kept = run.base.pack()
-    return PayloadPlan(payload, noise, digest, unfitted, covered=release.covered, facts=facts, kept=kept)
-
-
-def _noise(release: TheoremRelease, rule: TheoremOptions) -> ReleaseNoise:
-    """Describe both draws together; sigma, grid and ratio are those of A."""
-    plan = release.plan.topics
-    together = release.plan.together
-    # The norm is taken after noise: before noise it is secret.
-    ratio = norm_ratio(plan.sigma, release.A)
-    epsilon = together.epsilon(rule.delta)
-    return ReleaseNoise(
-        epsilon, rule.delta, plan.sigma, 1 / together.mu, together.slack, plan.grid, ratio, release.plan.covariance.grid
-    )
+    order = top_words(A.astype(np.float64), WordEvidence.of(left, frequency), TOP_WORDS)
+    names, shares = run.base.statistics.anchors, topic_shares(release.R)
+    payload, unfitted = topics_payload(left.words, names, A, release.R, shares, order, sample, data)
+    facts = {**head_facts(payload.heads, data), **_facts(run.base, release)}
+    plan, together = release.plan.topics, release.plan.together
+    # Of both draws together; sigma, grid and ratio are those of A.
+    shown = {
+        "epsilon": together.epsilon(run.rule.delta),
+        "delta": run.rule.delta,
+        "sigma": plan.sigma,
+        "scale": 1 / together.mu,
+        "slack": together.slack,
+        # The norm is taken after noise: before noise it is secret.
+        "ratio": norm_ratio(plan.sigma, release.A),
+        "covered": release.covered,
+    }
+    grid, kept = release.plan.covariance.grid, run.base.pack()
+    return PayloadPlan(payload, shown, digest, plan.grid, grid, unfitted, facts, kept)
 
 
 def _facts(base: TheoremBase, release: TheoremRelease) -> dict[str, Any]:

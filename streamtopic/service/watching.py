@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Watch"]
 
 _STAGES = {"self check": "self_check", "noise and release": "release"}
-_RESULTS = {True: "passed", False: "failed", None: "undecided"}
 
 
 class _NoMetrics:
@@ -142,9 +141,9 @@ class Watch:
         """Take that a model can be made again, or is not asked for."""
         self.metrics.clear(catalogue.BLOCKED_RELEASE)
 
-    def checked(self, *, passed: bool | None) -> None:
-        """Take the result of the service's own check; None: it could not be made."""
-        self.metrics.add(catalogue.SELF_CHECKS, result=_RESULTS[passed])
+    def checked(self, *, passed: bool) -> None:
+        """Take the result of the service's own check."""
+        self.metrics.add(catalogue.SELF_CHECKS, result="passed" if passed else "failed")
 
     def staged(self, version: int, kind: str, seconds: Mapping[str, float]) -> None:  # noqa: ARG002 - metrics name no version
         """Take that a version was staged, and the seconds that it took by stage."""

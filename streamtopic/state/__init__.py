@@ -43,7 +43,7 @@ from streamtopic.state.flush import (
     Flush,
 )
 from streamtopic.state.meta import LastRecord, Meta, ModelSettings
-from streamtopic.state.model_state import Lease, ModelState, OutboxEntry, OutboxRecord, StoredBase
+from streamtopic.state.model_state import Lease, ModelState, OutboxEntry, StoredBase
 from streamtopic.state.partition_writer import PartitionWriter, PreparedBatch
 from streamtopic.state.reader import BaseDocuments, Reader, RemainingBase
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale
@@ -74,7 +74,6 @@ __all__ = [
     "ModelSettings",
     "ModelState",
     "OutboxEntry",
-    "OutboxRecord",
     "Outcome",
     "PartitionWriter",
     "PreparedBatch",

@@ -22,13 +22,13 @@ from streamtopic.state.scripts import (
     Outcome,
     Stale,
 )
+from streamtopic.streams import Message
 
 __all__ = [
     "BASE_GRACE_SECONDS",
     "Lease",
     "ModelState",
     "OutboxEntry",
-    "OutboxRecord",
     "StoredBase",
     "acquired",
     "recorded",
@@ -39,8 +39,6 @@ BASE_GRACE_SECONDS = 600.0
 
 # Bytes of one string of the base model. Redis takes 512 MB at most, and is busy with one command at a time.
 _CHUNK = 8 << 20
-
-Headers = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +61,6 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class OutboxRecord:
-    """A record to publish: its bytes are fixed. A value of None is a tombstone."""
-
-    topic: str
-    key: bytes
-    value: bytes | None
-    headers: Headers = ()
-
-
-@dataclass(frozen=True, slots=True)
 class OutboxEntry:
     """A record that waits in the outbox.
 
@@ -82,7 +70,7 @@ class OutboxEntry:
     """
 
     id: str
-    record: OutboxRecord
+    record: Message
     key: str
 
 
@@ -114,7 +102,7 @@ class _BaseHead:
 
 
 _HEADS = Codec(_BaseHead, "the base model cannot be read: run `streamtopic unlearn --retrain`")
-_RECORDS = Codec(OutboxRecord, "a record in the outbox cannot be read: run `streamtopic unlearn --retrain`")
+_RECORDS = Codec(Message, "a record in the outbox cannot be read: run `streamtopic unlearn --retrain`")
 
 
 class ModelState:
@@ -178,7 +166,7 @@ class ModelState:
         version: int,
         *,
         release: Mapping[str, Any],
-        records: Sequence[OutboxRecord],
+        records: Sequence[Message],
         base: StoredBase | None = None,
         before: int | None = None,
     ) -> Outcome:
@@ -240,7 +228,7 @@ class ModelState:
         follows: Check = (newest, known, f"version {last} is not the last one any more")
         return self.connection.change(steps, guards=[*lease.guards(self._keys), follows], done=(newest, digest))
 
-    def withdraw(self, lease: Lease, versions: Iterable[int], records: Sequence[OutboxRecord]) -> Outcome:
+    def withdraw(self, lease: Lease, versions: Iterable[int], records: Sequence[Message]) -> Outcome:
         """Mark versions as withdrawn without a new one in their place.
 
         records: the tombstones that erase their chunks from the releases topic.
@@ -437,7 +425,7 @@ class ModelState:
         self.connection.call("SET", key, data, "NX", "EX", UPLOAD_SECONDS)
         return key
 
-    def _upload_records(self, identity: str, records: Sequence[OutboxRecord]) -> list[str]:
+    def _upload_records(self, identity: str, records: Sequence[Message]) -> list[str]:
         return [self._upload(f"out:{identity}:{k}", _RECORDS.pack(record)) for k, record in enumerate(records)]
 
     def _base_parts(self) -> Sequence[str]:
@@ -481,7 +469,7 @@ def _base_head(base: StoredBase | None, parts: Sequence[str]) -> bytes:
     return _HEADS.pack(_BaseHead(base.version, base.start, base.fields, parts, hashlib.sha256(base.blob).digest()))
 
 
-def _digest(records: Sequence[OutboxRecord], *parts: object) -> str:
+def _digest(records: Sequence[Message], *parts: object) -> str:
     """Return a name for staged parts that follows from their content. parts: values that msgpack can write."""
     packed = msgpack.packb([*map(_RECORDS.pack, records), *parts])
     return hashlib.sha256(packed).hexdigest()[:32]

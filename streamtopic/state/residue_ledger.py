@@ -11,7 +11,7 @@ from enum import StrEnum
 from streamtopic.state.connection import Codec, Connection
 from streamtopic.state.redis_keys import ModelKeys
 
-__all__ = ["Marks", "Outstanding", "Residue", "ResidueState", "Rewrite", "Stage"]
+__all__ = ["Marks", "Outstanding", "Residue", "ResidueState", "Rewrite", "Stage", "Traces"]
 
 # Bounds the bytes of a mark, for deletions that never stop (docs/decisions/0021).
 _MOST_STEPS = 64
@@ -76,7 +76,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """The deletions of a partition that have not reached a stage yet.
+    """The deletions that have not reached a stage yet.
 
     documents: their number at most, replaced documents included.
     since_ms: time by which the oldest was counted out, milliseconds since 1970; None without one.
@@ -90,23 +90,47 @@ class Outstanding:
 class Rewrite:
     """A rewrite of the append-only file that Redis was asked for.
 
-    issued: time of the request, milliseconds since 1970.
     server: run id of the Redis that was asked; a restart forgets the request and changes the id.
     covers: partition to the offset before which Redis held no trace of a deleted document at that time.
     """
 
-    issued: int
     server: str
     covers: Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Residue:
-    """The marks of all partitions and stages. Times are milliseconds since 1970.
+@dataclass(slots=True)
+class Traces:
+    """The traces of the deletions of one partition.
 
-    marks: (partition, stage) to its marks.
-    counted: partition to the marks of deletions that were counted, by which they are dated.
-    totals: partition to steps of (offset, number of documents that had left before it).
+    counted: the marks of deletions that were counted, by which they are dated.
+    left: steps of (offset, number of documents that had left before it).
+    stages: stage to its marks.
+    """
+
+    counted: Marks = field(default_factory=Marks)
+    left: Marks = field(default_factory=Marks)
+    stages: dict[Stage, Marks] = field(default_factory=dict)
+
+    def of(self, stage: Stage) -> Marks:
+        """Return the marks of a stage."""
+        return self.stages.get(stage, Marks())
+
+    @property
+    def done(self) -> int:
+        """The offset before which no trace of a deleted document is left."""
+        return min(self.of(stage).offset for stage in Stage)
+
+    def prune(self, completed: int) -> None:
+        """Leave out the steps of marks that date only deletions before this offset."""
+        self.counted = self.counted.since(completed)
+        self.stages = {stage: marks.since(completed) for stage, marks in self.stages.items()}
+
+
+@dataclass(slots=True)
+class Residue:
+    """The traces of all partitions. Times are milliseconds since 1970.
+
+    traces: by partition.
     looked: time of the last look through the logs.
     asked: time of the last request to Redis to rewrite its file.
     rewrite: the rewrite that is under way, None without one.
@@ -115,9 +139,7 @@ class Residue:
     completed: partition to the offset before which completions are signed.
     """
 
-    marks: Mapping[tuple[int, Stage], Marks] = field(default_factory=dict)
-    counted: Mapping[int, Marks] = field(default_factory=dict)
-    totals: Mapping[int, Marks] = field(default_factory=dict)
+    traces: dict[int, Traces] = field(default_factory=dict)
     looked: int = 0
     asked: int = 0
     rewrite: Rewrite | None = None
@@ -125,30 +147,55 @@ class Residue:
     attested: Mapping[Stage, int] = field(default_factory=dict)
     completed: Mapping[int, int] = field(default_factory=dict)
 
-    def of(self, partition: int, stage: Stage) -> Marks:
-        """Return the marks of a partition and a stage."""
-        return self.marks.get((partition, stage), Marks())
+    def of(self, partition: int) -> Traces:
+        """Return the traces of a partition, none before its first deletion."""
+        return self.traces.get(partition, Traces())
 
-    def waiting(self, partition: int, stage: Stage) -> Outstanding:
-        """Return the deletions of a partition that have not reached a stage yet."""
-        at = self.of(partition, stage).offset
-        totals = self.totals.get(partition, Marks()).steps
-        if not totals or at >= totals[-1][0]:
-            return Outstanding()
-        newest = totals[-1][1]
-        # The total before the mark is known for some offsets only: with an older one the number is too large, at most.
-        earlier = (total for offset, total in totals if offset <= at)
-        before = max(earlier, default=0)
-        counted = self.counted.get(partition, Marks())
-        return Outstanding(newest - before, counted.reached(at))
+    def move(self, stage: Stage, offsets: Mapping[int, int], now_ms: int) -> None:
+        """Move the marks of a stage, where a deletion waits for it. offsets: by partition."""
+        for partition, traces in self.traces.items():
+            marks = traces.of(stage)
+            # A step without a deletion would date nothing, and only a few steps are kept.
+            if marks.offset < traces.left.offset:
+                traces.stages[stage] = marks.moved(offsets.get(partition, 0), now_ms)
 
-    def done(self, partition: int) -> int:
-        """Return the offset before which no trace of a deleted document is left."""
-        return min(self.of(partition, stage).offset for stage in Stage)
+    def passed(self, *stages: Stage, by_ms: int | None = None) -> dict[int, int]:
+        """Return, by partition, the offset before which deletions had passed all of these stages.
+
+        by_ms: at which time; None for now.
+        """
+        found = {}
+        for partition, traces in self.traces.items():
+            marks = map(traces.of, stages)
+            found[partition] = min(one.offset if by_ms is None else one.by(by_ms) for one in marks)
+        return found
+
+    def behind(self, stage: Stage, offsets: Mapping[int, int] | None = None) -> bool:
+        """Return whether a deletion waits for a stage. offsets: by partition, counts only deletions before them."""
+        for partition, traces in self.traces.items():
+            end = traces.left.offset
+            if traces.of(stage).offset < (end if offsets is None else min(end, offsets[partition])):
+                return True
+        return False
+
+    def waiting(self) -> dict[Stage, Outstanding]:
+        """Return, for each stage, the deletions that have not reached it."""
+        found = {}
+        for stage in Stage:
+            documents, since = 0, list[int]()
+            for traces in self.traces.values():
+                at = traces.of(stage).offset
+                if at < traces.left.offset:
+                    # The number before the mark is known for some offsets only: with an older one it is too large.
+                    earlier = (total for offset, total in traces.left.steps if offset <= at)
+                    documents += traces.left.steps[-1][1] - max(earlier, default=0)
+                    since += [dated] if (dated := traces.counted.reached(at)) is not None else []
+            found[stage] = Outstanding(documents, min(since, default=None))
+        return found
 
     def reached(self, partition: int, offset: int) -> dict[Stage, int | None]:
         """Return by when a deletion had reached each stage; None for a stage that is still ahead."""
-        return {stage: self.of(partition, stage).reached(offset) for stage in Stage}
+        return {stage: self.of(partition).of(stage).reached(offset) for stage in Stage}
 
 
 class ResidueState:

@@ -17,10 +17,9 @@ from streamtopic.documents.corpus import Document
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.app import Service, silent
-from streamtopic.service.schedule.modeller import CertifiedModeller, NotVerified
+from streamtopic.service.schedule.modeller import Base, CertifiedModeller, NotVerified
 from streamtopic.service.schedule.payload import Guarded, TaskData, no_sample
-from streamtopic.service.schedule.situation import Base
-from streamtopic.service.schedule.version import describe
+from streamtopic.service.schedule.scheduler import describe
 from streamtopic.service.verify import gather
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Payload
@@ -192,7 +191,7 @@ def plain(value):
 def published(made, base, kind, version):
     """Return all fields of a version that may not depend on forgotten documents, by name."""
     plan = made.draw(no_sample, KEY, "m", version, TaskData())
-    noise = {field.name: getattr(plan.noise, field.name) for field in dataclasses.fields(plan.noise)}
+    noise = {**plan.shown, "grid": plan.grid, "covariance_grid": plan.covariance_grid}
     places = {"kind": kind, "version": version, "parent": version - 1, "model": "m", "created": 0}
     facts = describe(made, base, base.documents - made.documents)
     envelope = {**places, **facts, **noise, "commitment": KEY.commitment("m", version, plan.digest)}

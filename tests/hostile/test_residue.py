@@ -107,9 +107,9 @@ def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock,
         offset = service.log.end(service.names.documents, 0) - 1
         service.settle()
         assert any("redis" in place for place in places(tmp_path))
-        assert residue(service).of(0, Stage.STATE).offset <= offset
+        assert residue(service).of(0).of(Stage.STATE).offset <= offset
         short_grace(monkeypatch)
-        settle_until(service, lambda: residue(service).done(0) > offset)
+        settle_until(service, lambda: residue(service).of(0).done > offset)
         assert places(tmp_path) == []
         assert service.state.base().blob == b""
         reached = residue(service).reached(0, offset)
@@ -137,9 +137,9 @@ def test_bytes_of_a_withdrawn_version_hold_the_mark_of_the_log(tmp_path, clock, 
             service.settle()
             service.residue.look_again()
             service.residue.step(whole=True)
-            assert residue(service).of(0, Stage.LOG).offset <= offset
+            assert residue(service).of(0).of(Stage.LOG).offset <= offset
         clock.ahead += 3_600
-        settle_until(service, lambda: residue(service).of(0, Stage.LOG).offset > offset)
+        settle_until(service, lambda: residue(service).of(0).of(Stage.LOG).offset > offset)
 
 
 def test_the_end_is_signed_once_for_many_deletions(tmp_path, clock, monkeypatch, capsys):
@@ -171,7 +171,7 @@ def test_the_end_is_signed_once_for_many_deletions(tmp_path, clock, monkeypatch,
     assert "residue state" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("where", ["_looked_through", "_out_of_state", "_rewritten", "write"])
+@pytest.mark.parametrize("where", ["_look_through", "_free_in_state", "_rewrite", "write"])
 def test_a_keeper_that_is_killed_goes_on_from_its_marks(tmp_path, clock, monkeypatch, where):
     """Ended anywhere, it dates no stage earlier than it was reached, and comes to the same end."""
     with opened(tmp_path, clock) as service:
@@ -200,7 +200,7 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(tmp_path, clock, monkeyp
                 service.__dict__.pop("residue")
                 short_grace(monkeypatch)
             now = residue(service)
-            assert all(now.of(0, stage).offset >= before.of(0, stage).offset for stage in Stage)
+            assert all(now.of(0).of(stage).offset >= before.of(0).of(stage).offset for stage in Stage)
             before = now
             return now.completed.get(0, 0) > offset
 
@@ -230,7 +230,7 @@ def test_deletions_that_never_stop_hold_no_stage_up(tmp_path, clock, monkeypatch
             return residue(service).completed.get(0, 0) > offset
 
         until(done, lambda: residue(service), 0.0)
-        assert residue(service).counted[0].offset > offset + 2
+        assert residue(service).of(0).counted.offset > offset + 2
 
 
 def test_kafkas_own_compaction_is_observed(kafka_server):

@@ -51,7 +51,7 @@ def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
             def gone():
                 service.settle()
                 now = state.read()
-                return all(now.done(partition) >= end for partition, end in ends.items())
+                return all(now.of(partition).done >= end for partition, end in ends.items())
 
             until(gone, state.read, 0.1)
             assert holding(cluster) == set()

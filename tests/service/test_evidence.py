@@ -165,8 +165,8 @@ def test_withheld_heads_need_the_noise_of_all_together():
 def test_every_published_number_is_compared():
     """A and heads by more than rounding on the grid, all else by anything: each part that differs is named."""
     payload, _ = version()
-    noise, tasks = SimpleNamespace(grid=2.0**-25, covariance_grid=None), TaskOptions()
-    plan = SimpleNamespace(payload=payload, noise=noise, facts={})
+    tasks = TaskOptions()
+    plan = SimpleNamespace(payload=payload, grid=2.0**-25, covariance_grid=None, facts={})
     assert published_differ(payload, plan, tasks, lambda _: {}) is None
     A, R, shares = payload.A.copy(), payload.R.copy(), payload.shares.copy()
     A[0, 0] += 1e-6
@@ -198,8 +198,9 @@ def test_withheld_heads_are_compared_within_their_sensitivity():
         B[3, 1] += more
         return Payload(words, heads={"s": Head(words[:3], ("a", "b"), 5, B=B)}, anchors=words[:3])
 
-    noise = SimpleNamespace(grid=0.25, covariance_grid=None)
-    plan = SimpleNamespace(payload=heads(0), noise=noise, facts={"heads": {"s": {"sensitivity": 0.5, "grid": 0.25}}})
+    plan = SimpleNamespace(
+        payload=heads(0), grid=0.25, covariance_grid=None, facts={"heads": {"s": {"sensitivity": 0.5, "grid": 0.25}}}
+    )
     assert published_differ(heads(0.75), plan, tasks, lambda _: {}) is None
     assert "heads/s/B: largest difference" in published_differ(heads(0.76), plan, tasks, lambda _: {})
 

@@ -67,7 +67,7 @@ def test_a_leader_that_starts_does_not_count_the_documents(settings, monkeypatch
     counted = []
     real = DocumentCounts.symmetric
     monkeypatch.setattr(DocumentCounts, "symmetric", lambda self, keep: counted.append(len(keep)) or real(self, keep))
-    monkeypatch.setattr(scheduling, "check_update", lambda *_: modelling.Checked(True, "not asked here", 0.0))
+    monkeypatch.setattr(scheduling, "check_is_due", lambda *_: False)
     with Service(settings) as instance:
         instance.delete(["d0-3", "d0-8"])
         instance.settle()
@@ -92,7 +92,7 @@ def test_false_sums_make_no_version(settings):
         instance.delete(["d0-3"])
         instance.settle()
         last = instance.versions()[-1]
-        assert (last["kind"], instance.status()["self_check"]["passed"]) == ("retrain", False)
+        assert (last["kind"], instance.status()["self_check"]["passed"]) == ("unlearn", False)
         sums_are_counted(instance)
         assert passed(instance.verify())
 

@@ -13,7 +13,7 @@ from streamtopic.client import Receipts
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.publish.publisher import Publisher
 from streamtopic.service.requests.request_door import receipts_of_request
-from streamtopic.service.schedule.version import erasures, outgoing, release_record
+from streamtopic.service.schedule.scheduler import erasures, release_record
 from streamtopic.signed import (
     Alive,
     Envelope,
@@ -35,7 +35,7 @@ from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequest
 from streamtopic.state.deletions import LinkKeys
 from streamtopic.state.model_state import ModelSettings
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.residue_ledger import Marks, Residue, ResidueState, Stage
+from streamtopic.state.residue_ledger import Marks, Residue, ResidueState, Stage, Traces
 from streamtopic.streams import FileLog, TopicNames
 
 SECRET = b"s" * 32
@@ -80,8 +80,7 @@ class World:
         data = pack_payload(payload_of(seed=version + seed), envelope)
         envelope = dataclasses.replace(envelope, release=hashlib.sha256(data).hexdigest())
         chunks = to_messages(version, data)
-        records = [outgoing(self.model, message) for message in chunks]
-        records += erasures(self.state, self.state.releases(), envelope.withdrawn)
+        records = [*chunks, *erasures(self.state.releases(), envelope.withdrawn)]
         record = release_record(envelope, chunks=len(chunks), reason="asked for")
         self.state.stage(self.state.acquire("leader", 60_000), version, release=record, records=records)
         return envelope
@@ -175,8 +174,8 @@ def test_bytes_that_were_drawn_again_are_not_sent(world):
 def test_the_end_of_traces_says_what_only_the_operator_knows(world, forbidden, words):
     """Backups always, and Redis's file if the service may not have it rewritten; never before a receipt that waits."""
     residue = ResidueState(world.connection, world.model)
-    marks = {(0, stage): Marks(((9, 5000),)) for stage in Stage}
-    residue.write(Residue(marks, forbidden=forbidden))
+    marks = {stage: Marks(((9, 5000),)) for stage in Stage}
+    residue.write(Residue({0: Traces(stages=marks)}, forbidden=forbidden))
     world.stage(1, {0: 4})
     world.wait(forget(3), forget(6))
     world.publish()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.publish.publisher import Publisher
-from streamtopic.service.schedule.version import follow_ledger, outgoing, release_record
+from streamtopic.service.schedule.scheduler import follow_ledger, release_record
 from streamtopic.signed import (
     Checkpoint,
     Envelope,
@@ -119,8 +119,7 @@ class History:
         messages = to_messages(envelope.version, data)
         gone = tombstones(known, 1) if known else []
         record = release_record(envelope, chunks=len(messages), reason="a test")
-        records = [outgoing(self.state.model, message) for message in (*messages, *gone)]
-        self.state.stage(lease, envelope.version, release=record, records=records)
+        self.state.stage(lease, envelope.version, release=record, records=[*messages, *gone])
 
     def made(self, version):
         """The bytes and the facts of a version; the one before is withdrawn."""

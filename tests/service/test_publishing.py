@@ -23,7 +23,7 @@ from streamtopic.service.schedule.payload import (
 )
 from streamtopic.service.verify.recount import Numbering
 from streamtopic.topics.display import npmi
-from streamtopic.topics.heads import HeadTask
+from streamtopic.topics.heads import HeadTask, TopicMatrix, fit_head
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.words.text import passages
@@ -68,7 +68,7 @@ def test_heads_do_not_change_the_topics_they_stand_beside(made):
     fit, source, _ = made
     alone, beside = make_payload(fit, source, GUARDED, no_sample, KEY, "news", 1), payload(made)
     assert np.array_equal(alone.payload.A, beside.payload.A)
-    assert alone.noise == beside.noise
+    assert alone.shown == beside.shown
     assert beside.payload.heads.keys() == TASKS.keys()
     assert alone.facts == {}
 
@@ -100,12 +100,14 @@ def test_heads_alone_are_noised_together(made):
     assert plan.payload.A is plan.payload.R is plan.payload.shares is None
     assert plan.payload.quality == {}
     assert plan.payload.top_words == ()
-    assert plan.noise.sigma == max(about["sigma"] for about in plan.facts["heads"].values())
-    spent = Composition().then(plan.noise.scale, plan.noise.slack).epsilon(GUARDED.delta)
+    assert plan.shown["sigma"] == max(about["sigma"] for about in plan.facts["heads"].values())
+    spent = Composition().then(plan.shown["scale"], plan.shown["slack"]).epsilon(GUARDED.delta)
     assert spent == pytest.approx(GUARDED.epsilon, rel=1e-6)
+    fit = made[0]
+    model = TopicMatrix(fit.A, fit.words, fit.topic_names)
     for task, head in plan.payload.heads.items():
-        exact = plan.fitted[task].w
-        noise = head.B - made[0].A[:, [made[0].anchors.index(topic) for topic in head.topics]] @ exact
+        exact = fit_head(model, made[2][task], TASKS[task]).w
+        noise = head.B - fit.A[:, [fit.anchors.index(topic) for topic in head.topics]] @ exact
         assert noise.std() == pytest.approx(plan.facts["heads"][task]["sigma"], rel=0.5)
 
 
@@ -123,7 +125,7 @@ def test_constants_that_another_path_could_round_otherwise_are_measured_cold(mad
     monkeypatch.setattr(payloads, "head_constants", unsettled)
     warm = payload(made, withheld=True, cold=False)
     assert len(learned) == 1
-    assert warm.noise == cold.noise
+    assert warm.shown == cold.shown
 
 
 def test_noise_of_heads_is_keyed_by_labels_too(made):

@@ -17,7 +17,7 @@ from state_reference import LiveDocuments, as_words, difference, plain
 
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import ComponentUnreachable, StateError
-from streamtopic.service.schedule.scheduler import CountsKeeper
+from streamtopic.service.schedule.scheduler import counts_are_due, fold_counts
 from streamtopic.state import (
     BaseDocuments,
     CutGone,
@@ -70,7 +70,6 @@ class StoreMachine(RuleBasedStateMachine):
         """Begin as a leader that knows nothing yet."""
         self.reader = Reader(self.connection, self.model, self.world.partitions)
         self.store = CountsStore(self.connection, self.model)
-        self.keeper = CountsKeeper(self.store, self.reader)
         self.base = BaseDocuments(self.reader, self.model)
 
     def send(self, name, message, content):
@@ -243,8 +242,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def fold(self):
         """Fold what came and went into the counts."""
-        if self.keeper.is_there():
-            self.keeper.fold(self.lease())
+        if self.store.about() is not None:
+            fold_counts(self.store, self.reader, self.lease())
 
     def lease(self):
         """Return the lease of the leader."""
@@ -314,7 +313,9 @@ class StoreMachine(RuleBasedStateMachine):
             summed = SummedCounts.of(found, stored).symmetric(keep)
         except CutGone:
             positions = self.reader.positions()
-            assert any(stored.cut[p].version < meta.version for p, meta in positions.items()) or self.keeper.is_due()
+            assert any(stored.cut[p].version < meta.version for p, meta in positions.items()) or counts_are_due(
+                self.store, self.reader
+            )
             return
         assert summed.upper().digest(found.words) == found.symmetric(keep).upper().digest(found.words)
 

@@ -6,7 +6,6 @@ import pytest
 from shared_noise import with_noise
 from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
-from streamtopic.service.schedule.modeller import Checked
 from streamtopic.settings import Settings
 
 TOPICS = {
@@ -127,8 +126,7 @@ def test_a_deletion_that_changes_the_anchors_is_an_update(opened, payloads, monk
         with monkeypatch.context() as patch:
             patch.setattr("streamtopic.service.schedule.modeller.learn", None)
             # The service's own check does learn cold; it has tests of its own.
-            checked = Checked(passed=True, detail="left out", seconds=0.0)
-            patch.setattr("streamtopic.service.schedule.scheduler.check_update", lambda *_: checked)
+            patch.setattr("streamtopic.service.schedule.scheduler.check_is_due", lambda *_: False)
             (version,) = saw.settle().versions
         after = saw.release(2)
         assert (version["version"], version["kind"], version["base"]) == (2, "unlearn", 1)

@@ -9,16 +9,16 @@ from streamtopic.state import (
     Lease,
     ModelSettings,
     ModelState,
-    OutboxRecord,
     RemainingBase,
     Stale,
     StoredBase,
 )
 from streamtopic.state.change_log import Place
+from streamtopic.streams import Message
 
 SETTINGS = ModelSettings(2, 256)
 START = RemainingBase({0: 5, 1: 7}, {0: Place(3, "c"), 1: Place(4, "d")}, 12)
-RECORDS = [OutboxRecord("t", b"1/0", b"\x00bytes", (("sha256", b"\xff"),)), OutboxRecord("t", b"1/1", None)]
+RECORDS = [Message(b"1/0", b"\x00bytes", (("sha256", b"\xff"),)), Message(b"1/1", None)]
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_new_base_replaces_the_old_one(connection, state):
 
 def test_the_outbox_keeps_order_and_forgets_what_is_confirmed(connection, state):
     """Records leave in the order they came, once; nothing of them stays behind."""
-    records = [OutboxRecord("releases", f"1/{k}".encode(), b"bytes") for k in range(3)]
+    records = [Message(f"1/{k}".encode(), b"bytes") for k in range(3)]
     state.withdraw(state.acquire("one", 60_000), [1], records)
     assert [entry.record for entry in state.outbox()] == records
     state.confirm(state.outbox(2))
@@ -126,7 +126,7 @@ def test_versions_are_withdrawn_without_a_new_one(state):
     lease = state.acquire("one", 60_000)
     assert stage(state, lease, 1, release={"withdrawn": []}) == Applied()
     state.confirm(state.outbox())
-    gone = [OutboxRecord("news.releases", b"1/0", None)]
+    gone = [Message(b"1/0", None)]
     assert state.withdraw(lease, [1], gone) == Applied()
     assert isinstance(state.withdraw(lease, [1], gone), AlreadyApplied)
     assert state.withdrawn() == {1}

@@ -361,7 +361,7 @@ class Ingest:
         for forget in resolution.changes.forgets:
             if forget.trace:
                 times = (forget.received_ms, int(self._clock() * 1000))
-                span("streamtopic ingest", times, {"partition": self.partition}, parent=forget.trace)
+                span("streamtopic ingest", times, {"partition": self.partition}, forget.trace)
 
 
 def _rests_on_absence(changes: Changes) -> bool:

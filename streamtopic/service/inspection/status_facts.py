@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from streamtopic.service.log_history import Hidden
     from streamtopic.service.publish.ledger_writer import LedgerWriter
-    from streamtopic.service.schedule.situation import Base, SituationReader
+    from streamtopic.service.schedule.modeller import Base
+    from streamtopic.service.schedule.situation import SituationReader
     from streamtopic.settings import Settings
     from streamtopic.signed import Alive
     from streamtopic.state import Meta, ModelState, Reader
@@ -53,8 +54,7 @@ def _remarks(state: ModelState, base: Base | None) -> list[str]:
     if "vacuity" in record:
         remarks.append(record["vacuity"])
     checked = state.checked()
-    # None: the check could not be made, which says nothing about the version.
-    if checked is not None and checked["passed"] is False:
+    if checked is not None and not checked["passed"]:
         remarks.append(
             f"the service's own check did not bear out version {checked['version']}, which was not published: "
             f"{checked['detail']}; run `streamtopic verify`"
@@ -83,7 +83,6 @@ def _self_check(settings: Settings, state: ModelState, situation: SituationReade
         "at": at,
         "age": age,
         "seconds": last.get("seconds"),
-        "refuted": list(situation.refuted()),
         "unchecked": len(situation.suspects()),
     }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from copy import deepcopy
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from streamtopic.service.watching import Watch
 from streamtopic.signed import tombstones, version_of
 from streamtopic.state.model_state import BASE_GRACE_SECONDS
 from streamtopic.state.reader import remaining_noted
-from streamtopic.state.residue_ledger import Marks, Outstanding, Residue, ResidueState, Rewrite, Stage
+from streamtopic.state.residue_ledger import Residue, ResidueState, Rewrite, Stage
 from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import TopicNames, pages
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streamtopic.state import Meta, ModelState, Reader
     from streamtopic.streams import EventLog, Record
 
-__all__ = ["ResidueKeeper", "residue_fields", "superseded_from", "waiting_by_stage"]
+__all__ = ["ResidueKeeper", "residue_fields", "superseded_from"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,50 +41,8 @@ _GRACE_SECONDS = BASE_GRACE_SECONDS + 60.0
 _SLICE_SECONDS = 0.5
 # A pass reads a whole topic, so there are at most this many of them in `max_age`.
 _PARTS_OF_AGE = 4
-
-
-@dataclass(slots=True, eq=False)
-class _Progress:
-    """The marks while one step moves them.
-
-    residue: the marks, and the facts that are kept with them.
-    positions: partition to its meta.
-    clock: seconds since 1970.
-    """
-
-    residue: Residue
-    positions: Mapping[int, Meta]
-    clock: Callable[[], float]
-
-    def now(self) -> int:
-        """Return milliseconds since 1970."""
-        return int(self.clock() * 1000)
-
-    def move(self, partition: int, stage: Stage, offset: int) -> None:
-        """Move the mark of a partition and stage to an offset, where a deletion waits for it."""
-        marks = self.residue.of(partition, stage)
-        # A step without a deletion would date nothing, and only 64 steps are kept.
-        if self.positions[partition].removed <= marks.offset or offset <= marks.offset:
-            return
-        moved = marks.moved(offset, self.now())
-        self.residue = replace(self.residue, marks={**self.residue.marks, (partition, stage): moved})
-
-    def move_all(self, stage: Stage, offsets: Mapping[int, int]) -> None:
-        """Move the marks of a stage. offsets: by partition."""
-        for partition in offsets.keys() & self.positions.keys():
-            self.move(partition, stage, offsets[partition])
-
-    def passed(self, stage: Stage) -> dict[int, int]:
-        """Return, by partition, the offset before which deletions have passed this stage."""
-        return {partition: self.residue.of(partition, stage).offset for partition in self.positions}
-
-    def passed_by(self, time_ms: int, *stages: Stage) -> dict[int, int]:
-        """Return, by partition, the offset before which deletions had passed all of these stages at a time."""
-        found = {}
-        for partition in self.positions:
-            marks = [self.residue.of(partition, stage) for stage in stages]
-            found[partition] = min(mark.by(time_ms) for mark in marks)
-        return found
+# A record of the log: 17 bytes.
+_ROW = np.dtype([("key", np.uint64), ("offset", np.int64), ("valued", np.bool_)])
 
 
 class ResidueKeeper:
@@ -141,36 +99,39 @@ class ResidueKeeper:
         positions = self._reader.positions()
         if not any(meta.removals for meta in positions.values()):
             return False
-        before = self._store.read()
-        progress = _Progress(before, positions, self._clock)
-        self._counted(progress)
-        self._looked_through(progress, whole=whole)
+        residue = self._store.read()
+        before = deepcopy(residue)
+        self._count(residue, positions)
+        self._look_through(residue, positions, whole=whole)
         # In this order: Redis's file may hold all that Redis held, so its mark follows from that of the state.
-        self._out_of_state(progress)
-        self._rewritten(progress)
-        self._backups(progress)
-        after = _pruned(progress.residue)
-        if after == before:
+        residue.move(Stage.STATE, self._free_in_state(residue, positions), self._now())
+        self._rewrite(residue)
+        until = residue.attested.get(Stage.BACKUPS, 0)
+        if self._backups_kept is not None:
+            until = max(until, self._now() - int(self._backups_kept * 1000))
+        earlier = residue.passed(*(stage for stage in Stage if stage is not Stage.BACKUPS), by_ms=until)
+        residue.move(Stage.BACKUPS, earlier, self._now())
+        for partition, traces in residue.traces.items():
+            traces.prune(residue.completed.get(partition, 0))
+        if residue == before:
             return False
-        self._store.write(after)
-        for stage, seconds in _reached(before, after, progress.now()):
+        self._store.write(residue)
+        for stage, seconds in _reached(before, residue, self._now()):
             self._watch.reached(stage.value, seconds)
         return True
 
-    def _counted(self, progress: _Progress) -> None:
+    def _now(self) -> int:
+        """Return milliseconds since 1970."""
+        return int(self._clock() * 1000)
+
+    def _count(self, residue: Residue, positions: Mapping[int, Meta]) -> None:
         """Date the deletions that were counted, and note how many there are."""
-        for partition, meta in progress.positions.items():
-            residue = progress.residue
-            totals = residue.totals.get(partition, Marks())
-            if totals.steps and meta.removals <= totals.steps[-1][1]:
-                continue
-            totals = totals.moved(meta.removed, meta.removals)
-            dates = residue.counted.get(partition, Marks()).moved(meta.next_offset, progress.now())
-            progress.residue = replace(
-                residue,
-                totals={**residue.totals, partition: totals},
-                counted={**residue.counted, partition: dates},
-            )
+        for partition, meta in positions.items():
+            traces = residue.of(partition)
+            if meta.removals > (traces.left.steps[-1][1] if traces.left.steps else 0):
+                traces.left = traces.left.moved(meta.removed, meta.removals)
+                traces.counted = traces.counted.moved(meta.next_offset, self._now())
+                residue.traces[partition] = traces
 
     def _published(self) -> Mapping[int, int]:
         """Return, by partition, the offset before which the newest published version reflects deletions."""
@@ -178,34 +139,24 @@ class ResidueKeeper:
         # A staged version is in Redis before it is in the log: only an empty outbox says that it was published.
         return cut_of(newest[0][1]) if newest and not self._state.outbox(1) else {}
 
-    def _looked_through(self, progress: _Progress, *, whole: bool) -> None:
+    def _look_through(self, residue: Residue, positions: Mapping[int, Meta], *, whole: bool) -> None:
         """Read through the logs, a slice at a time, for all waiting deletions at once; move the marks at the end."""
         if self._look is None:
-            if not self._look_due(progress):
+            due = self._look_again or self._now() - residue.looked >= self._pause_ms
+            if not due or not residue.behind(Stage.LOG):
                 return
             self._look_again = False
-            self._look = self._pass(progress.positions)
+            self._look = self._pass(positions)
         until = time.monotonic() + _SLICE_SECONDS
-        while whole or time.monotonic() < until:
-            try:
+        try:
+            while whole or time.monotonic() < until:
                 next(self._look)
-            except StopIteration as done:
-                self._look = None
-                progress.move_all(Stage.LOG, done.value)
-                progress.residue = replace(progress.residue, looked=progress.now())
-                return
-            except BaseException:
-                # A generator that raised is at its end: the next step begins a new pass.
-                self._look = None
-                raise
-
-    def _look_due(self, progress: _Progress) -> bool:
-        """Return whether a deletion waits for the logs, and the last pass is long enough ago."""
-        passed = progress.passed(Stage.LOG)
-        positions = progress.positions.items()
-        if all(meta.removed <= passed[partition] for partition, meta in positions):
-            return False
-        return self._look_again or progress.now() - progress.residue.looked >= self._pause_ms
+        except StopIteration as done:
+            self._look = None
+            # A pass that had raised is at its end without an answer: the next step begins another one.
+            if done.value is not None:
+                residue.move(Stage.LOG, done.value, self._now())
+                residue.looked = self._now()
 
     def _pass(self, positions: Mapping[int, Meta]) -> Generator[None, None, dict[int, int]]:
         """Return, by partition, the offset before which both topics are free of deleted documents."""
@@ -219,41 +170,40 @@ class ResidueKeeper:
         if standing:
             # Only a closed file is compacted, and only a further record closes it: the next version may take months.
             self._log.append_many(self._names.releases, tombstones(max(standing), 0))
-        cuts = [cut_of(records.get(version, {})) for version in standing]
-        last = cut_of(newest[0][1]) if newest else {}
+        # A version was withdrawn, but its bytes are still there: it may hold documents deleted after it was made.
+        cuts = [cut_of(records.get(version, {})) for version in [*standing, max(records, default=0)]]
         for partition, meta in positions.items():
             if not meta.removals:
                 continue
-            # A version was withdrawn, but its bytes are still there: it may hold documents deleted after it was made.
-            reflected = [cut.get(partition, 0) for cut in cuts]
-            released = min(reflected, default=last.get(partition, 0))
             superseded = yield from superseded_from(self._log, self._names.documents, partition)
-            found[partition] = min(released, superseded)
+            found[partition] = min(superseded, *(cut.get(partition, 0) for cut in cuts))
         return found
 
-    def _out_of_state(self, progress: _Progress) -> None:
-        """Move the marks of the state to where nothing in Redis holds a document that left before."""
+    def _free_in_state(self, residue: Residue, positions: Mapping[int, Meta]) -> dict[int, int]:
+        """Return, by partition, the offset before which nothing in Redis holds a document that was deleted."""
         published = self._published()
-        base = self._base(progress)
+        base = self._base(positions)
         about = self._sums.about()
-        for partition, meta in progress.positions.items():
+        found = {}
+        for partition in residue.traces.keys() & positions.keys():
+            meta = positions[partition]
             # If no deletion follows, changes are clean up to the last record that was counted.
             changes = meta.trimmed if meta.holds_removed else meta.next_offset
             summed = meta.next_offset if about is None else about.offsets.get(partition, 0)
             if summed >= meta.removed:
                 summed = meta.next_offset
-            offsets = (published.get(partition, 0), base.get(partition, 0), changes, summed)
-            progress.move(partition, Stage.STATE, min(offsets))
+            found[partition] = min(published.get(partition, 0), base.get(partition, 0), changes, summed)
+        return found
 
-    def _base(self, progress: _Progress) -> Mapping[int, int]:
+    def _base(self, positions: Mapping[int, Meta]) -> Mapping[int, int]:
         """Return, by partition, the offset before which the base model holds no deleted document."""
-        counted = {partition: meta.next_offset for partition, meta in progress.positions.items()}
+        counted = {partition: meta.next_offset for partition, meta in positions.items()}
         head = self._state.base_head()
         if head is None:
             return counted
         record = dict(self._state.releases_among([(head.version, head.version)])).get(head.version, {})
         # The base model before this one stays in Redis for a while.
-        if progress.now() < record.get("created", 0) + _GRACE_SECONDS * 1000:
+        if self._now() < record.get("created", 0) + _GRACE_SECONDS * 1000:
             return {}
         # Certified mode keeps no bytes of a model.
         if not self._state.has_base_bytes():
@@ -262,56 +212,42 @@ class ResidueKeeper:
         if left.documents < head.start.documents:
             return cut_of(record)
         # What was deleted after the leader looked may be in the base, too.
-        return {partition: left.offsets.get(partition, 0) for partition in counted}
+        return left.offsets
 
-    def _rewritten(self, progress: _Progress) -> None:
-        """Let Redis rewrite its file where the file may hold more than Redis itself; move the marks when it is done."""
-        covers = progress.passed(Stage.STATE)
+    def _rewrite(self, residue: Residue) -> None:
+        """Let Redis rewrite its file if it may hold more than Redis itself; move the marks when that is done."""
+        covers = residue.passed(Stage.STATE)
         info = self._state.connection.information()
         # Without an append-only file, Redis has nothing on disk that it must rewrite.
         if not info.get("aof_enabled"):
-            progress.move_all(Stage.FILE, covers)
+            residue.move(Stage.FILE, covers, self._now())
             return
         busy = info.get("aof_rewrite_in_progress") or info.get("aof_rewrite_scheduled")
-        asked = progress.residue.rewrite
+        asked, server = residue.rewrite, str(info["run_id"])
         if asked is not None:
-            if busy and asked.server == info["run_id"]:
+            if busy and asked.server == server:
                 return
-            progress.residue = replace(progress.residue, rewrite=None)
+            residue.rewrite = None
             # A server that was started again has forgotten the request, and its status is of another rewrite.
-            if asked.server != info["run_id"]:
-                extra = {"event": "rewrite_interrupted"}
-                logger.warning(
-                    "Redis was restarted before it had rewritten its append-only file: it is asked later", extra=extra
-                )
-            elif info.get("aof_last_bgrewrite_status") == "ok":
-                progress.move_all(Stage.FILE, asked.covers)
+            if asked.server == server and info.get("aof_last_bgrewrite_status") == "ok":
+                residue.move(Stage.FILE, asked.covers, self._now())
             else:
-                logger.error(
-                    "Redis could not rewrite its append-only file: see its log, and free space on its disk",
+                logger.warning(
+                    "Redis has not rewritten its append-only file and is asked again later: see its log, and free "
+                    "space on its disk",
                     extra={"event": "rewrite_failed"},
                 )
-        attested = progress.residue.attested.get(Stage.FILE)
+        attested = residue.attested.get(Stage.FILE)
         if attested is not None:
-            progress.move_all(Stage.FILE, progress.passed_by(attested, Stage.STATE))
-        reached = progress.passed(Stage.FILE)
-        positions = progress.positions.items()
-        behind = any(min(covers[p], meta.removed) > reached[p] for p, meta in positions)
-        due = progress.now() - progress.residue.asked >= self._pause_ms
-        if behind and due and not busy:
-            self._ask(progress, covers, str(info["run_id"]))
+            residue.move(Stage.FILE, residue.passed(Stage.STATE, by_ms=attested), self._now())
+        due = self._now() - residue.asked >= self._pause_ms
+        if due and not busy and residue.behind(Stage.FILE, covers):
+            self._ask(residue, Rewrite(server, covers))
 
-    def _ask(self, progress: _Progress, covers: Mapping[int, int], server: str) -> None:
-        """Ask Redis to rewrite its append-only file.
-
-        covers: partition to the offset before which the new file holds nothing of deleted documents.
-        server: the run id of the server.
-        """
-        connection = self._state.connection
-        now = progress.now()
-        residue = progress.residue
+    def _ask(self, residue: Residue, rewrite: Rewrite) -> None:
+        """Ask Redis to rewrite its append-only file."""
         try:
-            connection.everywhere("BGREWRITEAOF")
+            self._state.connection.everywhere("BGREWRITEAOF")
         except (SettingsError, StateError) as error:
             # A rewrite of somebody else: it may have begun before the last deletion, so it proves nothing.
             if "in progress" in str(error):
@@ -323,17 +259,10 @@ class ResidueKeeper:
                     error,
                     extra={"event": "rewrite_refused"},
                 )
-            progress.residue = replace(residue, forbidden=str(error), asked=now)
+            residue.forbidden = str(error)
         else:
-            progress.residue = replace(residue, forbidden="", asked=now, rewrite=Rewrite(now, server, covers))
-
-    def _backups(self, progress: _Progress) -> None:
-        """Move the marks of backups: deletions that had passed all other stages when the oldest backup was made."""
-        until = progress.residue.attested.get(Stage.BACKUPS, 0)
-        if self._backups_kept is not None:
-            until = max(until, progress.now() - int(self._backups_kept * 1000))
-        earlier = [stage for stage in Stage if stage is not Stage.BACKUPS]
-        progress.move_all(Stage.BACKUPS, progress.passed_by(until, *earlier))
+            residue.forbidden, residue.rewrite = "", rewrite
+        residue.asked = self._now()
 
     @property
     def _pause_ms(self) -> float:
@@ -347,37 +276,24 @@ def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None
     A deletion before it has left no trace in the log: all earlier values of its key have been erased. Yields after each
     page, so that the caller can do other things meanwhile. Needs 17 bytes of memory for each record of the partition.
     """
-    # An empty first part each: concatenate needs at least one array, and a log may be empty.
-    hashes = [np.zeros(0, np.uint64)]
-    places = [np.zeros(0, np.int64)]
-    valued = [np.zeros(0, np.bool_)]
-    offset = log.begin(topic, partition)
+    # An empty first part: concatenate needs at least one array, and a log may be empty.
+    parts = [np.zeros(0, _ROW)]
     end = log.end(topic, partition)
-    for records in _still_there(log, topic, partition, offset, end):
-        held = [record for record in records if record.key is not None and record.key != HEARTBEAT_KEY]
-        # Two keys of one hash only make the answer later: an erased record seems to be there.
-        keys = (blake2b(record.key or b"", digest_size=8) for record in held)
-        digests = b"".join(key.digest() for key in keys)
-        hashes.append(np.frombuffer(digests, np.uint64))
-        offsets = [record.offset for record in held]
-        places.append(np.array(offsets, np.int64))
-        has_value = [record.value is not None for record in held]
-        valued.append(np.array(has_value, np.bool_))
+    for records in _still_there(log, topic, partition, log.begin(topic, partition), end):
+        rows = []
+        for record in records:
+            if record.key is not None and record.key != HEARTBEAT_KEY:
+                # Two keys of one hash only make the answer later: an erased record seems to be there.
+                key = int.from_bytes(blake2b(record.key, digest_size=8).digest())
+                rows.append((key, record.offset, record.value is not None))
+        parts.append(np.array(rows, _ROW))
         yield
-    key = np.concatenate(hashes)
-    place = np.concatenate(places)
-    whole = np.concatenate(valued)
+    whole = np.concatenate(parts)
     # By key, and by offset within a key: then the record that supersedes another one comes right after it.
-    order = np.lexsort((place, key))
-    key = key[order]
-    place = place[order]
-    whole = whole[order]
-    same_key = key[1:] == key[:-1]
-    superseded = whole[:-1] & same_key
+    whole = whole[np.lexsort((whole["offset"], whole["key"]))]
+    superseded = whole["valued"][:-1] & (whole["key"][1:] == whole["key"][:-1])
     # `initial`, since there may be none.
-    later = place[1:][superseded]
-    first = later.min(initial=end)
-    return min(end, int(first))
+    return min(end, int(whole["offset"][1:][superseded].min(initial=end)))
 
 
 def _still_there(log: EventLog, topic: str, partition: int, offset: int, end: int) -> Iterator[list[Record]]:
@@ -408,23 +324,12 @@ def standing_versions(log: EventLog, topic: str) -> Generator[None, None, set[in
     return found - {0}
 
 
-def waiting_by_stage(residue: Residue) -> dict[Stage, Outstanding]:
-    """Return, for each stage, how many documents have not reached it, and since when the oldest of them waits."""
-    found = {}
-    for stage in Stage:
-        each = [residue.waiting(partition, stage) for partition in residue.totals]
-        documents = sum(one.documents for one in each)
-        since = [one.since_ms for one in each if one.since_ms is not None]
-        found[stage] = Outstanding(documents, min(since, default=None))
-    return found
-
-
 def _reached(before: Residue, after: Residue, now_ms: int) -> Iterator[tuple[Stage, float]]:
     """Yield each mark that moved: its stage, and the seconds that its oldest deletion took to get there."""
-    for (partition, stage), marks in after.marks.items():
-        passed = before.of(partition, stage).offset
-        if marks.offset > passed:
-            since = after.counted.get(partition, Marks()).reached(passed)
+    for partition, traces in after.traces.items():
+        for stage, marks in traces.stages.items():
+            passed = before.of(partition).of(stage).offset
+            since = traces.counted.reached(passed) if marks.offset > passed else None
             if since is not None:
                 yield stage, max(now_ms - since, 0) / 1000
 
@@ -432,7 +337,7 @@ def _reached(before: Residue, after: Residue, now_ms: int) -> Iterator[tuple[Sta
 def residue_fields(residue: Residue) -> dict[str, Any]:
     """Return the traces that are left of deletions, as `status --json` and `residue --json` show them."""
     waiting = {}
-    for stage, one in waiting_by_stage(residue).items():
+    for stage, one in residue.waiting().items():
         waiting[stage.value] = {"documents": one.documents, "since": one.since_ms}
     attested = {stage.value: time_ms for stage, time_ms in residue.attested.items()}
     completed = {str(partition): offset for partition, offset in residue.completed.items()}
@@ -443,12 +348,3 @@ def residue_fields(residue: Residue) -> dict[str, Any]:
         "looked": residue.looked or None,
         "completed": completed,
     }
-
-
-def _pruned(residue: Residue) -> Residue:
-    """Leave out the steps of marks that date only complete deletions."""
-    kept = {}
-    for (partition, stage), marks in residue.marks.items():
-        kept[partition, stage] = marks.since(residue.completed.get(partition, 0))
-    counted = {p: marks.since(residue.completed.get(p, 0)) for p, marks in residue.counted.items()}
-    return replace(residue, marks=kept, counted=counted)

@@ -12,8 +12,7 @@ import logging
 import math
 import time
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError
 from streamtopic.monitoring.tracing import span
@@ -71,37 +70,32 @@ _FEW, _VERSIONS = 8, 1000
 class Published:
     """What one round has published.
 
-    entries: number of entries of the ledger.
-    versions: the versions among them.
-    receipts: number of receipts of deletions.
-    requests: number of receipts of requests.
+    page: the entries of the ledger.
     records: number of records that left the outbox.
-    erased: whether deletions were said to have left no trace.
     """
 
-    entries: int = 0
-    versions: tuple[int, ...] = ()
-    receipts: int = 0
-    requests: int = 0
+    page: Sequence[Entry] = ()
     records: int = 0
-    erased: bool = False
 
-    @classmethod
-    def of(cls, page: Sequence[Entry], records: int) -> Published:
-        """Return what a page and the outbox have published."""
-        return cls(
-            entries=len(page),
-            versions=tuple(entry.version for entry in page if isinstance(entry, Envelope)),
-            receipts=sum(isinstance(entry, Receipt) for entry in page),
-            requests=sum(isinstance(entry, RequestReceipt) for entry in page),
-            records=records,
-            erased=any(isinstance(entry, Erased) for entry in page),
-        )
+    @property
+    def versions(self) -> list[int]:
+        """The versions in the page."""
+        return [entry.version for entry in self.page if isinstance(entry, Envelope)]
+
+    @property
+    def receipts(self) -> int:
+        """Number of receipts of deletions."""
+        return sum(isinstance(entry, Receipt) for entry in self.page)
+
+    @property
+    def erased(self) -> bool:
+        """Whether deletions were said to have left no trace."""
+        return any(isinstance(entry, Erased) for entry in self.page)
 
     @property
     def did_something(self) -> bool:
         """Whether a further round may find more to do; an `alive` by itself is no news."""
-        return bool(self.versions or self.receipts or self.requests or self.records or self.erased)
+        return self.records > 0 or any(not isinstance(entry, Alive) for entry in self.page)
 
 
 Cuts = list[tuple[int, dict[int, int]]]
@@ -188,7 +182,7 @@ class Publisher:
         sent += self._send()
         self._settle(page, served)
         self._prove_again()
-        return Published.of(page, sent)
+        return Published(page, sent)
 
     def _due(self, versions: Sequence[Envelope], served: Sequence[_Served]) -> list[Entry]:
         """Return the entries of the next page.
@@ -270,26 +264,17 @@ class Publisher:
         counted, unless there is no such version, or too many came since.
         """
         oldest = {p: forget.offset for p in waiting if (forget := self._forgets[p].oldest())}
-        count = _FEW
-        while True:
+        ledger, cuts = self._writer.ledger, Cuts()
+        for count in (_FEW, _VERSIONS):
             records = self._state.releases(count)
-            cuts = self._in_ledger(records)
-            before = cuts[0][1] if cuts else None
-            reaches = before is not None and all(before.get(p, 0) <= offset for p, offset in oldest.items())
-            if reaches or len(records) < count or count >= _VERSIONS:
-                return cuts + [(one.version, dict(one.cut)) for one in versions]
-            count = _VERSIONS
-
-    def _in_ledger(self, records: Sequence[tuple[int, Mapping[str, Any]]]) -> Cuts:
-        """Return (version, cut) of those of these versions that are in the ledger."""
-        ledger = self._writer.ledger
-        cuts = []
-        for version, record in records:
             # A version that waits is not in the ledger, and one that was drawn again is not the one in it. Of those
             # long ago the ledger does not remember the digest.
-            if version <= ledger.newest and ledger.digest(version) in {None, record["digest"]}:
-                cuts.append((version, cut_of(record)))
-        return cuts
+            there = [(n, record) for n, record in records if ledger.digest(n) in {None, record["digest"]}]
+            cuts = [(version, cut_of(record)) for version, record in there if version <= ledger.newest]
+            reaches = cuts and all(cuts[0][1].get(p, 0) <= offset for p, offset in oldest.items())
+            if reaches or len(records) < count:
+                break
+        return cuts + [(one.version, dict(one.cut)) for one in versions]
 
     def _receipts(self, served: Sequence[_Served]) -> list[Receipt]:
         """Return the receipts of these deletions that the ledger lacks."""
@@ -360,13 +345,11 @@ class Publisher:
     def _erased(self) -> Erased | None:
         """Return the entry that says that further deletions have left no trace; None if there are none."""
         residue = self._residue.read()
-        if not residue.marks:
-            return None
         ends: dict[int, int] = {}
         for partition, stream in self._forgets.items():
+            end, before = residue.of(partition).done, residue.completed.get(partition, 0)
             # It must not run ahead of receipts: the entry speaks of deletions that have theirs.
-            end = int(min(residue.done(partition), _first_waiting(stream)))
-            if end > residue.completed.get(partition, 0):
+            if end > before and (end := int(min(end, _first_waiting(stream)))) > before:
                 # Deletions that are lost have no receipt, and are not seen to wait for one.
                 stream.require(partition)
                 ends[partition] = end
@@ -391,7 +374,7 @@ class Publisher:
             if one.forget.trace:
                 facts = {"partition": one.partition, "version": one.version}
                 times = (one.forget.applied_ms, int(now * 1000))
-                span("streamtopic receipt", times, facts, parent=one.forget.trace)
+                span("streamtopic receipt", times, facts, one.forget.trace)
         for entry in page:
             if isinstance(entry, Erased):
                 self._residue.complete(entry.ends)
@@ -416,7 +399,7 @@ class Publisher:
                 if record.value is not None and digest != ledger.digest(version):
                     # Redis was set back, and drew a number again that the ledger had: nobody gets these bytes.
                     continue
-                messages.append(Message(record.key, record.value, record.headers, partition=0))
+                messages.append(record)
                 if record.value is not None:
                     proofs.add(version)
             if not ready:
@@ -488,7 +471,7 @@ def _served(stream: Forgets, partition: int, cuts: Cuts, most: int) -> list[_Ser
             if version is not None:
                 served.append(_Served(partition, forget, version))
             touched.setdefault(forget.document, []).append(forget)
-    return list(islice(served, most))
+    return served[:most]
 
 
 def _first(forget: Forget, partition: int, cuts: Cuts, earlier: Sequence[Forget]) -> int | None:

@@ -1,34 +1,35 @@
-"""Make models: one protocol for every mode, one value for every model, and the certified mode.
+"""Make models: one class for every mode, one value for every model, and the certified mode.
 
-    Modeller           the protocol of a mode; the service chooses a mode and hands it to the scheduler
+    Modeller           a mode; the service chooses one and hands it to the scheduler
+    Base               the base model, as the scheduler wrote it
     Made               a model of counted documents, before noise, with the facts that its version states
     FromLog            what a version is made again from, by a check
     NotVerified        an update that must not be published, with the reason
     CertifiedModeller  carries the model over if that is verified, and learns it cold if it is not
-    check_update       the service's own check before an update is staged: learn it again from the counts, and compare
 
 Only an update that was carried over in memory is checked: one that was learned cold would be compared with itself.
 In certified mode the retained counts decide the anchors of an update. They may differ from those of the base model.
 """
 
+import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import CountSource, DocumentBatch
-from streamtopic.errors import CannotLearn
+from streamtopic.errors import CannotLearn, StateCorrupt
 from streamtopic.privacy.accounting import gaussian_scale
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.schedule.payload import Guarded, PayloadPlan, Sample, TaskData, make_payload, no_sample
-from streamtopic.service.schedule.situation import Base, Guarantee, Mode
 from streamtopic.signed import Envelope
-from streamtopic.state import CutGone, DocumentCounts, StoredBase
+from streamtopic.state import CutGone, DocumentCounts, RemainingBase, StoredBase
 from streamtopic.state.stored_counts import StoredCounts, SummedCounts
 from streamtopic.topics.fit import TopicFit, fingerprint
 from streamtopic.topics.learner import learn
@@ -36,16 +37,18 @@ from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.update import NeedsRetrain, update
 
 __all__ = [
+    "Base",
     "CertifiedModeller",
     "Checked",
     "FromLog",
+    "Guarantee",
     "Made",
     "MeasureCapacity",
     "ModelBeforeNoise",
     "Modeller",
     "NotVerified",
     "check_is_due",
-    "check_update",
+    "kept_of",
     "learn_cold",
     "require_tolerance",
 ]
@@ -54,9 +57,24 @@ __all__ = [
 # A carried-over certificate up to this share of the tolerance leaves no doubt that a cold one keeps the tolerance: in
 # random chains it was .06 % larger at most.
 _SURELY = 1 / 16
+_SALT_BYTES = 32
 
 Draw = Callable[[Sample, NoiseKey, str, int, TaskData], PayloadPlan]
 MeasureCapacity = Callable[[TopicFit], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The result of a check.
+
+    passed: whether the update is that of a model learned from the counts alone.
+    detail: in words. It is shown to people, so it has no figure of a model before noise.
+    seconds: how long the check took.
+    """
+
+    passed: bool
+    detail: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +92,7 @@ class Made:
         key, the model's name, the version and the data of downstream tasks.
     fit: the learned model; None if a kept base model was moved without learning.
     warm: whether it was carried over from the last model, or from the sums in Redis, so that it is worth a check.
+    checked: the result of that check, if there was one.
     """
 
     counts: DocumentCounts
@@ -86,6 +105,7 @@ class Made:
     notes: tuple[str, ...] = ()
     fit: TopicFit | None = None
     warm: bool = False
+    checked: Checked | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,17 +147,110 @@ class ModelBeforeNoise(Protocol):
         """The topics."""
 
 
-class Modeller(Mode, Protocol):
-    """A mode of making models: learns base models, and unlearns documents from them."""
+Guarantee = Literal["certified", "theorem", "private"]
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The base model, without its numbers.
+
+    version: the version that it was published as.
+    start: the documents that it was trained on, as of their cut.
+    anchors: (r,), the anchor word of each topic.
+    capacity: number of deletions that it bears.
+    counted: documents that had ever been accepted by then.
+    capacity_rule: the rule that set it.
+    guarantee: the mode that it was learned in.
+    rules: `LearnerOptions.rules` that it was learned by.
+    """
+
+    version: int
+    start: RemainingBase
+    anchors: tuple[str, ...]
+    capacity: int
+    counted: int = 0
+    capacity_rule: str = ""
+    guarantee: str = ""
+    rules: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, stored: StoredBase) -> "Base":
+        """Read the fields that Redis keeps of a base model."""
+        fields = {**stored.fields, "anchors": tuple(stored.fields["anchors"])}
+        return cls(version=stored.version, start=stored.start, **fields)
+
+    def stored(self, kept: bytes, salt: bytes) -> StoredBase:
+        """Return the base model as Redis keeps it. It is before noise, so subscribers never get it.
+
+        `serve` may read its fields, but not its bytes, which hold numbers that follow from the documents to the last
+        digit.
+
+        kept: that its mode keeps (`kept_of`).
+        salt: 32 secret bytes, which come before them.
+        """
+        fields = asdict(self)
+        del fields["version"], fields["start"]
+        # `serve` reads the checksum of these bytes. Without a salt, who can guess the documents could learn the model
+        # and compare.
+        return StoredBase(self.version, self.start, fields, salt + kept if kept else b"")
 
     @property
-    def options(self) -> LearnerOptions:
-        """The choices of the learner."""
+    def documents(self) -> int:
+        """Number of documents that it was trained on."""
+        return self.start.documents
+
+    def changed_rules(self, now: Mapping[str, Any]) -> str | None:
+        """Return why a model learned by the rules of now is not an update of this one, None if it is.
+
+        now: `Modeller.rules` of the present settings.
+        """
+        before = self.rules
+        differing = [name for name in before.keys() & now.keys() if before[name] != now[name]]
+        changed = [f"{name} was {before[name]}, is {now[name]}" for name in sorted(differing)]
+        return f"settings of the model have changed: {', '.join(changed)}" if changed else None
+
+
+def kept_of(stored: StoredBase, guarantee: Guarantee) -> bytes:
+    """Undo `Base.stored`: return the bytes that a mode keeps. Raises StateCorrupt if another mode made the base model.
+
+    guarantee: of the mode; that of certified mode keeps nothing.
+    """
+    if not (kept := stored.blob[_SALT_BYTES:]):
+        raise StateCorrupt(f"the base model was not kept for {guarantee} mode: run `streamtopic unlearn --retrain`")
+    return kept
+
+
+class Modeller(ABC):
+    """A mode of making models: it learns base models, unlearns documents from them, and says what decisions ask of it.
+
+    guarantee: the setting that chooses this mode, and the promise that its versions name.
+    base_only: whether an update covers the documents of the base model only.
+    most_versions: the versions that the budget of a base model is for; None if each version spends more. A base model
+        then begins a period, which only an operator does after the first. An update rests on the counts alone, so that
+        there is no capacity.
+    options: of the learner.
+    last: the last model before noise, for checks inside the service only.
+    """
+
+    guarantee: ClassVar[Guarantee]
+    base_only = False
+    most_versions: int | None = None
+    last: ModelBeforeNoise | None = None
+
+    def __init__(self, options: LearnerOptions) -> None:
+        self.options = options
 
     @property
-    def last(self) -> ModelBeforeNoise | None:
-        """The last model before noise, for checks inside the service only."""
+    @abstractmethod
+    def scale(self) -> float:
+        """The scale of the Gaussian mechanism by which one more version composes with others."""
 
+    @property
+    def rules(self) -> Mapping[str, Any]:
+        """The choices that an update has in common with its base model, by the names of settings."""
+        return self.options.rules
+
+    @abstractmethod
     def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, int]:
         """Learn a new base model cold; return its first version and the number of deletions that it bears.
 
@@ -147,6 +260,7 @@ class Modeller(Mode, Protocol):
         Raises CannotLearn if these counts allow no model that may be published.
         """
 
+    @abstractmethod
     def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:
         """Make a model of the documents that remain.
 
@@ -156,9 +270,16 @@ class Modeller(Mode, Protocol):
         Raises CannotLearn if no model can be made of them at all.
         """
 
-    def forget(self) -> None:
-        """Drop the model in memory, so that nothing of a model that was found false lives on."""
+    def check(self, made: Made) -> Made:
+        """Learn an update again from its counts alone; return it with the result. By default there is nothing to check.
 
+        If the two differ, the model that was learned again takes the place of the update.
+
+        Raises CannotLearn, CutGone.
+        """
+        return made
+
+    @abstractmethod
     def again(self, found: FromLog, stored: StoredBase | None, key: NoiseKey) -> PayloadPlan:
         """Return a version made again from the log, for a check of it.
 
@@ -168,7 +289,7 @@ class Modeller(Mode, Protocol):
         """
 
 
-class CertifiedModeller:
+class CertifiedModeller(Modeller):
     """Certified mode: it keeps the last fit in memory with the counts that it fits, and carries it over.
 
     After a restart there is no such fit, and the first model is learned from the sums in Redis, or from the documents.
@@ -178,9 +299,8 @@ class CertifiedModeller:
     stored: reads the sums in Redis, None if there are none.
     """
 
-    guarantee: Guarantee = "certified"
-    base_only = False
-    most_versions = None
+    guarantee = "certified"
+    last: TopicFit | None
 
     def __init__(
         self,
@@ -188,29 +308,15 @@ class CertifiedModeller:
         guarded: Guarded,
         stored: Callable[[], StoredCounts | None] = lambda: None,
     ) -> None:
-        self.options = options
+        super().__init__(options)
         self._guarded = guarded
         self._stored = stored
-        self._last: tuple[TopicFit, DocumentCounts] | None = None
-
-    @property
-    def rules(self) -> Mapping[str, Any]:
-        """The choices of the learner."""
-        return self.options.rules
+        self._fitted: DocumentCounts | None = None
 
     @property
     def scale(self) -> float:
-        """The scale by which one more version composes with others, see `gaussian_scale`."""
+        """As of `gaussian_scale`."""
         return gaussian_scale(self._guarded.epsilon, self._guarded.delta)
-
-    @property
-    def last(self) -> TopicFit | None:
-        """The last model before noise: secret."""
-        return self._last[0] if self._last else None
-
-    def forget(self) -> None:
-        """Drop the last model, so that the next one is learned cold."""
-        self._last = None
 
     def retrain(self, counts: DocumentCounts, capacity: MeasureCapacity) -> tuple[Made, int]:
         """Learn cold, so that nothing of earlier models is left, and the privacy account begins again.
@@ -218,8 +324,8 @@ class CertifiedModeller:
         Raises CannotLearn, also if the certificate does not reach the tolerance.
         """
         # Dropped before learning, so that two models are not in memory at once.
-        self._last = None
-        fit = self._keep(learn_cold(counts, self.options), counts)
+        self.last = self._fitted = None
+        fit = learn_cold(counts, self.options)
         return self._made(fit, counts, warm=False), capacity(fit)
 
     def unlearn(self, counts: DocumentCounts, base: Base) -> Made | NotVerified:  # noqa: ARG002 - see Modeller
@@ -231,14 +337,24 @@ class CertifiedModeller:
         if isinstance(warm, NotVerified):
             return warm
         # A cold model belongs to the same base and spends its epsilon.
-        fit = warm or self._from_sums(counts)
-        carried = fit is not None
-        fit = fit or learn(counts, self.options)
+        carried = warm or self._from_sums(counts)
+        fit = carried or learn(counts, self.options)
         try:
-            self._keep(require_tolerance(fit), counts)
+            return self._made(require_tolerance(fit), counts, warm=carried is not None)
         except CannotLearn as error:
             return NotVerified(str(error))
-        return self._made(fit, counts, warm=carried)
+
+    def check(self, made: Made) -> Made:
+        """See Modeller. While this runs, both models are in memory."""
+        if made.fit is None:
+            return made
+        start = time.perf_counter()
+        cold = learn(made.counts, self.options)
+        problem = _difference(made.fit, cold)
+        checked = Checked(problem is None, problem or _SAME, time.perf_counter() - start)
+        if problem is not None:
+            made = self._made(require_tolerance(cold), made.counts, warm=False)
+        return replace(made, checked=checked)
 
     def again(self, found: FromLog, stored: StoredBase | None, key: NoiseKey) -> PayloadPlan:  # noqa: ARG002 - see Modeller
         """Learn cold from the counts of the log, and draw the same noise. Raises CannotLearn."""
@@ -258,11 +374,11 @@ class CertifiedModeller:
 
     def _warm(self, counts: DocumentCounts) -> TopicFit | NotVerified | None:
         """Return the carried-over fit, None if there is nothing to start from or its certificate decides nothing."""
-        if self._last is None:
+        fit, before = self.last, self._fitted
+        if fit is None or before is None:
             return None
-        fit, before = self._last
         # The update works in place, so the old fit is gone even if it fails.
-        self._last = None
+        self.last = self._fitted = None
         try:
             change = counts.since(before)
             outcome = update(fit, counts, change, change.passages())
@@ -275,13 +391,9 @@ class CertifiedModeller:
         # near the tolerance it decides whether there is a version.
         return outcome.fit if outcome.fit.certificate.bound <= _SURELY * self.options.tolerance else None
 
-    def _keep(self, fit: TopicFit, counts: DocumentCounts) -> TopicFit:
-        """Keep a fit for the next update, and return it."""
-        self._last = (fit, counts)
-        return fit
-
     def _made(self, fit: TopicFit, counts: DocumentCounts, *, warm: bool) -> Made:
-        """Return a fit as the model of the counts that it was learned from."""
+        """Return a fit as the model of the counts that it was learned from, and keep it for the next update."""
+        self.last, self._fitted = fit, counts
         return Made(
             counts,
             documents=fit.documents,
@@ -332,47 +444,14 @@ def check_is_due(last: Mapping[str, Any] | None, interval: float | Literal["off"
     return bool(now_ms - last["at"] >= interval * 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """The result of a check.
-
-    passed: None if the check could not be made.
-    detail: in words. It is shown to people, so it has no figure of a model before noise.
-    seconds: how long the check took.
-    """
-
-    passed: bool | None
-    detail: str
-    seconds: float
-
-
-def check_update(
-    fit: TopicFit, counts: DocumentCounts, key: bytes, clock: Callable[[], float] = time.perf_counter
-) -> Checked:
-    """Learn an update's counts cold, and compare the result with the update's fit.
-
-    fit: the update. While this runs, both models are in memory.
-    counts: the counts that it was carried over to.
-    key: the secret of the digest of counts.
-    clock: seconds, for the duration.
-    """
-    start = clock()
-    try:
-        cold = learn(counts, fit.options)
-    except CutGone:
-        return Checked(None, "its documents could not be read again: the changes since are gone", clock() - start)
-    except CannotLearn as error:
-        return Checked(passed=False, detail=f"its counts allow no model: {error}", seconds=clock() - start)
-    problem = _difference(fit, cold, key)
-    return Checked(problem is None, problem or _SAME, clock() - start)
-
-
-def _difference(fit: TopicFit, cold: TopicFit, key: bytes) -> str | None:
+def _difference(fit: TopicFit, cold: TopicFit) -> str | None:
     """Say how a carried-over fit differs from one learned cold, None if it does not."""
     if fit.words != cold.words:
         return "its words are not those of a model learned from the counts alone"
     if fit.topic_names != cold.topic_names:
         return "its anchors are not those of a model learned from the counts alone"
+    # A key of this comparison alone: nobody can have chosen documents by it.
+    key = secrets.token_bytes(32)
     carried = fingerprint(fit, [], [], key)
     again = fingerprint(cold, [], [], key)
     if carried != again:

@@ -16,10 +16,11 @@ Source: streamtopic.privacy.head_noise.
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,24 +31,22 @@ from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.head_noise import HeadConstants, head_constants, release_task_weights
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.noise import NoisedMatrix, release_matrix
+from streamtopic.privacy.noise import NoisedMatrix, NoisePlan, release_matrix
 from streamtopic.settings import Settings
 from streamtopic.signed import Head, Payload
 from streamtopic.state import DocumentCounts
 from streamtopic.state.documents import read_documents
 from streamtopic.topics.display import COHERENT, WordEvidence, correlations_and_words, diversity, heap, named, npmi
 from streamtopic.topics.fit import TopicFit, fingerprint
-from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicHead, TopicMatrix, fit_head, unlearn_head
+from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicHead, TopicMatrix, fit_head
 from streamtopic.topics.learner import learn
 
 __all__ = [
     "Guarded",
     "PayloadPlan",
-    "ReleaseNoise",
     "Sample",
     "TaskData",
     "TaskOptions",
-    "displayed",
     "frequencies",
     "head_facts",
     "head_of",
@@ -61,8 +60,11 @@ __all__ = [
     "read_labelled",
     "remarks",
     "task_options",
+    "topics_payload",
 ]
 
+
+_Made = TypeVar("_Made")
 
 TOP_WORDS = 20
 """Number of words published of each topic: the coherent ten, on which quality is measured, and ten more."""
@@ -86,13 +88,11 @@ class TaskData:
 
     options: the tasks.
     labelled: task to its documents, in the order of their ids; a document may belong to several tasks.
-    before: heads of the last version, to start from; empty unless topics are withheld.
     cold: whether the model was learned from counts alone, so that it has the same bits on every path.
     """
 
     options: TaskOptions = field(default_factory=TaskOptions)
     labelled: Mapping[str, LabelledDocuments] = field(default_factory=dict)
-    before: Mapping[str, TopicHead] = field(default_factory=dict)
     cold: bool = True
 
 
@@ -152,6 +152,19 @@ def labelled_digest(counted: str, data: TaskData) -> str:
     return state.hexdigest()
 
 
+def _each(
+    data: TaskData, make: Callable[[HeadTask, LabelledDocuments], _Made]
+) -> tuple[dict[str, _Made], dict[str, str]]:
+    """Return by task what is made of its documents, and for each task that cannot have a head the reason."""
+    made, unfitted = {}, {}
+    for name, task in data.options.tasks.items():
+        try:
+            made[name] = make(task, data.labelled[name])
+        except CannotLearn as error:
+            unfitted[name] = str(error)
+    return made, unfitted
+
+
 def published_heads(
     A: npt.NDArray[np.float32], words: tuple[str, ...], names: tuple[str, ...], data: TaskData
 ) -> tuple[dict[str, Head], dict[str, str]]:
@@ -167,14 +180,7 @@ def published_heads(
         return {}, {}
     # Each starts from zero, so it is a function of A and the labelled documents alone, whatever was learned before.
     model = TopicMatrix(A.astype(np.float64), words, names)
-    heads, unfitted = {}, {}
-    for name, task in data.options.tasks.items():
-        documents = data.labelled[name]
-        try:
-            heads[name] = head_of(fit_head(model, documents, task), documents)
-        except CannotLearn as error:
-            unfitted[name] = str(error)
-    return heads, unfitted
+    return _each(data, lambda task, documents: head_of(fit_head(model, documents, task), documents))
 
 
 def head_of(fitted: TopicHead, data: LabelledDocuments, B: npt.NDArray[np.float64] | None = None) -> Head:
@@ -183,39 +189,6 @@ def head_of(fitted: TopicHead, data: LabelledDocuments, B: npt.NDArray[np.float6
     if B is None:
         return Head(fitted.topics, fitted.classes, documents, fitted.w)
     return Head(fitted.topics, fitted.classes, documents, None, B.astype(np.float32))
-
-
-def _measured(
-    model: TopicMatrix,
-    labelled: LabelledDocuments,
-    task: HeadTask,
-    base_error: float,
-    from_counts: Callable[[], TopicMatrix],
-    *,
-    cold: bool,
-) -> HeadConstants:
-    """Measure the constants that the noise of a head is calibrated to.
-
-    Raises CannotLearn if rounding may keep the head from its tolerance.
-    """
-    constants = head_constants(model, labelled, task, base_error, cold=cold)
-    # A model carried over differs in its last digits from one learned cold. If these would decide a constant, noise
-    # would tell the two apart, so the constant is measured on the cold one.
-    if not constants.settled:
-        constants = head_constants(from_counts(), labelled, task, base_error, cold=True)
-    constants.check_reach(task)
-    return constants
-
-
-def _fitted(before: TopicHead | None, model: TopicMatrix, labelled: LabelledDocuments, task: HeadTask) -> TopicHead:
-    """Fit a head, by one step from the last version's head if there is one."""
-    if before is None:
-        return fit_head(model, labelled, task)
-    try:
-        return unlearn_head(before, model, labelled, task)
-    # Topics may have changed too much for a step from the last head; from zero the optimum is the same.
-    except CannotLearn:
-        return fit_head(model, labelled, task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,48 +202,6 @@ class Guarded:
     epsilon: float
     delta: float
     tolerance: float
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseNoise:
-    """The noise of a whole version, of topics or of heads.
-
-    epsilon, delta: of all its parts together.
-    sigma: standard deviation of the noise on a number; the largest of its parts.
-    scale, slack: by these it composes with other versions.
-    grid: every noised number is a multiple of it; the largest of its parts.
-    ratio: norm of the noise over norm of the model, in three digits. From 1 on the noise hides the model.
-    covariance_grid: as `grid`, of R; None if R has no noise of its own, since it is made from the noised A.
-    """
-
-    epsilon: float
-    delta: float
-    sigma: float
-    scale: float
-    slack: float
-    grid: float
-    ratio: float
-    covariance_grid: float | None = None
-
-    @classmethod
-    def of(cls, noised: NoisedMatrix) -> "ReleaseNoise":
-        """Describe a version of one noised matrix."""
-        plan = noised.plan
-        # The norm is taken after noise: before noise it is secret.
-        ratio = norm_ratio(plan.sigma, noised.matrix)
-        return cls(plan.epsilon, plan.delta, plan.sigma, plan.scale, plan.slack, plan.grid, ratio)
-
-    @classmethod
-    def of_heads(cls, noised: Collection[NoisedMatrix]) -> "ReleaseNoise":
-        """Describe a version of several heads that were noised jointly; its ratio is the largest of all heads."""
-        plans = [one.plan for one in noised]
-        together = Composition.of((plan.scale, plan.slack) for plan in plans)
-        sigma = max(plan.sigma for plan in plans)
-        grid = max(plan.grid for plan in plans)
-        ratio = max(head_ratio(one) for one in noised)
-        # Each head was noised for the epsilon and delta of all together.
-        first = plans[0]
-        return cls(first.epsilon, first.delta, sigma, 1 / together.mu, together.slack, grid, ratio)
 
 
 def norm_ratio(sigma: float, matrix: npt.NDArray[Any]) -> float:
@@ -310,24 +241,23 @@ class PayloadPlan:
     """A payload with its noise.
 
     payload: the published numbers and words.
-    noise: the noise in it.
+    shown: facts of the envelope that the noise decides: epsilon, delta, sigma, scale, slack and ratio of all parts
+        together, and others in place of those that follow from the model and its counts.
     digest: of the retained counts and settings, for which the noise was drawn.
+    grid: every noised number is a multiple of it; the largest of its parts.
+    covariance_grid: as `grid`, of R; None if R has no noise of its own, since it is made from the noised A.
     unfitted: for each task without a head, the reason.
-    fitted: heads before noise where topics are withheld, secret.
-    covered: whether every condition of the paper's proof held; None if the guarantee does not rest on them.
     facts: further fields of the release record, for the operator alone.
-    shown: facts of the envelope in place of those that follow from the model and its counts.
     kept: what the mode keeps of a new base model.
     """
 
     payload: Payload
-    noise: ReleaseNoise
+    shown: Mapping[str, Any]
     digest: str
+    grid: float
+    covariance_grid: float | None = None
     unfitted: Mapping[str, str] = field(default_factory=dict)
-    fitted: Mapping[str, TopicHead] = field(default_factory=dict)
-    covered: bool | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
-    shown: Mapping[str, Any] = field(default_factory=dict)
     kept: bytes = b""
 
 
@@ -377,22 +307,56 @@ def make_payload(
     A = noised.matrix.astype(np.float32)
     evidence = WordEvidence.of(fit, frequency)
     related, order = correlations_and_words(fit, A.astype(np.float64), evidence, TOP_WORDS)
-    heads, unfitted = published_heads(A, fit.words, fit.topic_names, data)
-    best, quality = displayed(order, fit.words, sample)
-    R = related.R.astype(np.float32)
-    payload = Payload(
-        words=fit.words,
-        A=A,
-        R=R,
-        shares=related.shares,
-        top_words=best,
-        quality=quality,
-        heads=heads,
-        anchors=fit.topic_names,
-        guided=seeds_left(fit),
-    )
-    noise = ReleaseNoise.of(noised)
-    return PayloadPlan(payload, noise, digest, unfitted, facts=head_facts(heads, data))
+    names, seeds = fit.topic_names, seeds_left(fit)
+    payload, unfitted = topics_payload(fit.words, names, A, related.R, related.shares, order, sample, data, seeds)
+    # The norm is taken after noise: before noise it is secret.
+    shown = _shown([noised.plan], norm_ratio(noised.plan.sigma, noised.matrix))
+    facts = head_facts(payload.heads, data)
+    return PayloadPlan(payload, shown, digest, noised.plan.grid, unfitted=unfitted, facts=facts)
+
+
+def topics_payload(
+    words: tuple[str, ...],
+    names: tuple[str, ...],
+    A: npt.NDArray[np.float32],
+    R: npt.NDArray[np.float64],
+    shares: npt.NDArray[np.float64],
+    order: Positions,
+    sample: Sample,
+    data: TaskData,
+    guided: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> tuple[Payload, dict[str, str]]:
+    """Return the payload of published topics with the heads on them, and for each task without a head the reason.
+
+    words: (n,), the rows of A.
+    names: (r,), the name of each topic.
+    A: (n, r), with its noise.
+    R, shares: (r, r) and (r,), of published numbers.
+    order: (r, TOP_WORDS) positions in `words`, of the words that are shown.
+    guided: the seeds that are left of guided topics.
+
+    Quality is measured on the first ten words of each topic: diversity, and NPMI if there is a sample.
+    """
+    heads, unfitted = published_heads(A, words, names, data)
+    first = order[:, :COHERENT]
+    quality = {"diversity": diversity(first)}
+    documents = sample()
+    if documents is not None and len(documents):
+        quality["npmi"] = npmi(first, documents)
+    best, R32 = named(order, words), R.astype(np.float32)
+    return Payload(words, A, R32, shares, best, quality, heads, names, dict(guided)), unfitted
+
+
+def _shown(plans: Sequence[NoisePlan], ratio: float) -> dict[str, float]:
+    """Return the facts of noise on parts that were noised jointly, each for the epsilon and delta of all together.
+
+    ratio: norm of the noise over norm of the model, in three digits. From 1 on the noise hides the model.
+    """
+    together = Composition.of((plan.scale, plan.slack) for plan in plans)
+    first, sigma = plans[0], max(plan.sigma for plan in plans)
+    scale = first.scale if len(plans) == 1 else 1 / together.mu
+    noise = {"epsilon": first.epsilon, "delta": first.delta, "sigma": sigma, "scale": scale}
+    return noise | {"slack": together.slack, "ratio": ratio}
 
 
 def remarks(plan: PayloadPlan) -> list[str]:
@@ -400,13 +364,14 @@ def remarks(plan: PayloadPlan) -> list[str]:
     warnings = [f"task {task!r} has no head: {reason}" for task, reason in plan.unfitted.items()]
     if plan.payload.shares is not None:
         warnings += filter(None, [heap(plan.payload.shares, plan.payload.anchors)])
-    if plan.noise.ratio >= 1:
+    ratio = plan.shown["ratio"]
+    if ratio >= 1:
         remedy = ""
-        if plan.covered is not None:
+        if "covered" in plan.shown:
             remedy = "; set `guarantee` to certified"
         elif plan.payload.A is None:
             remedy = "; lower `tolerance`, down to 1e-9, or raise `ridge` of the tasks"
-        warnings.append(f"the noise outweighs the model, with {plan.noise.ratio:.3g} times its norm{remedy}")
+        warnings.append(f"the noise outweighs the model, with {ratio:.3g} times its norm{remedy}")
     return warnings
 
 
@@ -436,40 +401,6 @@ def _heads_alone(
     Raises CannotLearn if no task has a head.
     """
     topics = TopicMatrix(fit.A, fit.words, fit.topic_names)
-    constants, fitted, unfitted = _all_fitted(fit, topics, source, guarded, data)
-    noised: dict[str, NoisedMatrix] = {}
-    # Only now: the noise of each head grows with the number of heads.
-    for name, head in fitted.items():
-        noised[name] = release_task_weights(
-            head.task_weights(topics),
-            constants[name],
-            data.options.tasks[name],
-            epsilon=guarded.epsilon,
-            delta=guarded.delta,
-            seed=key.seed(model, version, digest, f"head {name}"),
-            together=len(fitted),
-        )
-    heads = {name: head_of(head, data.labelled[name], noised[name].matrix) for name, head in fitted.items()}
-    facts = head_facts(heads, data)
-    for name, one in noised.items():
-        plan = one.plan
-        more = {"sigma": plan.sigma, "sensitivity": plan.sensitivity, "grid": plan.grid, "ratio": head_ratio(one)}
-        facts["heads"][name].update(more)
-    noise = ReleaseNoise.of_heads(noised.values())
-    payload = Payload(fit.words, heads=heads, anchors=fit.topic_names, guided=seeds_left(fit))
-    return PayloadPlan(payload, noise, digest, unfitted, fitted, facts=facts)
-
-
-def _all_fitted(
-    fit: TopicFit, model: TopicMatrix, source: CountSource, guarded: Guarded, data: TaskData
-) -> tuple[dict[str, HeadConstants], dict[str, TopicHead], dict[str, str]]:
-    """Fit all heads, starting from those of the last version.
-
-    source: the counts that `fit` was made from, of which `model` has the topics.
-
-    Return by task the constants of its noise and its head before noise, and for each task without a head the reason.
-    Raises CannotLearn if no task has a head.
-    """
 
     # At most one model is learned from counts, whatever the number of tasks that ask for it.
     @cache
@@ -477,20 +408,43 @@ def _all_fitted(
         cold = learn(source, fit.options)
         return TopicMatrix(cold.A, cold.words, cold.topic_names)
 
-    constants: dict[str, HeadConstants] = {}
-    fitted: dict[str, TopicHead] = {}
-    unfitted: dict[str, str] = {}
-    for name, task in data.options.tasks.items():
-        labelled = data.labelled[name]
-        try:
-            constants[name] = _measured(model, labelled, task, guarded.tolerance, from_counts, cold=data.cold)
-            fitted[name] = _fitted(data.before.get(name), model, labelled, task)
-        except CannotLearn as error:
-            unfitted[name] = str(error)
+    def measured(task: HeadTask, documents: LabelledDocuments) -> tuple[HeadConstants, TopicHead]:
+        constants = head_constants(topics, documents, task, guarded.tolerance, cold=data.cold)
+        # A model carried over differs in its last digits from one learned cold. If these would decide a constant, noise
+        # would tell the two apart, so the constant is measured on the cold one.
+        if not constants.settled:
+            constants = head_constants(from_counts(), documents, task, guarded.tolerance, cold=True)
+        # Rounding may keep the head from its tolerance.
+        constants.check_reach(task)
+        return constants, fit_head(topics, documents, task)
+
+    fitted, unfitted = _each(data, measured)
     if not fitted:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in unfitted.items())
         raise CannotLearn("tasks", f"topics are withheld and no task has a head ({reasons})")
-    return constants, fitted, unfitted
+    heads, about, plans = {}, {}, []
+    # Only now: the noise of each head grows with the number of heads.
+    for name, (constants, head) in fitted.items():
+        noised = release_task_weights(
+            head.task_weights(topics),
+            constants,
+            data.options.tasks[name],
+            epsilon=guarded.epsilon,
+            delta=guarded.delta,
+            seed=key.seed(model, version, digest, f"head {name}"),
+            together=len(fitted),
+        )
+        plan = noised.plan
+        heads[name] = head_of(head, data.labelled[name], noised.matrix)
+        about[name] = {"sigma": plan.sigma, "sensitivity": plan.sensitivity, "grid": plan.grid}
+        about[name]["ratio"] = head_ratio(noised)
+        plans.append(plan)
+    facts = head_facts(heads, data)
+    for name, more in about.items():
+        facts["heads"][name].update(more)
+    payload = Payload(fit.words, heads=heads, anchors=fit.topic_names, guided=seeds_left(fit))
+    shown = _shown(plans, max(one["ratio"] for one in about.values()))
+    return PayloadPlan(payload, shown, digest, max(plan.grid for plan in plans), unfitted=unfitted, facts=facts)
 
 
 def seeds_left(fit: TopicFit) -> dict[str, tuple[str, ...]]:
@@ -504,22 +458,3 @@ def frequencies(words: Sequence[str], source: CountSource) -> npt.NDArray[np.int
     place = {word: k for k, word in enumerate(source.words)}
     found = [source.frequency[place[word]] for word in words]
     return np.array(found, np.int64)
-
-
-def displayed(
-    order: Positions, words: Sequence[str], sample: Sample
-) -> tuple[tuple[tuple[str, ...], ...], dict[str, float]]:
-    """Return the words of each topic as they are shown, and their quality.
-
-    order: (r, TOP_WORDS) positions in `words`.
-    words: (n,), the rows of A.
-    sample: as in `make_payload`.
-
-    Quality is measured on the first ten words of each topic: diversity, and NPMI if there is a sample.
-    """
-    first = order[:, :COHERENT]
-    quality = {"diversity": diversity(first)}
-    documents = sample()
-    if documents is not None and len(documents):
-        quality["npmi"] = npmi(first, documents)
-    return named(order, words), quality

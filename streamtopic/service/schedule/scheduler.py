@@ -1,27 +1,28 @@
 """The scheduler decides, makes a model and stages one version. One scheduler leads at a time.
 
 A step reads from top to bottom: `step` takes the lease, `_step` decides, `_unlearn` or `_retrain` makes a model,
-`_make_version` turns it into bytes and the entry of the ledger that names them, `_stage` lets both wait for the
-publisher, and `_withdraw` takes versions back if no model can be made.
+`_make_version` turns it into bytes and the entry of the ledger that names them, which wait for the publisher, and
+`_withdraw` takes versions back if no model can be made.
 """
 
 import hashlib
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from streamtopic.counts import SymmetricCounts, WordSets
+from streamtopic.counts import WordSets
 from streamtopic.errors import CannotLearn, StateMissing, StreamtopicError
-from streamtopic.monitoring.tracing import enabled, span
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.publish.ledger_writer import LedgerWriter
+from streamtopic.service.publish.ledger_writer import LedgerWriter, cut_of
 from streamtopic.service.schedule.decide import (
     BY_HAND,
     Decision,
@@ -33,40 +34,31 @@ from streamtopic.service.schedule.decide import (
     held,
 )
 from streamtopic.service.schedule.modeller import (
+    Base,
     Checked,
     Made,
     MeasureCapacity,
     Modeller,
     NotVerified,
     check_is_due,
-    check_update,
 )
 from streamtopic.service.schedule.payload import PayloadPlan, TaskData, no_sample, read_labelled, remarks, task_options
-from streamtopic.service.schedule.situation import (
-    Base,
-    SituationReader,
-    accepted,
-    policy_of,
-    traced_deletions,
-    unserved,
-)
-from streamtopic.service.schedule.version import (
-    counted_of,
-    describe,
-    erasures,
-    follow_ledger,
-    holding,
-    outgoing,
-    release_record,
-    replaced,
-    stored_base,
-)
+from streamtopic.service.schedule.situation import SituationReader, accepted, policy_of, unserved
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
-from streamtopic.signed import Envelope, Kind, Runs, pack_payload, to_messages
+from streamtopic.signed import (
+    Envelope,
+    Kind,
+    Runs,
+    SentRelease,
+    line_of,
+    pack_payload,
+    sent_releases,
+    to_messages,
+    tombstones,
+)
 from streamtopic.state import (
     BaseDocuments,
-    Connection,
     CutGone,
     DocumentCounts,
     Lease,
@@ -75,18 +67,28 @@ from streamtopic.state import (
     Reader,
     RemainingBase,
     Stale,
-    StoredBase,
 )
 from streamtopic.state.documents import sample_words
-from streamtopic.state.scripts import Outcome
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import EventLog, Message
-from streamtopic.topics.fit import TopicFit
 
-__all__ = ["CountsKeeper", "LeaseKeeper", "Scheduler", "Step"]
+__all__ = [
+    "LeaseKeeper",
+    "Scheduler",
+    "Step",
+    "counts_are_due",
+    "describe",
+    "erasures",
+    "fold_counts",
+    "follow_ledger",
+    "release_record",
+]
 
 
 logger = logging.getLogger(__name__)
+
+# Most versions that one version retires. A `keep_versions` that was lowered by much takes effect over several versions.
+_RETIRED = 20
 
 
 class LeaseKeeper:
@@ -135,53 +137,29 @@ class LeaseKeeper:
         self._state.release(Lease(self._holder, 0))
 
 
-class CountsKeeper:
-    """Keeps the co-occurrence counts in Redis near the documents, so that a leader that starts need not count them all.
+def counts_are_due(store: CountsStore, reader: Reader) -> bool:
+    """Return whether the counts in Redis must be folded: a generation of changes has begun since their cut.
 
     The changes since their cut must be there: a generation of changes ends, and the one before it goes. So the counts
-    are written again once a generation has begun since their cut, and hold no document for longer than the changes do.
+    hold no document for longer than the changes do, and a leader that starts need not count all documents.
     """
+    about = store.about()
+    if about is None:
+        return False
+    return any(not meta.summed <= about.cut[p].version <= meta.version for p, meta in reader.positions().items())
 
-    def __init__(self, store: CountsStore, reader: Reader) -> None:
-        self._store = store
-        self._reader = reader
 
-    def replace(self, lease: Lease, fit: TopicFit, counts: DocumentCounts) -> None:
-        """Write the counts of a model that was just made. counts: that it was made from."""
-        self._write(lease, fit.names, fit.q, counts)
-
-    def is_there(self) -> bool:
-        """Return whether there are counts in Redis."""
-        return self._store.about() is not None
-
-    def is_due(self) -> bool:
-        """Return whether a generation of changes has begun since the cut of the counts, so that they must be folded."""
-        about = self._store.about()
-        if about is None:
-            return False
-        positions = self._reader.positions()
-        return any(not meta.summed <= about.cut[p].version <= meta.version for p, meta in positions.items())
-
-    def fold(self, lease: Lease) -> None:
-        """Add the documents that came or went since to the counts. Raises StateError, ComponentUnreachable."""
-        counts = self._reader.counts()
-        words, q = self._sums(counts)
-        self._write(lease, words, q, counts)
-
-    def _sums(self, counts: DocumentCounts) -> tuple[Sequence[str], SymmetricCounts]:
-        """Return those of the words that documents hold still, and their pairs."""
-        position = {word: k for k, word in enumerate(counts.words)}
-        words = [word for word in self._store.words() if word in position]
-        keep = np.array([position[word] for word in words], np.intp)
-        stored = self._store.read()
-        if stored is not None:
-            with suppress(CutGone):
-                return words, SummedCounts.of(counts, stored).symmetric(keep)
-        return words, counts.symmetric(keep)
-
-    def _write(self, lease: Lease, words: Sequence[str], q: SymmetricCounts, counts: DocumentCounts) -> None:
-        self._store.write(words, q, counts, lease)
-        logger.debug("wrote the co-occurrence counts of %d words", len(words), extra={"event": "counts_written"})
+def fold_counts(store: CountsStore, reader: Reader, lease: Lease) -> None:
+    """Add the documents that came or went since to the counts in Redis. Raises StateError, ComponentUnreachable."""
+    counts = reader.counts()
+    position = {word: k for k, word in enumerate(counts.words)}
+    words = [word for word in store.words() if word in position]
+    keep = np.array([position[word] for word in words], np.intp)
+    stored, q = store.read(), None
+    if stored is not None:
+        with suppress(CutGone):
+            q = SummedCounts.of(counts, stored).symmetric(keep)
+    store.write(words, counts.symmetric(keep) if q is None else q, counts, lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +195,6 @@ class Scheduler:
 
     def __init__(
         self,
-        connection: Connection,
         state: ModelState,
         settings: Settings,
         modeller: Modeller,
@@ -231,15 +208,13 @@ class Scheduler:
         watch: Watch | None = None,
         staged: Callable[[], None] = lambda: None,
     ) -> None:
-        self.connection = connection
         self.state = state
         self.settings = settings
         self.modeller = modeller
         self._model = settings.model
         self._tasks = task_options(settings)
-        self._excluded = modeller.options.excluded_digest
-        self.reader = Reader(connection, settings.model, state.settings.partitions)
-        self._sums = CountsKeeper(CountsStore(connection, settings.model), self.reader)
+        self.reader = Reader(state.connection, settings.model, state.settings.partitions)
+        self._sums = CountsStore(state.connection, settings.model)
         self._capacity = capacity
         self._noise_key = noise_key
         self._ledger = ledger
@@ -253,7 +228,6 @@ class Scheduler:
         self._parent = 0
         # Versions that are withdrawn in the ledger, or in Redis by no later version.
         self._withdrawn = Runs()
-        self._heads = TaskData().before
         self._failed: tuple[dict[int, int], str] | None = None
 
     def step(self, requested: str | None = None) -> Step:
@@ -270,10 +244,10 @@ class Scheduler:
             return Step(Wait("another scheduler leads"))
         with self._lease.kept(lease):
             step = self._step(lease, requested)
-            if self._sums.is_due():
+            if counts_are_due(self._sums, self.reader):
                 # If documents change too fast for that, the next step does it.
                 with suppress(CutGone):
-                    self._sums.fold(lease)
+                    fold_counts(self._sums, self.reader, lease)
         # Steps come every few seconds, and a decision that stays needs no write.
         if (text := decision_text(step.decision)) != self._noted:
             self.state.note_decision(text, self._situation.now())
@@ -307,7 +281,7 @@ class Scheduler:
         # Redis may have been set back since; the ledger says which versions there are.
         self._ledger.catch_up()
         follow_ledger(self.state, lease, self._ledger, self._log)
-        self._parent = self._situation.last_version()
+        self._parent, _ = self._situation.newest()
         self._withdrawn = self._ledger.ledger.withdrawn | self.state.withdrawn_alone()
         situation = self._situation.read(requested, self._failure())
         decision = self._situation.decide(situation)
@@ -346,52 +320,43 @@ class Scheduler:
         if base is None:
             return Step(Wait("the base model vanished after the decision"))
         before = base.start.offsets if self.modeller.base_only else None
+        due = check_is_due(self.state.checked(), self.settings.self_check, self._situation.now())
+
+        def update(counts: DocumentCounts) -> Made | NotVerified:
+            made = self.modeller.unlearn(counts, base)
+            return self.modeller.check(made) if due and isinstance(made, Made) and made.warm else made
+
         start = time.perf_counter()
-        made = self.reader.read(lambda counts: self.modeller.unlearn(counts, base), before=before)
+        made = self.reader.read(update, before=before)
         seconds = {"unlearn": time.perf_counter() - start}
         # The counts are right in any case, so a model learned from them serves the deletion as well.
         if isinstance(made, NotVerified):
             return self._retrain(lease, Retrain(f"{decision.reason}; {made.reason}"))
-        checked = self._own_check(made)
-        if checked is not None:
-            seconds["self check"] = checked.seconds
-        if checked is not None and checked.passed is False:
-            # A false version must not be published. A model learned cold rests on nothing that the check found false.
-            self.modeller.forget()
-            reason = f"{decision.reason}; the update was not borne out by the service's own check: {checked.detail}"
-            # A retraining needs the memory that the false model still takes.
-            del made
-            return self._retrain(lease, Retrain(reason))
+        if made.checked is not None:
+            seconds["self check"] = made.checked.seconds
+            seconds["unlearn"] -= made.checked.seconds
+            if not made.checked.passed:
+                # Before the version that takes its place: whoever makes that one withdraws what it has to.
+                self._note_check(made.checked)
+                found = f"the update was not borne out by the service's own check: {made.checked.detail}"
+                decision = Unlearn(f"{decision.reason}; {found}")
         forgotten = base.documents - self._left(base, made.counts.positions).documents
-        step = self._make_version(lease, decision, made, base, seconds, forgotten=forgotten, checked=checked)
-        if step.version is not None and made.fit is not None and not self._sums.is_there():
-            self._sums.replace(lease, made.fit, made.counts)
-        return step
+        return self._make_version(lease, decision, made, base, seconds, forgotten=forgotten)
 
-    def _own_check(self, made: Made) -> Checked | None:
-        """Check an update that was carried over, where a check is due; keep the result in Redis and log a failure."""
-        now = self._situation.now()
-        if made.fit is None or not made.warm:
-            return None
-        if not check_is_due(self.state.checked(), self.settings.self_check, now):
-            return None
-        checked = check_update(made.fit, made.counts, self._noise_key.counts_key)
+    def _note_check(self, checked: Checked) -> None:
+        """Keep the result of the service's own check of an update in Redis, and log a failure."""
         version = self._next_version()
-        suspects = self._situation.suspects() if checked.passed is False else ()
         self._watch.checked(passed=checked.passed)
-        # Suspects: versions made since the last model that was known to be right.
-        self.state.note_check({**asdict(checked), "version": version, "at": now, "suspects": list(suspects)})
-        if checked.passed is False:
-            withdrawn = ", ".join(map(str, suspects)) or "no other"
+        self.state.note_check({**asdict(checked), "version": version, "at": self._situation.now()})
+        if not checked.passed:
             logger.error(
-                "version %d of %s is not published: %s. One learned from the counts takes its place and withdraws %s",
+                "an update was not borne out: %s. Version %d of %s is learned from the counts in its place, and "
+                "withdraws those since the last one that is known to be right",
+                checked.detail,
                 version,
                 self._model,
-                checked.detail,
-                withdrawn,
                 extra={"event": "self_check_failed", "version": version},
             )
-        return checked
 
     def _retrain(self, lease: Lease, decision: Retrain) -> Step:
         """Train on all documents.
@@ -412,10 +377,7 @@ class Scheduler:
             self.modeller.guarantee,
             self.modeller.rules,
         )
-        step = self._make_version(lease, decision, made, base, seconds)
-        if step.version is not None and made.fit is not None:
-            self._sums.replace(lease, made.fit, made.counts)
-        return step
+        return self._make_version(lease, decision, made, base, seconds)
 
     def _make_version(
         self,
@@ -426,24 +388,18 @@ class Scheduler:
         seconds: dict[str, float],
         *,
         forgotten: int = 0,
-        checked: Checked | None = None,
     ) -> Step:
         """Draw the noise of a model, write its facts with its payload, and stage the version.
 
         base: the base model that it rests on.
         seconds: that it took to make, by stage.
         forgotten: documents of it that are gone.
-        checked: the result of the service's own check, if there was one.
         """
         version = base.version if isinstance(decision, Retrain) else self._next_version()
         kind: Kind = "retrain" if isinstance(decision, Retrain) else "unlearn"
         start = time.perf_counter()
         plan = self._payload(made, version)
         envelope = self._envelope(made, plan, kind, base, version, forgotten)
-        if plan.shown:
-            # What the entry shows with noise or not at all, decisions still need.
-            exact = {"m": made.documents, "counted": counted_of(made.counts, base), "forgotten": forgotten}
-            plan = replace(plan, facts={**plan.facts, "exact": exact})
         obstacle = self._obstacle(decision, envelope)
         if obstacle is not None:
             return Step(obstacle)
@@ -453,25 +409,36 @@ class Scheduler:
         seconds["noise and release"] = time.perf_counter() - start
         facts = {
             **plan.facts,
-            **_check_fields(checked),
             "seconds": sum(seconds.values()),
             "noised": plan.digest,
             "warm": made.warm,
             "guided": {name: list(seeds) for name, seeds in plan.payload.guided.items()},
             "unfitted": dict(plan.unfitted),
         }
+        passed = made.checked is None or made.checked.passed
+        if made.checked is not None and passed:
+            facts["self_check"] = asdict(made.checked)
+        if "m" in plan.shown:
+            # What the entry shows with noise or not at all, decisions still need.
+            exact = describe(made, base, forgotten)
+            facts["exact"] = {name: exact[name] for name in ("m", "counted", "forgotten")}
         record = release_record(envelope, chunks=len(chunks), reason=decision.reason, facts=facts)
-        # Before the version is there: with it, the publisher drops deletions.
-        asked = self._asked(envelope)
-        stored = None if kind == "unlearn" else stored_base(base, plan.kept, self._salt(version, plan))
-        result = self._stage(lease, envelope, chunks, record, stored)
+        stored = None
+        if kind == "retrain":
+            stored = base.stored(plan.kept, self._noise_key.seed(self._model, version, plan.digest, "base").secret)
+        # One script for all of it: a version never lacks its record or its base model. Bytes are fixed from here on.
+        records = [*chunks, *replaced(self.state, self._withdrawn, envelope, self.settings.keep_versions)]
+        result = self.state.stage(lease, version, release=record, records=records, base=stored, before=self._parent)
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
-        # Only once it is staged: the next version must not start from heads that nobody gets.
         self._failed = None
-        self._heads = plan.fitted
         self._staged()
-        self._tell(envelope, [*remarks(plan), *made.notes], seconds, asked)
+        self._tell(envelope, [*remarks(plan), *made.notes], seconds)
+        if made.checked is not None and passed:
+            self._note_check(made.checked)
+        # A check that failed may have found them wrong.
+        if made.fit is not None and (not passed or kind == "retrain" or self._sums.about() is None):
+            self._sums.write(made.fit.names, made.fit.q, made.counts, lease)
         return Step(decision, version, envelope.withdrawn, seconds)
 
     def _obstacle(self, decision: Decision, envelope: Envelope) -> Wait | None:
@@ -480,55 +447,22 @@ class Scheduler:
         # A model takes seconds to make. A Redis that was set back meanwhile no longer knows the versions that this step
         # had read back from the ledger, and would give a number again that subscribers hold.
         self._ledger.catch_up()
-        if self._situation.last_version() != self._parent or self._ledger.ledger.newest >= version:
+        if self._situation.newest()[0] != self._parent or self._ledger.ledger.newest >= version:
             return Wait(f"other versions stand there than when version {version} was begun: Redis was set back")
         # A request may have come since the decision.
         return None if decision.reason == BY_HAND else self._situation.splits(envelope.cut)
 
-    def _stage(
-        self,
-        lease: Lease,
-        envelope: Envelope,
-        chunks: Sequence[Message],
-        record: Mapping[str, Any],
-        stored: StoredBase | None,
-    ) -> Outcome:
-        """Write a version into the outbox in Redis; its bytes are fixed from here on.
-
-        chunks: its bytes.
-        record: that Redis keeps of it.
-        stored: its base model, if this is its first version.
-        """
-        records = [outgoing(self._model, message) for message in chunks]
-        records += replaced(self.state, self._withdrawn, envelope, self.settings.keep_versions)
-        # One script for all of it: a version never lacks its record or its base model.
-        return self.state.stage(
-            lease, envelope.version, release=record, records=records, base=stored, before=envelope.parent
-        )
-
-    def _tell(
-        self, envelope: Envelope, told: Sequence[str], seconds: Mapping[str, float], asked: Sequence[bytes]
-    ) -> None:
-        """Tell those who watch, trace or read the log of a version that is staged.
+    def _tell(self, envelope: Envelope, told: Sequence[str], seconds: Mapping[str, float]) -> None:
+        """Tell those who watch or read the log of a version that is staged.
 
         told: remarks on it.
         seconds: durations by stage.
-        asked: the `traceparent` of deletions that it reflects.
         """
         version = envelope.version
         self._watch.staged(version, envelope.kind, seconds)
-        spent_ms = int(1000 * sum(seconds.values()))
-        times = (envelope.created - spent_ms, envelope.created)
-        span("streamtopic version", times, {"version": version}, links=asked)
         for remark in told:
             extra = {"event": "version_remark", "version": version}
             logger.warning("version %d of %s: %s", version, self._model, remark, extra=extra)
-
-    def _asked(self, envelope: Envelope) -> list[bytes]:
-        """Return the `traceparent` of deletions that a version reflects, if somebody traces them."""
-        if not enabled():
-            return []
-        return traced_deletions(self.reader, self._situation.last_cut() or {}, envelope.cut)
 
     def _left(self, base: Base, positions: Mapping[int, Meta]) -> RemainingBase:
         """Return the documents of a base model that are left at some positions."""
@@ -538,15 +472,11 @@ class Scheduler:
         """Return the number of the next version, which neither Redis nor the ledger has."""
         return max(self._parent, self._ledger.ledger.newest) + 1
 
-    def _salt(self, version: int, plan: PayloadPlan) -> bytes:
-        """Return a secret for the kept bytes of a base model, the same on a retry."""
-        return self._noise_key.seed(self._model, version, plan.digest, "base").secret
-
     def _payload(self, made: Made, version: int) -> PayloadPlan:
         """Read the documents that a payload needs besides its model, and draw its noise."""
         tasks = self._tasks
         labelled = read_labelled(made.counts, made.words, tasks)
-        data = TaskData(tasks, labelled, before=self._heads, cold=not made.warm)
+        data = TaskData(tasks, labelled, cold=not made.warm)
         # Words that are not known before the noise have no sample either.
         if tasks.withheld or not made.words:
             return made.draw(no_sample, self._noise_key, self._model, version, data)
@@ -559,8 +489,7 @@ class Scheduler:
         self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int, forgotten: int
     ) -> Envelope:
         """Return the facts of a version, without the digest of its bytes."""
-        noise = plan.noise
-        spent = self._situation.spent(base.version).then(noise.scale, noise.slack)
+        spent = self._situation.spent(base.version).then(plan.shown["scale"], plan.shown["slack"])
         facts = {**describe(made, base, forgotten), "cumulative_epsilon": spent.epsilon(self.settings.delta)}
         return Envelope(
             **(facts | dict(plan.shown)),
@@ -570,26 +499,20 @@ class Scheduler:
             parent=self._parent,
             created=self._situation.now(),
             guarantee=self.modeller.guarantee,
-            epsilon=noise.epsilon,
-            delta=noise.delta,
-            sigma=noise.sigma,
-            scale=noise.scale,
-            slack=noise.slack,
-            ratio=noise.ratio,
-            covered=plan.covered,
             capacity_rule=self.settings.capacity.rule,
             withdrawn=self._withdrawn_by(made.counts),
             # Under a key: without one, who can guess the documents could try the guesses (docs/guarantees.md).
             commitment=self._noise_key.commitment(self._model, version, plan.digest),
             tokeniser=self.settings.tokeniser,
-            excluded=self._excluded,
+            excluded=self.modeller.options.excluded_digest,
         )
 
     def _withdrawn_by(self, counts: DocumentCounts) -> tuple[int, ...]:
-        """Return the versions that a new one withdraws: with a broken promise, refuted, or never sent."""
-        found = set(self._holding(counts))
-        found.update(self._situation.unsent())
-        found.update(self._situation.refuted())
+        """Return the versions that a new one withdraws: with a broken promise, never sent, or by a false update."""
+        found = {*self._holding(counts), *self._situation.unsent()}
+        last = self.state.checked()
+        if last is not None and not last["passed"]:
+            found.update(self._situation.suspects())
         # Others came from another leader meanwhile, and this version will not be staged.
         return tuple(sorted(version for version in found if version <= self._parent))
 
@@ -600,19 +523,15 @@ class Scheduler:
         """
         # A new version reflects deletions up to its cut only; a withdrawal alone reflects all of them.
         positions = self.reader.positions() if counts is None else counts.positions
-        waiting = unserved(self.reader, positions, self._situation.last_cut())
-        forgotten = [
-            (partition, forget.document_offset)
-            for partition, forget in waiting
-            if forget.offset < positions[partition].next_offset
-        ]
-        if not forgotten:
+        _, newest = self._situation.newest()
+        oldest = dict[int, int]()
+        for partition, forget in unserved(self.reader, positions, cut_of(newest) if newest else None):
+            if forget.offset < positions[partition].next_offset:
+                oldest[partition] = min(forget.document_offset, oldest.get(partition, forget.document_offset))
+        if not oldest:
             return ()
         records = self._standing()
-        # Under the paper's guarantee a version holds the documents of its base, which may be withdrawn.
-        bases = self.state.releases_among(Runs.of(record["base"] for _, record in records).pairs())
-        cuts = dict(bases) | dict(records)
-        return holding(sorted(cuts.items()), self._withdrawn | self.state.withdrawn(records), forgotten)
+        return holding(records, self._withdrawn | self.state.withdrawn(records), oldest)
 
     def _standing(self) -> list[tuple[int, dict[str, Any]]]:
         """Return number and record of the versions that are not withdrawn in the ledger, oldest first."""
@@ -620,25 +539,16 @@ class Scheduler:
         return self.state.releases_among(self._withdrawn.gaps(self._parent).pairs())
 
     def _withdraw(self, lease: Lease, decision: Wait, situation: Situation) -> Step:
-        """Withdraw versions if no model can be made to take their place.
-
-        These are versions that hold documents whose deletion has waited too long, and versions that the service's own
-        check did not bear out.
-        """
-        # A model can be made, so the next version withdraws this one, and subscribers are never without one.
-        if situation.failed is None:
-            return Step(decision)
-        found = set(self._situation.refuted())
+        """Withdraw versions that hold documents whose deletion has waited too long, if no model can replace them."""
         oldest = situation.oldest_unserved_ms
-        if oldest is not None:
-            waited_ms = self._situation.now() - oldest
-            if waited_ms >= self.settings.max_forget_lag * 1000:
-                found.update(self._holding(None))
-        versions = tuple(sorted(found))
+        # If a model can be made, the next version withdraws this one, and subscribers are never without one.
+        if situation.failed is None or oldest is None:
+            return Step(decision)
+        waited_ms = self._situation.now() - oldest
+        versions = self._holding(None) if waited_ms >= self.settings.max_forget_lag * 1000 else ()
         if not versions:
             return Step(decision)
-        records = erasures(self.state, self._standing(), versions)
-        result = self.state.withdraw(lease, versions, records)
+        result = self.state.withdraw(lease, versions, erasures(self._standing(), versions))
         # Another scheduler leads by now, and withdraws them itself.
         if isinstance(result, Stale):
             return Step(decision)
@@ -653,6 +563,117 @@ class Scheduler:
         return reason if self.offsets() == offsets else None
 
 
+def describe(made: Made, base: Base, forgotten: int) -> dict[str, Any]:
+    """Return the envelope's facts about the model.
+
+    forgotten: documents of the base model that its counts do not hold any more.
+    """
+    # The exact certificate depends on the path to the model: its digits would tell candidates for a deleted document
+    # apart. So a version claims the tolerance, or infinity if nothing is certified.
+    claimed = made.tolerance if made.certificate <= made.tolerance else math.inf
+    return {
+        "base": base.version,
+        "cut": made.counts.offsets,
+        "counted": base.counted if made.counts.partial else accepted(made.counts.positions),
+        "m": made.documents,
+        "n": len(made.words),
+        "r": len(made.anchors),
+        "tolerance": made.tolerance,
+        "certificate": claimed,
+        "forgotten": forgotten,
+        "capacity": base.capacity,
+    }
+
+
+def release_record(
+    envelope: Envelope, *, chunks: int, reason: str, facts: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the record that Redis keeps of a version, for decisions, the publisher and people.
+
+    chunks: number of its messages in the releases topic.
+    reason: of the decision to make it.
+    facts: further fields, which subscribers do not get.
+    """
+    repeated = {field.name: getattr(envelope, field.name) for field in fields(envelope)}
+    cut = {str(partition): offset for partition, offset in envelope.cut.items()}
+    own = {"cut": cut, "withdrawn": list(envelope.withdrawn), "digest": repeated.pop("release")}
+    return {**facts, **repeated, **own, "chunks": chunks, "reason": reason, "entry": line_of(envelope)}
+
+
+def holding(
+    records: Sequence[tuple[int, Mapping[str, Any]]], withdrawn: Container[int], oldest: Mapping[int, int]
+) -> tuple[int, ...]:
+    """Return versions that hold a deleted document and are not withdrawn yet.
+
+    records: number and record of each version.
+    withdrawn: versions that are withdrawn already.
+    oldest: partition to the offset of the oldest add whose document was deleted.
+    """
+    found = []
+    for version, record in records:
+        # A version without a cut for a partition may hold any of its documents.
+        holds = any(offset < record["cut"].get(str(partition), math.inf) for partition, offset in oldest.items())
+        if holds and version not in withdrawn:
+            found.append(version)
+    return tuple(found)
+
+
+def erasures(records: Sequence[tuple[int, Mapping[str, Any]]], versions: Iterable[int]) -> list[Message]:
+    """Return the tombstones of versions. records: number and record of those that are known."""
+    chunks = {version: int(record["chunks"]) for version, record in records}
+    return [message for version in versions for message in tombstones(version, chunks.get(version, 0))]
+
+
+def replaced(state: ModelState, withdrawn: Runs, envelope: Envelope, keep_versions: int) -> list[Message]:
+    """Return the tombstones of versions that a new one withdraws, and of the oldest beyond `keep_versions`.
+
+    withdrawn: the versions that were withdrawn before.
+
+    Send them after the new version, so that a subscriber is never left without one.
+    """
+    # Usually it is one version; if the setting was lowered, a few at once.
+    standing = withdrawn.gaps(max(envelope.version - keep_versions, 0))
+    aged = set(standing.newest(_RETIRED)) - set(envelope.withdrawn)
+    records = state.releases_among(Runs.of(aged.union(envelope.withdrawn)).pairs())
+    known = {version for version, _ in records}
+    return erasures(records, [*envelope.withdrawn, *sorted(aged & known)])
+
+
+def follow_ledger(state: ModelState, lease: Lease, ledger: LedgerWriter, log: EventLog) -> bool:
+    """Record the versions that the ledger has and Redis has not, or has with other bytes; return whether there are any.
+
+    ledger: read to its end.
+
+    Raises ComponentUnreachable, StateMismatch.
+    """
+    # A Redis that was set back has forgotten versions that subscribers hold. Their numbers must not be used again,
+    # their epsilon stays spent, and later deletions are measured against them.
+    newest = state.releases(1)
+    known, record = newest[0] if newest else (0, {})
+    read = ledger.ledger
+    if read.newest < known or (read.newest == known and read.digest(known) in {None, record.get("digest")}):
+        return False
+    sent = sent_releases(log, state.model)
+    names = [f"version/{number}" for number in range(max(known, 1), read.newest + 1)]
+    found = ledger.find(names)
+    # Those that are void are left out.
+    for envelope in [found[name][0].entry for name in names if name in found]:
+        if not isinstance(envelope, Envelope) or (envelope.version == known and envelope.release == record["digest"]):
+            continue
+        bytes_there = sent.get(envelope.version, SentRelease())
+        # Bytes that were in Redis alone are lost: the version needs a successor.
+        facts = {"unsent": not bytes_there.complete}
+        recorded = release_record(envelope, chunks=bytes_there.chunks, reason="read back from the ledger", facts=facts)
+        # Another scheduler leads by now, and records the rest itself.
+        if isinstance(state.adopt(lease, envelope.version, recorded), Stale):
+            return True
+    # Tombstones of others may have waited in Redis.
+    gone = sorted(version for version in read.withdrawn - state.withdrawn_alone() if version in sent)
+    if gone:
+        state.withdraw(lease, gone, erasures([(version, {"chunks": sent[version].chunks}) for version in gone], gone))
+    return True
+
+
 def _sample(made: Made) -> WordSets | None:
     """Return the words of a sample of a model's documents, None if its cut is gone by now."""
     # A version without one figure of its quality is better than one that comes later: deletions wait for it.
@@ -660,8 +681,3 @@ def _sample(made: Made) -> WordSets | None:
         return sample_words(made.counts, made.words)
     except CutGone:
         return None
-
-
-def _check_fields(checked: Checked | None) -> dict[str, object]:
-    """Return the fields that the release record keeps of the service's own check."""
-    return {} if checked is None else {"self_check": {"passed": checked.passed, "detail": checked.detail}}

@@ -1,30 +1,25 @@
 """Read the situation of a model from Redis, as `decide` needs it. It writes nothing, so `status` uses it as well.
 
-Base               the base model, as the scheduler wrote it
-recorded           the facts of a version in its record; cut_of: its cut
-Mode               the part of a modeller that a decision depends on
+unserved           the deletions that no version reflects yet
 SituationReader    reads the situation, and the versions that must be withdrawn
 """
 
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from dataclasses import replace
+from typing import Any
 
-from streamtopic.monitoring.tracing import MAX_LINKS
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.publish.ledger_writer import cut_of, recorded
 from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Policy, Situation, Wait, decide, held
+from streamtopic.service.schedule.modeller import Base, Modeller
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope
-from streamtopic.state import Forget, Meta, ModelState, Reader, RemainingBase, StoredBase
+from streamtopic.state import Forget, Meta, ModelState, Reader, RemainingBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 
 __all__ = [
-    "Base",
-    "Guarantee",
-    "Mode",
     "SituationReader",
     "accepted",
     "policy_of",
@@ -34,51 +29,6 @@ __all__ = [
 
 # A number above those of all versions.
 _NEWEST = 1 << 53
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """The base model, without its numbers.
-
-    version: the version that it was published as.
-    start: the documents that it was trained on, as of their cut.
-    anchors: (r,), the anchor word of each topic.
-    capacity: number of deletions that it bears.
-    counted: documents that had ever been accepted by then.
-    capacity_rule: the rule that set it.
-    guarantee: the mode that it was learned in.
-    rules: `LearnerOptions.rules` that it was learned by.
-    """
-
-    version: int
-    start: RemainingBase
-    anchors: tuple[str, ...]
-    capacity: int
-    counted: int = 0
-    capacity_rule: str = ""
-    guarantee: str = ""
-    rules: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, stored: StoredBase) -> "Base":
-        """Read the fields that Redis keeps of a base model."""
-        fields = {**stored.fields, "anchors": tuple(stored.fields["anchors"])}
-        return cls(version=stored.version, start=stored.start, **fields)
-
-    @property
-    def documents(self) -> int:
-        """Number of documents that it was trained on."""
-        return self.start.documents
-
-    def changed_rules(self, now: Mapping[str, Any]) -> str | None:
-        """Return why a model learned by the rules of now is not an update of this one, None if it is.
-
-        now: `LearnerOptions.rules` of the present settings.
-        """
-        before = self.rules
-        differing = [name for name in before.keys() & now.keys() if before[name] != now[name]]
-        changed = [f"{name} was {before[name]}, is {now[name]}" for name in sorted(differing)]
-        return f"settings of the model have changed: {', '.join(changed)}" if changed else None
 
 
 def accepted(positions: Mapping[int, Meta]) -> int:
@@ -101,53 +51,6 @@ def unserved(reader: Reader, positions: Mapping[int, Meta], last: Mapping[int, i
     return waiting
 
 
-def traced_deletions(reader: Reader, since: Mapping[int, int], cut: Mapping[int, int]) -> list[bytes]:
-    """Return the `traceparent` of deletions that a version is the first to reflect, as many as a span may link to.
-
-    since: partition to the first offset that the version before it does not reflect.
-    cut: as `since`, of the version.
-    """
-    found = list[bytes]()
-    for partition, end in cut.items():
-        for forget in reader.forgets(partition).each(since.get(partition, 0)):
-            if forget.offset >= end or len(found) == MAX_LINKS:
-                break
-            if forget.trace:
-                found.append(forget.trace)
-    return found
-
-
-Guarantee = Literal["certified", "theorem", "private"]
-
-
-class Mode(Protocol):
-    """The part of a modeller that a decision depends on; see Modeller."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The setting that chooses this mode, and the promise that its versions name."""
-
-    @property
-    def rules(self) -> Mapping[str, Any]:
-        """The choices that an update has in common with its base model, by the names of settings."""
-
-    @property
-    def scale(self) -> float:
-        """The scale of the Gaussian mechanism by which one more version composes with others."""
-
-    @property
-    def base_only(self) -> bool:
-        """Whether an update covers the documents of the base model only."""
-
-    @property
-    def most_versions(self) -> int | None:
-        """The versions that the budget of a base model is for; None if each version spends more.
-
-        A base model then begins a period, which only an operator does after the first. An update rests on the counts
-        alone, so that there is no capacity.
-        """
-
-
 def policy_of(settings: Settings) -> Policy:
     """Return the settings that say when to act."""
     return Policy(int(settings.max_forget_lag * 1000), settings.update_after, settings.epsilon_budget)
@@ -156,7 +59,7 @@ def policy_of(settings: Settings) -> Policy:
 class SituationReader:
     """Reads the present situation of a model from Redis.
 
-    mode: how versions of this model are made.
+    mode: in which versions of this model are made.
     left: returns the documents of the base model that are left at some positions, or a moment before.
     settings: when to act, and the delta at which the cumulative epsilon of all versions is stated.
     clock: seconds since 1970.
@@ -167,7 +70,7 @@ class SituationReader:
         self,
         reader: Reader,
         state: ModelState,
-        mode: Mode,
+        mode: Modeller,
         left: Callable[[Base, Mapping[int, Meta]], RemainingBase],
         settings: Settings,
         clock: Callable[[], float],
@@ -222,29 +125,19 @@ class SituationReader:
         return replace(situation, forgetting_ms=forgetting, holding_ms=int(1000 * (now - since)))
 
     def _of_positions(self, positions: Mapping[int, Meta], requested: str | None, failed: str | None) -> Situation:
+        last, base = self.last(), self.base()
+        lost = None if last is None else self._lost(last, base)
         documents = sum(meta.documents for meta in positions.values())
-        last = self.last()
-        base = self.base()
-        lost = None if last is None else _lost(last, base)
-        if last is not None and base is not None:
-            lost = lost or self._refused(base)
+        known = Situation(documents, failed=failed, requested=requested, lost=lost, unsent=self.unsent())
         periods = self._mode.most_versions is not None
-        known = Situation(
-            documents,
-            failed=failed,
-            requested=requested,
-            lost=lost or self._distrusted(),
-            unsent=self.unsent(),
-            periods=periods,
-        )
+        known = replace(known, periods=periods, base_only=self._mode.base_only)
         if last is None:
             return known
         behind = _behind(positions, last)
         if base is None or behind is not None:
             return replace(known, behind=behind)
         left = self._left(base, positions)
-        waiting = unserved(self._reader, positions, last.cut)
-        received = [forget.received_ms for _, forget in waiting]
+        received = [forget.received_ms for _, forget in unserved(self._reader, positions, last.cut)]
         # Within a period nothing is spent with a version, and an update starts from no base model.
         spent = 0.0 if periods else self.spent(base.version).then(self._mode.scale).epsilon(self._delta)
         return replace(
@@ -258,32 +151,23 @@ class SituationReader:
             new_documents=accepted(positions) - last.counted,
             capacity=math.inf if periods else base.capacity,
             next_epsilon=spent,
-            base_only=self._mode.base_only,
         )
 
     def decide(self, situation: Situation) -> Decision:
         """Return the action that a situation calls for now."""
         return decide(situation, self._policy, self.now())
 
+    def newest(self) -> tuple[int, dict[str, Any]]:
+        """Return number and record of the newest version in Redis, 0 and {} before the first."""
+        return next(iter(self._state.releases(1)), (0, {}))
+
     def last(self) -> Envelope | None:
         """Return the newest version, None before the first. Its cut is empty if documents were moved since.
 
         Numbers that its entry shows with noise are exact here.
         """
-        newest = self._state.releases(1)
-        if not newest:
-            return None
-        record = newest[0][1]
-        return replace(recorded(record), cut=cut_of(record), **record.get("exact", {}))
-
-    def last_cut(self) -> dict[int, int] | None:
-        """Return the cut of the newest version, None before the first."""
-        newest = self._state.releases(1)
-        return cut_of(newest[0][1]) if newest else None
-
-    def last_version(self) -> int:
-        """Return the number of the newest version in Redis, 0 before the first."""
-        return max((version for version, _ in self._state.releases(1)), default=0)
+        _, record = self.newest()
+        return replace(recorded(record), cut=cut_of(record), **record.get("exact", {})) if record else None
 
     def base(self) -> Base | None:
         """Return the base model, None before the first."""
@@ -301,16 +185,8 @@ class SituationReader:
 
     def unsent(self) -> tuple[int, ...]:
         """Return the newest version if its bytes were lost before they were sent, unless it is withdrawn."""
-        newest = self._state.releases(1)
-        return self._standing(version for version, record in newest if record.get("unsent"))
-
-    def refuted(self) -> tuple[int, ...]:
-        """Return the suspects of the service's last own check, if it failed; those withdrawn by now are left out."""
-        # A check that could not be made (None) speaks against no version.
-        last = self._state.checked()
-        if last is None or last["passed"] is not False:
-            return ()
-        return self._standing(last["suspects"])
+        version, record = self.newest()
+        return (version,) if record.get("unsent") and version not in self._state.withdrawn() else ()
 
     def suspects(self) -> tuple[int, ...]:
         """Return the versions that an error in memory may have reached.
@@ -329,8 +205,11 @@ class SituationReader:
         """Return milliseconds since 1970."""
         return int(self._clock() * 1000)
 
-    def _refused(self, base: Base) -> str | None:
-        """Return why no update can start from a base model, None if one can."""
+    def _lost(self, last: Envelope, base: Base | None) -> str | None:
+        """Return why no update can start from the base model in Redis, None if one can."""
+        if base is None or base.version != last.base:
+            held = "no base model" if base is None else f"the base model of version {base.version}"
+            return f"Redis was set back: it holds {held}, the newest version is of {last.base}"
         # Another mode does not keep what an update starts from.
         if base.guarantee != self._mode.guarantee:
             return f"the base model was not learned in {self._mode.guarantee} mode"
@@ -338,17 +217,6 @@ class SituationReader:
         if most is not None and len(self._own(base.version)) >= most:
             return f"the budget is spent: all {most} versions of the period are published"
         return base.changed_rules(self._mode.rules)
-
-    def _standing(self, versions: Iterable[int]) -> tuple[int, ...]:
-        """Return those of the versions that are not withdrawn yet, oldest first."""
-        found = set(versions)
-        # Most often there is no such version, and then a read of Redis is saved.
-        return tuple(sorted(found - self._state.withdrawn())) if found else ()
-
-    def _distrusted(self) -> str | None:
-        """Return why the model in memory must not be carried over, None if it may be."""
-        refuted = self.refuted()
-        return f"version {refuted[0]} is not borne out by the service's own check" if refuted else None
 
 
 def _behind(positions: Mapping[int, Meta], last: Envelope) -> str | None:
@@ -362,11 +230,3 @@ def _behind(positions: Mapping[int, Meta], last: Envelope) -> str | None:
         return None
     places = ", ".join(late)
     return f"version {last.version} reflects more than is counted now: waiting for ingest to reach partition {places}"
-
-
-def _lost(last: Envelope, base: Base | None) -> str | None:
-    """Return why the base model in Redis is not the base of the newest version, or may not be; None if it is."""
-    if base is None or base.version != last.base:
-        held = "no base model" if base is None else f"the base model of version {base.version}"
-        return f"Redis was set back: it holds {held}, the newest version is of {last.base}"
-    return None

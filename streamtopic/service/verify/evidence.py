@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from streamtopic import __version__
 from streamtopic.errors import CheckFailed, UsageError
-from streamtopic.service.schedule.version import rounded
 from streamtopic.service.verify.finding import as_json, doubt, fails, passed
 from streamtopic.service.verify.ledger_checks import (
     entry_facts,
@@ -23,7 +23,7 @@ from streamtopic.service.verify.relearn import Relearning, read_kept
 from streamtopic.signed import LedgerProof
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from streamtopic.service.verify.finding import Finding, Sources
     from streamtopic.service.verify.ledger_checks import InLog, Record, WholeLedger
@@ -108,8 +108,8 @@ def gather(sources: Sources, version: int, update: Progress | None = None) -> Js
         "spending": {"budget": sources.epsilon_budget, "versions": list(_spending(known))},
         "forgotten": whole.as_json(known.envelope) | {"waiting": asdict(read_waiting(sources, known.envelope))},
         "conditions": {
-            "checks": rounded(record.get("checks") or []),
-            "constants": rounded(record.get("constants") or {}),
+            "checks": _rounded(record.get("checks") or []),
+            "constants": _rounded(record.get("constants") or {}),
             "vacuity": record.get("vacuity"),
         },
         "tasks": _tasks(release, record),
@@ -169,3 +169,15 @@ def _tasks(release: Release, record: Record) -> Json:
         }
         heads.append(fields)
     return {"heads": heads, "unfitted": dict(record.get("unfitted") or {})}
+
+
+def _rounded(value: object) -> Any:  # noqa: ANN401 -- whatever was given
+    """Return the numbers of a value with three digits each."""
+    # Three are enough to judge a capacity, and more would show more of the model before noise.
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.3g}")
+    return value

@@ -74,7 +74,6 @@ class Sources:
     tasks: downstream tasks.
     noise_key: the secret from which noise is drawn, or the error why it is not here.
     partitioner: name of the hash by which keys belong to partitions.
-    refuted: versions that failed the service's own check.
     epsilon_budget: for all versions of a base model together, for the report.
     clock: returns seconds since 1970.
     suppression: key of the model's suppressions, None without one.
@@ -90,7 +89,6 @@ class Sources:
     # An error and not None: a verification without the key says why it could not compare.
     noise_key: NoiseKey | SettingsError
     partitioner: str
-    refuted: frozenset[int]
     epsilon_budget: float
     clock: Callable[[], float]
     suppression: SuppressionKey | None = None

@@ -200,14 +200,12 @@ class InLog:
     standing: versions of which a part is in the releases topic.
     whole: the ledger.
     record: of the version in Redis; empty if Redis was set back to before it.
-    refuted: whether it failed the service's own check.
     """
 
     release: Release
     standing: frozenset[int]
     whole: WholeLedger
     record: Record = field(default_factory=dict)
-    refuted: bool = False
 
     @property
     def envelope(self) -> Envelope:
@@ -251,7 +249,7 @@ def version_in_log(sources: Sources, whole: WholeLedger, version: int) -> InLog:
             "write to the releases topic"
         )
     standing = frozenset(number for number, one in sent.items() if one.has_chunks)
-    return InLog(found, standing, whole, records.get(version, {}), version in sources.refuted)
+    return InLog(found, standing, whole, records.get(version, {}))
 
 
 def release_findings(known: InLog) -> Iterator[Finding]:
@@ -364,11 +362,7 @@ def _withdrawal(known: InLog) -> Iterator[Finding]:
 def _self_check(known: InLog) -> Iterator[Finding]:
     """Yield the outcome of the service's own check of a version, if there was one."""
     name, found = "self check", known.record.get("self_check") or {}
-    # A version may be refuted later than its record was written, by the check of an update that was made from it.
-    if known.refuted:
-        detail = "an update made from this version did not fit the counts, and this one was not checked before"
-        yield fails(name, detail, "do not use it: the next version, learned from the counts, withdraws it")
-    elif found.get("passed"):
+    if found.get("passed"):
         yield holds(name, f"before it was published: {found['detail']}")
 
 

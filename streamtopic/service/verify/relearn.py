@@ -371,14 +371,14 @@ def _about(head: Head | None) -> object:
 def _allowed(sent: Mapping[str, Array], plan: PayloadPlan, tasks: TaskOptions) -> dict[str, float]:
     """Return how far the numbers of each array may be from those made again."""
     allowed = {}
-    noise, again = plan.noise, plan.payload
+    again = plan.payload
     if again.A is not None:
-        allowed["A"] = _rounding(noise.grid, again.A)
+        allowed["A"] = _rounding(plan.grid, again.A)
         same = np.array_equal(sent.get("A", ()), again.A)
         for name in ("R", "shares"):
             values = np.asarray(getattr(again, name), np.float64)
-            if noise.covariance_grid is not None:
-                allowed[name] = _rounding(noise.covariance_grid, values)
+            if plan.covariance_grid is not None:
+                allowed[name] = _rounding(plan.covariance_grid, values)
             else:
                 # Made from A, so it may differ as A does.
                 allowed[name] = _ROUNDING * max(1.0, float(np.abs(values).max())) if same else np.inf

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from streamtopic.service.requests.request_mover import RequestMover
 from streamtopic.state import Reader
-from streamtopic.state.removal import lead
+from streamtopic.state.model_state import lead
 
 
 def mover(connection, names, partitions, log, send, clock, partitioner="murmur2"):

@@ -17,6 +17,7 @@ from streamtopic.state import (
     AddedDocuments,
     Applied,
     Changes,
+    ModelSettings,
     PartitionWriter,
     Reader,
     Rows,
@@ -56,8 +57,7 @@ class Stored:
     reading: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        weighting = self.options.weighting
-        self.state = PartitionWriter.open(self.connection, "bench", 0, partitions=1, weighting=weighting)
+        self.state = PartitionWriter.open(self.connection, "bench", 0, ModelSettings(1, self.options.weighting.cap))
         self.reader = Reader(self.connection, "bench", 1)
         self.entries = self.state.lexicon.number([name.encode() for name in self.material.names])
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamtopic.service.app import Service
     from streamtopic.signed import Logged, RequestReceipt
     from streamtopic.state.deletion_requests import DeletionRequest
-    from streamtopic.state.residue_ledger import Residue
+    from streamtopic.state.deletions import Residue
 
 __all__ = ["readable", "register"]
 
@@ -182,7 +182,7 @@ def _guarantees(service: Service, receipts: Sequence[Logged]) -> dict[int, dict[
 def _fields(service: Service, logged: Logged, guarantees: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """Return a receipt with its version's guarantee and the traces of its deletion, as JSON shows it."""
     from streamtopic.service.requests.request_door import traces_of_receipt
-    from streamtopic.state.residue_ledger import ResidueState
+    from streamtopic.state.deletions import ResidueState
 
     receipt: Any = logged.entry
     residue = ResidueState(service.connection, service.settings.model)
@@ -321,7 +321,7 @@ def _residue(args: argparse.Namespace) -> int:
     """Show how many deletions wait for which stage; to attest, note the operator's word first."""
     from streamtopic.service.app import Service
     from streamtopic.service.publish.erasure import residue_fields
-    from streamtopic.state.residue_ledger import ResidueState, Stage
+    from streamtopic.state.deletions import ResidueState, Stage
 
     with Service(instance_settings(args)) as service:
         store = ResidueState(service.connection, service.settings.model)

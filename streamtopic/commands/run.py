@@ -187,8 +187,7 @@ def _run_rebuild(args: argparse.Namespace) -> int:
         args,
         dataclasses.asdict(made) | {"seconds": round(seconds, 3)},
         f"{number_of(made.documents, 'document')} counted from {number_of(made.records, 'record')} in "
-        f"{number_of(made.partitions, 'partition')}, {duration(seconds)}; "
-        f"{number_of(made.waiting, 'deletion')} without a receipt",
+        f"{number_of(made.partitions, 'partition')}, {duration(seconds)}",
         "the next version will be a new base model; `streamtopic verify` compares the counts with the log",
     )
 

@@ -194,7 +194,7 @@ def _material(args: argparse.Namespace, settings: Settings, options: LearnerOpti
 
 
 def _of_instance(service: Service) -> _Material:
-    from streamtopic.state.documents import read_documents
+    from streamtopic.state.document_counts import read_documents
 
     def material(counts: DocumentCounts) -> _Material:
         if not counts.documents:

@@ -31,7 +31,7 @@ from streamtopic.counts.batch import (
     narrowed,
 )
 from streamtopic.counts.cooccurrence import Cooccurrence
-from streamtopic.counts.count_pairs import PairBlock, count, count_rows, count_weighted, statistics
+from streamtopic.counts.count_pairs import PairBlock, add_statistics, count, count_rows, count_weighted, statistics
 from streamtopic.counts.count_sources import Counts, CountSource, CountsWithout, KeptCounts
 from streamtopic.counts.matrices import CountedTexts, TextMatrix
 from streamtopic.counts.symmetric import SymmetricCounts
@@ -53,6 +53,7 @@ __all__ = [
     "TextMatrix",
     "Weighting",
     "WordSets",
+    "add_statistics",
     "count",
     "count_rows",
     "count_weighted",

@@ -18,7 +18,7 @@ from streamtopic.counts.arrays import Int32, Int64, UInt64, row_ends
 from streamtopic.counts.batch import DocumentBatch, Weighting
 from streamtopic.counts.cooccurrence import Cooccurrence
 
-__all__ = ["HEAVY", "PairBlock", "count", "count_rows", "count_weighted", "pieces", "statistics"]
+__all__ = ["HEAVY", "PairBlock", "add_statistics", "count", "count_rows", "count_weighted", "pieces", "statistics"]
 
 
 HEAVY = 10
@@ -177,13 +177,18 @@ def statistics(batch: DocumentBatch, n_words: int, signs: Int64) -> tuple[Int64,
     Each is (n_words,). A word is heavy in a document of L tokens that holds it h times if 10 h >= L. Both h and L
     are those of all passages of the document together, and a word of several passages counts once.
     """
-    frequency = np.zeros(n_words, np.int64)
-    tokens = np.zeros(n_words, np.int64)
-    heavy = np.zeros(n_words, np.int64)
-    held = np.zeros(n_words, np.int64)
-    given = batch.indptr, batch.words, batch.counts, batch.lengths, batch.owners, signs
-    _statistics(*given, frequency, tokens, heavy, held)
+    totals = np.zeros((4, n_words), np.int64)
+    add_statistics(batch, signs, totals)
+    frequency, tokens, heavy, _ = totals
     return frequency, tokens, heavy
+
+
+def add_statistics(batch: DocumentBatch, signs: Int64, totals: Int64) -> None:
+    """Add the `statistics` of documents to those that are known.
+
+    totals: (4, n_words) documents, occurrences and heavy documents of each word, and zeros as memory.
+    """
+    _statistics(batch.indptr, batch.words, batch.counts, batch.lengths, batch.owners, signs, *totals)
 
 
 @kernel
@@ -193,7 +198,7 @@ def _statistics(
 ) -> None:  # fmt: skip
     """Go through the documents; the rows of one document follow each other.
 
-    frequency, tokens, heavy: (n_words,) zeros, filled.
+    frequency, tokens, heavy: (n_words,) added to.
     held: (n_words,) zeros; zeros again afterwards.
     """
     row = 0

@@ -115,9 +115,7 @@ LAG_RECORDS = _gauge(
 LAG_SECONDS = _gauge(
     "lag_seconds", "Age of the oldest record that is not counted yet, by the log's clock; 0 without one.", "partition"
 )
-LAST_COMMIT = _gauge(
-    "last_commit_timestamp_seconds", "When the partition's last change was committed, by Redis's clock.", "partition"
-)
+LAST_COMMIT = _gauge("last_commit_timestamp_seconds", "When the partition's last change was committed.", "partition")
 COMMIT = _seconds("commit_seconds", "Time that a flush took to be counted and committed.", buckets=_COMMIT)
 WORDS = _gauge("words_ratio", "Word ids given so far, of all that a partition has; at 1 ingest stops.", "partition")
 OWNED = _gauge("partitions_owned", "Partitions that this process counts.")

@@ -15,7 +15,7 @@ from streamtopic.errors import SettingsError
 from streamtopic.service.ingest.rejections import RefusedRecords
 from streamtopic.service.publish.publisher import ALIVE_EVERY
 from streamtopic.state.deletion_requests import RequestState
-from streamtopic.state.removal import leader
+from streamtopic.state.model_state import leader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -37,7 +37,7 @@ from streamtopic.pages.version_page import chart_to_limit, spending_chart, versi
 from streamtopic.security.concealing import conceal
 from streamtopic.service.requests.request_door import receipts_of_request
 from streamtopic.signed import Receipt, RequestReceipt
-from streamtopic.state.residue_ledger import Stage
+from streamtopic.state.deletions import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -27,7 +27,7 @@ from streamtopic.privacy.private_topics import chosen_words, topics_of_noised, w
 from streamtopic.privacy.series_noise import SeriesNoise
 from streamtopic.service.schedule.modeller import Made, Modeller, NotVerified, kept_of
 from streamtopic.service.schedule.payload import TOP_WORDS, PayloadPlan, TaskData, no_sample, topics_payload
-from streamtopic.state.documents import read_documents
+from streamtopic.state.document_counts import read_documents
 from streamtopic.topics.display import WordEvidence, correlations_and_words
 
 if TYPE_CHECKING:

@@ -45,8 +45,8 @@ from streamtopic.service.watching import Watch
 from streamtopic.signed.signing_keys import read_note
 from streamtopic.state import MAX_WORD_IDS, CutGone, ModelState, Reader
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
+from streamtopic.state.deletions import ResidueState
 from streamtopic.state.reader import remaining_noted
-from streamtopic.state.residue_ledger import ResidueState
 from streamtopic.streams.opening import open_membership
 
 if TYPE_CHECKING:

@@ -5,49 +5,41 @@ follow, deletions and the next offset together. Readers count pairs from the doc
 
 Writing a partition
     partition_writer    PartitionWriter: `prepare` a batch, `apply` its changes; the one writer of a partition
-    flush               the bounds of one flush, its statistics, and the commands of its commit
-    word_ids            numbers of words
+    word_ids            numbers of words, and the documents that a batch adds
     document_records    a document as bytes: the counts to subtract when it is deleted
-    deletions           deletions that wait for their receipts, documents of people, suppressions, and the keys that tie
-                        receipts to requests
+    deletions           deletions that wait for their receipts, their traces, documents of people, suppressions, and the
+                        keys that tie receipts to requests
 Reading
     reader              Reader: positions, counts as of a cut of all partitions, what is left of the base model
-    document_counts     those counts: words, pairs that are counted from documents, what changed since an older cut
-    change_log          the changes of a partition, and its words with their statistics as of a moment
-    documents           the documents that counts are of
+    document_counts     those counts: words, documents and their pairs, what changed since an older cut
     meta                the position of a partition: offset and counters
 Of a model, besides its partitions
     model_state         settings, lease, base model, releases, outbox
     ledger_index        where the entries of the ledger are in its topic
     stored_counts       the co-occurrence counts of the working vocabulary
     deletion_requests   requests for deletions, until their receipts are there
-    residue_ledger      where traces of deleted documents are left
-    removal             taking counts out, so that they are made again from the log
 Below all
-    connection          the only module that speaks to Redis
+    connection          the only module that speaks to Redis, with guarded writes (`lua/change.lua`)
     redis_servers       a server, a cluster, or sentinels
     redis_keys          the name of everything in Redis
-    scripts             guarded writes: the Lua scripts in `lua/` and their outcomes
 """
 
-from streamtopic.state.change_log import CutGone
-from streamtopic.state.connection import Connection
+from streamtopic.state.connection import AlreadyApplied, Applied, Connection, Outcome, Stale
 from streamtopic.state.deletions import Forget, ForgetKind, Forgets, SubjectIndex, Suppressed
 from streamtopic.state.document_counts import ChangedDocuments, DocumentCounts
 from streamtopic.state.document_records import StoredDocument
-from streamtopic.state.flush import (
+from streamtopic.state.meta import CutGone, LastRecord, Meta, ModelSettings
+from streamtopic.state.model_state import Lease, ModelState, OutboxEntry, StoredBase
+from streamtopic.state.partition_writer import (
     MAX_FLUSH_DOCUMENTS,
     MAX_STORED_BYTES,
-    AddedDocuments,
     Changes,
     Flush,
+    PartitionWriter,
+    PreparedBatch,
 )
-from streamtopic.state.meta import LastRecord, Meta, ModelSettings
-from streamtopic.state.model_state import Lease, ModelState, OutboxEntry, StoredBase
-from streamtopic.state.partition_writer import PartitionWriter, PreparedBatch
 from streamtopic.state.reader import BaseDocuments, Reader, RemainingBase
-from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale
-from streamtopic.state.word_ids import MAX_WORD_IDS, Rows
+from streamtopic.state.word_ids import MAX_WORD_IDS, AddedDocuments, Rows
 from streamtopic.words.lexicon import Lexicon
 
 __all__ = [

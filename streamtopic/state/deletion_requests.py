@@ -21,10 +21,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from streamtopic.errors import UsageError
-from streamtopic.state.connection import Codec, Command, Connection
+from streamtopic.state.connection import Check, Codec, Command, Connection, Outcome, Stale
 from streamtopic.state.model_state import Lease
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import RECEIVE_DELETION, Check, Outcome, outcome
 
 __all__ = [
     "MOST_OPEN",
@@ -178,9 +177,16 @@ class DeletionRequests:
 
     def receive(self, request: DeletionRequest) -> Outcome:
         """Take a request in, once. Stale if one with its id has ended, or too many are open (`full`)."""
-        keys = [self._open, self._ended, self._sums]
-        facts: list[str | bytes | int] = [request.id, request.pack(), request.documents]
-        return outcome(self._connection.script(RECEIVE_DELETION, keys, [*facts, MOST_OPEN, MOST_OPEN_DOCUMENTS]))
+        documents, number = self._connection.batch([("HGET", self._sums, "documents"), ("HLEN", self._open)])
+        # Of two processes that take requests in at the same moment both may find room for the last one.
+        if int(number) >= MOST_OPEN or int(documents or 0) + request.documents > MOST_OPEN_DOCUMENTS:
+            return Stale("full")
+        steps: list[Command] = [
+            ("HINCRBY", self._sums, "documents", request.documents),
+            ("HSET", self._open, request.id, request.pack()),
+        ]
+        ended: Check = (("HGET", self._ended, request.id), "", "ended")
+        return self._connection.change(steps, guards=[ended], done=(("HEXISTS", self._open, request.id), "1"))
 
     def get(self, name: str) -> DeletionRequest | None:
         """Return a request by its id, None without one. Raises StateCorrupt."""

@@ -10,7 +10,7 @@ these changes are gone already, `CutGone` says so: take new counts.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -24,22 +24,33 @@ from streamtopic.counts import (
     SignedPassages,
     SymmetricCounts,
     Weighting,
+    WordSets,
     count,
     narrowed,
     statistics,
 )
 from streamtopic.counts.arrays import Int64, Mask, Positions, entry_rows, places
 from streamtopic.errors import CountsOverflow
-from streamtopic.state import scripts
-from streamtopic.state.change_log import ChangeEntry, CutGone, Place, came_and_went, read_changes
-from streamtopic.state.connection import Connection
-from streamtopic.state.document_records import EVERY_OFFSET, DecodedRecords, Records, decode_batch
-from streamtopic.state.meta import Meta, require_keys
+from streamtopic.state.connection import READ_BUCKETS, Connection
+from streamtopic.state.document_records import EVERY_OFFSET, DecodedRecords, Records, decode_batch, unpack_names
+from streamtopic.state.meta import ChangeEntry, CutGone, Facts, Meta, Place, came_and_went, read_changes, require_keys
 from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
 from streamtopic.state.word_ids import word_text
 from streamtopic.words.lexicon import Lexicon
 
-__all__ = ["ChangedDocuments", "DocumentCounts", "Part", "PartitionCut", "WordTable", "changed_documents", "followed"]
+__all__ = [
+    "ChangedDocuments",
+    "DocumentCounts",
+    "Part",
+    "PartitionCut",
+    "StoredDocuments",
+    "WordTable",
+    "changed_documents",
+    "document_parts",
+    "followed",
+    "read_documents",
+    "sample_words",
+]
 
 # Threads that read and decode hashes. The first half of the time is Redis's, the other half runs without Python's lock.
 _THREADS = 4
@@ -153,7 +164,7 @@ class DocumentCounts:
     @property
     def weighting(self) -> Weighting:
         """The weights of the model's pairs."""
-        return Weighting(self.cuts[0].meta.cap)
+        return self.cuts[0].meta.settings.weighting
 
     @property
     def partial(self) -> bool:
@@ -246,11 +257,12 @@ class DocumentCounts:
 
         def read(buckets: range) -> tuple[Place, Part]:
             keys = [cut.keys.meta, *map(cut.keys.documents, buckets)]
-            version, commit, data, sizes, names = self.connection.script(scripts.READ_BUCKETS, keys, [int(ids)])
+            facts, data, sizes, names = self.connection.script(READ_BUCKETS, keys, [int(ids)])
             records = Records(data, np.cumsum(msgpack.unpackb(sizes), dtype=np.int64))
             documents = msgpack.unpackb(names, raw=True) if ids else ()
             found = decode_batch(records, positions, cut.before)
-            return Place(int(version), commit.decode()), Part(documents, records, found)
+            place = Facts.unpack(facts).place if facts else Place(0, "")
+            return place, Part(documents, records, found)
 
         def went(buckets: range, place: Place, there: Part) -> list[Part]:
             documents, gone = departed.of(buckets, place)
@@ -351,7 +363,7 @@ def changed_documents(
     words = [table.texts[number] for number in met.tolist()]
     batch, sign_of_each = DocumentBatch.stacked(batches), np.concatenate(signs)
     of_words = statistics(batch, len(words), sign_of_each)
-    return ChangedDocuments(words, met, *of_words, batch, sign_of_each, Weighting(cuts[0].meta.cap))
+    return ChangedDocuments(words, met, *of_words, batch, sign_of_each, cuts[0].meta.settings.weighting)
 
 
 def _met(table: WordTable, changed: Sequence[tuple[int, int, Records]]) -> Int64:
@@ -375,7 +387,6 @@ def followed(
     """Yield the changes of a partition between two moments, and take up their words. Raises CutGone."""
     for place, change in read_changes(connection, cut.keys, after, through):
         table.learn(cut.partition, change.born)
-        table.learn(cut.partition, change.dead)
         yield place, change
 
 
@@ -404,3 +415,128 @@ class _Departed:
         kept = chain.from_iterable(self._gone.get(bucket, ()) for bucket in buckets)
         gone = [(document, record) for version, document, record in kept if version <= place.version]
         return [document for document, _ in gone], [record for _, record in gone]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredDocuments:
+    """Documents in the order of their ids.
+
+    batch: their passages. Words are positions in the words that were asked for; other words are left out, but the
+        lengths L count them.
+    ids: id of each document, as its producer gave it.
+    labels: of each document, task to class.
+    """
+
+    batch: DocumentBatch
+    ids: tuple[bytes, ...]
+    labels: tuple[Mapping[str, str], ...]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def read_documents(
+    counts: DocumentCounts, words: Sequence[str], *, labelled: Collection[str] = (), limit: int | None = None
+) -> StoredDocuments:
+    """Read documents in one pass over the records of each partition.
+
+    words: distinct words; those of the batch are positions in them.
+    labelled: tasks; only documents with a label of one of them are read, all documents if it is empty.
+    limit: about how many documents to read, None for all. Whole hashes of ids are read, the same of every partition, so
+        that the choice depends on the ids alone.
+
+    Raises CutGone, StateCorrupt, ComponentUnreachable.
+    """
+    most = BUCKETS if limit is None else _most(counts, limit)
+    labels = _Labels(frozenset(labelled))
+    found = [_chosen(part, labels) for parts in _buckets(counts, words, most, ids=True) for part in parts]
+    return _by_id(found)
+
+
+def document_parts(
+    counts: DocumentCounts, words: Sequence[str]
+) -> Iterator[tuple[DocumentBatch, Sequence[Mapping[str, str]]]]:
+    """Yield all documents, part by part: their passages and their labels.
+
+    words: distinct words; those of a batch are positions in them.
+    A part holds the documents of some hashes of ids, in the order of their ids: parts depend on the documents alone.
+    Raises as `read_documents`.
+    """
+    labels = _Labels(frozenset())
+    for parts in _buckets(counts, words, BUCKETS, ids=True):
+        stored = _by_id([_chosen(part, labels) for part in parts])
+        yield stored.batch, stored.labels
+
+
+def sample_words(counts: DocumentCounts, words: Sequence[str], limit: int = 20_000) -> WordSets:
+    """Return the words of a sample of the documents, as positions in `words`.
+
+    words: distinct words.
+    limit: about how many documents to read. Whole hashes of ids are read; all if there are no more documents.
+
+    A word of several passages of a document comes several times. Raises as `read_documents`.
+    """
+    found = []
+    for parts in _buckets(counts, words, _most(counts, limit)):
+        for batch in (part.found.batch for part in parts):
+            rows = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
+            found.append(WordSets(batch.indptr[rows], batch.words.astype(np.int64)))
+    return WordSets.joined(found)
+
+
+def _most(counts: DocumentCounts, limit: int) -> int:
+    """Return how many hashes of each partition hold about `limit` documents together; all if there are no more."""
+    if counts.documents <= limit:
+        return BUCKETS
+    wanted = BUCKETS * limit // counts.documents
+    return max(1, wanted)
+
+
+def _buckets(counts: DocumentCounts, words: Sequence[str], most: int, *, ids: bool = False) -> Iterator[list[Part]]:
+    """Yield the documents of each hash, over these words."""
+    position = {word: k for k, word in enumerate(counts.words)}
+    places = np.array([position.get(word, -1) for word in words], np.int64)
+    # The last one is for words that no document has.
+    numbers = np.append(counts.numbers, -1)
+    return counts.buckets(numbers[places], ids=ids, most=most)
+
+
+class _Labels:
+    """Chooses documents by their labels. Many documents have the same labels, so each different text is read once."""
+
+    def __init__(self, tasks: frozenset[str]) -> None:
+        self._tasks = tasks
+        self._known: dict[bytes, Mapping[str, str]] = {}
+
+    def read(self, names: bytes) -> Mapping[str, str]:
+        """Return the labels of a document. names: its labels and subjects, as they are stored."""
+        labels = self._known.get(names)
+        if labels is not None:
+            return labels
+        labels, subjects = unpack_names(names)
+        # Digests differ from document to document: kept, they would fill the memory.
+        if not subjects:
+            self._known[names] = labels
+        return labels
+
+    def choose(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a document has a label of one of the tasks."""
+        return not self._tasks or not self._tasks.isdisjoint(labels)
+
+
+def _chosen(part: Part, labels: _Labels) -> StoredDocuments:
+    """Return the chosen documents of a part, in any order."""
+    of_each = [labels.read(part.records.data[start:end]) for start, end in part.found.labels.tolist()]
+    chosen = [k for k, one in enumerate(of_each) if labels.choose(one)]
+    batch = part.found.batch.take(np.array(chosen, np.intp))
+    ids = tuple(part.ids[part.found.places[k]] for k in chosen)
+    return StoredDocuments(batch, ids, tuple(of_each[k] for k in chosen))
+
+
+def _by_id(parts: Sequence[StoredDocuments]) -> StoredDocuments:
+    """Return the documents of all parts in the order of their ids: that of a Redis hash depends on its history."""
+    ids = [document for part in parts for document in part.ids]
+    labels = [one for part in parts for one in part.labels]
+    order = np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int64)
+    batch = DocumentBatch.stacked([part.batch for part in parts]).select(order)
+    return StoredDocuments(batch, tuple(ids[k] for k in order.tolist()), tuple(labels[k] for k in order.tolist()))

@@ -17,6 +17,7 @@ from types import MappingProxyType
 import msgpack
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from streamtopic.compiled import Whole, allocating, inner, kernel, short
 from streamtopic.counts import MAX_LENGTH, TWICE, DocumentBatch
@@ -217,7 +218,7 @@ def decode_batch(records: Records, positions: Int64, before: int) -> DecodedReco
     )
     if documents < 0:
         raise unreadable()
-    words, counts = ascending_rows(indptr[:-1], indptr, ids, amounts)
+    words, counts = ascending_rows(indptr, ids, amounts)
     # Two ids of one word cannot both be live.
     twice = np.flatnonzero(words[1:] == words[:-1]) + 1
     if not np.isin(twice, indptr).all():
@@ -388,67 +389,15 @@ def _words(
     return at, used, limited
 
 
-def ascending_rows(firsts: Int64, indptr: Int64, ids: Int32, counts: Int32) -> tuple[Int32, Int32]:
-    """Return the ids of rows, ascending in each row, and their counts.
+def ascending_rows(indptr: Int64, ids: Int32, counts: Int32) -> tuple[Int32, Int32]:
+    """Sort the ids of each row, and its counts with them, and return both. They are sorted in their place.
 
-    firsts: (rows,) where each row begins in `counts`.
-    indptr: (rows + 1,) where it begins in `ids`, and in the result.
+    indptr: (rows + 1,) where each row begins.
     ids: of 0 or more, each once in a row.
     """
-    # Numbers among the words of these rows: the ids themselves may be millions.
-    occurrences = np.zeros(int(ids.max(initial=-1)) + 1, np.int32)
-    _tally(ids, occurrences)
-    words = np.flatnonzero(occurrences).astype(np.int32)
-    place = np.empty(len(occurrences), np.int32)
-    place[words] = np.arange(len(words))
-    sizes = occurrences[words].astype(np.int64)
-    entries = np.empty(len(ids), np.int64)
-    ascending = np.empty(len(ids), np.int32)
-    amounts = np.empty(len(ids), np.int32)
-    fill, at = np.cumsum(sizes) - sizes, indptr[:-1].copy()
-    _ascend(firsts, indptr, ids, counts, place, words, fill, at, entries, ascending, amounts)
-    return ascending, amounts
-
-
-@kernel
-def _tally(ids: Int32, occurrences: Int32) -> None:
-    """Count how often each id is there."""
-    for k in range(len(ids)):
-        occurrences[ids[k]] += 1
-
-
-@kernel
-def _ascend(
-    firsts: Int64, indptr: Int64, ids: Int32, counts: Int32, place: Int32, words: Int32, fill: Int64, at: Int64,
-    entries: Int64, ascending: Int32, amounts: Int32,
-) -> None:  # fmt: skip
-    """Sort the ids of each row, and its counts with them: all entries by word, and then back by row.
-
-    firsts, counts: where each row begins in `counts`, and the counts.
-    place: of each id in `words`, which ascend.
-    fill: (words,) where the entries of each word begin; afterwards, where they end.
-    at: (rows,) where each row begins; afterwards, where it ends.
-    entries: memory for all entries. Row and count are one number, so that each is written in one place.
-    """
-    # Two passes over the entries take less time than a sort of each row.
-    for k in range(len(firsts)):
-        shift = firsts[k] - indptr[k]
-        for position in range(indptr[k], indptr[k + 1]):
-            word = place[ids[position]]
-            slot = fill[word]
-            fill[word] = slot + 1
-            entries[slot] = (np.int64(k) << 32) | np.int64(counts[position + shift])
-    slot = np.int64(0)
-    for word in range(len(words)):
-        number = words[word]
-        while slot < fill[word]:
-            entry = entries[slot]
-            row = entry >> 32
-            position = at[row]
-            at[row] = position + 1
-            ascending[position] = number
-            amounts[position] = entry & 0xFFFFFFFF
-            slot += 1
+    rows = csr_array((counts, ids, indptr), shape=(len(indptr) - 1, int(ids.max(initial=0)) + 1))
+    rows.sort_indices()
+    return rows.indices.astype(np.int32, copy=False), rows.data
 
 
 @kernel

@@ -13,9 +13,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamtopic.state.connection import Command, Connection
+from streamtopic.state.connection import Check, Command, Connection, Stale
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import Check, Stale
 
 __all__ = ["TILE", "Additions", "LedgerIndex", "ReadOnlyIndex"]
 

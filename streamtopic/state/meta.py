@@ -1,30 +1,211 @@
-"""The position of a partition: offset, versions and counters in one hash; and whether its keys are there."""
+"""The position of a partition, and its history: what readers follow, and whether its keys are there.
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+    Meta               offset, versions and counters in one hash
+    ChangeEntry        the documents that came and those that went with one commit
+    WordStatistics     the words of live documents with their statistics as of a moment
+
+Every change of the state has an entry under its version: the documents that came and those that went, as they are
+stored, with the ids of this change and of the one before. So a reader that holds counts of one moment carries them to a
+later one without reading the documents again, and notices a history that is not its own, as after Redis was set back.
+Nothing else names the words of a partition: those of any change are in the statistics, or changes add them.
+
+Entries are in two hashes, one for each of the last two generations. The writer begins a generation when it writes the
+word statistics (`PartitionWriter.sum_changes`), and the generation before the last goes as a whole: Redis then gives
+its memory back, where deleted entries of a stream would stay in memory until their whole node is empty.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from typing import Self
+
+import msgpack
+import numpy as np
 
 from streamtopic.counts import Weighting
+from streamtopic.counts.arrays import Int64
 from streamtopic.documents.events import LIMITS
-from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
+from streamtopic.errors import StateCorrupt, StateError, StateMismatch, StateMissing
 from streamtopic.formats import STATE, refusal
-from streamtopic.state.change_log import Place
 from streamtopic.state.connection import Codec, Command, Connection
-from streamtopic.state.redis_keys import BUCKETS, MARK, PartitionKeys
+from streamtopic.state.document_records import Records
+from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
 
 __all__ = [
-    "FIXED",
+    "CHANGES",
+    "MOST_UNSUMMED",
     "MURMUR2",
+    "ChangeEntry",
+    "CutGone",
     "Facts",
     "LastRecord",
     "Meta",
     "ModelSettings",
+    "Place",
+    "WordStatistics",
+    "came_and_went",
     "check_settings",
-    "claimed_keys",
+    "pack_numbers",
+    "read_changes",
     "read_meta",
+    "read_statistics",
     "require_keys",
     "stored_settings",
+    "unpack_numbers",
 ]
+
+MOST_UNSUMMED = 8 << 20
+"""Bytes of changes after which the writer writes the word statistics again, in a small partition."""
+
+# Entries of one command: those of full commits hold a third of a megabyte each, and Redis should not be busy for long.
+_AT_ONCE = 16
+
+
+class CutGone(StateError):
+    """The changes since a cut are gone: take new counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A moment of a partition's history.
+
+    version: number of changes of the state until then.
+    commit: id of the last of them.
+    """
+
+    version: int
+    commit: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeEntry:
+    """The documents of one commit.
+
+    base, commit: ids of the change before, and of this one.
+    came: records of documents that came.
+    went: records of documents that went. A document that was replaced is in both.
+    ids: of the documents that went.
+    born: words that got an id, as `word_bytes` writes them, with their ids.
+    """
+
+    base: str
+    commit: str
+    came: Sequence[bytes] = ()
+    went: Sequence[bytes] = ()
+    ids: Sequence[bytes] = ()
+    born: Mapping[bytes, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.went) != len(self.ids):
+            raise ValueError("each document that went has an id")
+
+
+CHANGES = Codec(ChangeEntry, "a change cannot be read: run `streamtopic rebuild`")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordStatistics:
+    """The words of a partition's live documents, and of those that have gone since the word statistics before.
+
+    place: the moment that they are of.
+    words: (k,) as `word_bytes` writes them.
+    ids: (k,) of the words, ascending.
+    totals: (3, k) documents, occurrences and heavy documents of each.
+    """
+
+    place: Place
+    words: Sequence[bytes]
+    ids: Int64
+    totals: Int64
+
+    def pack(self) -> bytes:
+        """Return the bytes that Redis keeps."""
+        columns = [pack_numbers(column) for column in (self.ids, *self.totals)]
+        return bytes(msgpack.packb((self.place.version, self.place.commit, self.words, *columns)))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Self:
+        """Undo `pack`. Raises StateCorrupt."""
+        try:
+            version, commit, words, *columns = msgpack.unpackb(data)
+            place = Place(int(version), str(commit))
+            ids, *totals = (unpack_numbers(column, len(words)) for column in columns)
+            found = cls(place, words, ids, np.stack(totals).reshape(3, len(words)))
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise StateCorrupt(f"word statistics cannot be read ({error}): run `streamtopic rebuild`") from None
+        if not set(map(type, words)) <= {bytes} or (np.diff(ids) <= 0).any():
+            raise StateCorrupt("word statistics cannot be read: run `streamtopic rebuild`")
+        return found
+
+
+def pack_numbers(values: Int64) -> bytes:
+    """Return numbers of 0 or more, each in as many bytes as the largest takes, and this number of bytes before them."""
+    size = (int(values.max(initial=0)).bit_length() + 7) // 8
+    return bytes([size]) + values.astype("<i8").view(np.uint8).reshape(-1, 8)[:, :size].tobytes()
+
+
+def unpack_numbers(data: bytes, number: int) -> Int64:
+    """Undo `pack_numbers`. number: how many there are. Raises StateCorrupt for other bytes."""
+    size = data[0] if data else 9
+    if size > 8 or len(data) != 1 + size * number:
+        raise StateCorrupt("numbers in Redis cannot be read: run `streamtopic rebuild`")
+    found = np.zeros((number, 8), np.uint8)
+    found[:, :size] = np.frombuffer(data, np.uint8, offset=1).reshape(number, size)
+    values: Int64 = found.view("<i8").reshape(number).astype(np.int64, copy=False)
+    if size == 8 and (values < 0).any():
+        raise StateCorrupt("numbers in Redis cannot be read: run `streamtopic rebuild`")
+    return values
+
+
+def read_statistics(connection: Connection, keys: PartitionKeys) -> WordStatistics:
+    """Return the word statistics of a partition. Before the first ones all changes are kept: these are of no word."""
+    data = connection.call("GET", keys.statistics)
+    if data is None:
+        return WordStatistics(Place(1, ""), (), np.zeros(0, np.int64), np.zeros((3, 0), np.int64))
+    return WordStatistics.unpack(data)
+
+
+def read_changes(
+    connection: Connection, keys: PartitionKeys, after: Place, through: Place
+) -> Iterator[tuple[Place, ChangeEntry]]:
+    """Yield the changes after one moment up to another one, with the moment of each, in their order.
+
+    Raises CutGone if an entry is gone, or if the two moments are not of one history.
+    """
+    reached = after
+    versions = range(after.version + 1, through.version + 1)
+    for start in range(0, len(versions), _AT_ONCE):
+        some = versions[start : start + _AT_ONCE]
+        commands = [("HMGET", key, *some) for key in keys.changes]
+        first, second = connection.batch(commands)
+        for version, entry in zip(some, map(_either, first, second), strict=True):
+            if entry is None:
+                raise CutGone(f"changes of partition {keys.number} since version {after.version} are gone by now")
+            change = CHANGES.unpack(entry)
+            if change.base != reached.commit:
+                raise _other_history(keys)
+            reached = Place(version, change.commit)
+            yield reached, change
+    if reached != through:
+        raise _other_history(keys)
+
+
+def came_and_went(changes: Iterable[tuple[Place, ChangeEntry]]) -> list[tuple[int, Records]]:
+    """Return the documents that came, with sign 1, and those that went, with sign -1."""
+    came, went = list[bytes](), list[bytes]()
+    for _, change in changes:
+        came += change.came
+        went += change.went
+    return [(1, Records.of(came)), (-1, Records.of(went))]
+
+
+def _either(first: bytes | None, second: bytes | None) -> bytes | None:
+    return second if first is None else first
+
+
+def _other_history(keys: PartitionKeys) -> CutGone:
+    return CutGone(f"partition {keys.number} has another history by now, as after Redis was set back")
+
 
 MURMUR2 = "murmur2"
 """The default partitioner."""
@@ -53,29 +234,26 @@ class ModelSettings:
         """The weight of a document's word pairs."""
         return Weighting(self.cap)
 
-    def fields(self) -> dict[str, str]:
-        """Return the fields of Redis that hold them, with the format of the state."""
-        return {
-            "schema": str(STATE.number),
-            "cap": str(self.cap),
-            "partitions": str(self.partitions),
-            "partitioner": self.partitioner,
-            "limits": self.limits,
-        }
+    def fields(self) -> tuple[str | bytes, ...]:
+        """Return names and values of the fields of Redis that hold them, with the format of the state."""
+        return "schema", str(STATE.number), "settings", _SETTINGS.pack(self)
 
 
-FIXED = ("schema", "cap", "partitions", "partitioner", "limits")
-"""Names of those fields."""
+_SETTINGS = Codec(ModelSettings, "the settings of a model in Redis cannot be read: run `streamtopic rebuild`")
 
 
-def stored_settings(answer: Sequence[bytes | None]) -> tuple[int, ModelSettings]:
-    """Return format and settings from the fields of Redis, in the order of FIXED.
+def stored_settings(connection: Connection, key: str) -> tuple[bytes | None, ModelSettings | None]:
+    """Return the format that a hash names, and the settings in it; None for what is not there or cannot be read."""
+    number, packed = connection.call("HMGET", key, "schema", "settings")
+    with suppress(StateCorrupt):
+        return number, _SETTINGS.unpack(packed or b"")
+    return number, None
 
-    Fields that are missing, as a state of another format may have them, are 0 or "".
-    """
-    number, cap, partitions, partitioner, limits = answer
-    hashed, text = ((field or b"").decode(errors="replace") for field in (partitioner, limits))
-    return int(number or 0), ModelSettings(int(partitions or 0), int(cap or 0), hashed, text)
+
+def _check_format(found: bytes, name: str = "") -> None:
+    # Before any other field is read: those of another format may be missing, which is not damage.
+    if found != b"%d" % STATE.number:
+        raise StateMismatch(refusal(STATE, found.decode("ascii", "replace"), name=name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,40 +272,62 @@ class LastRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The part of a Meta that a commit writes as one value: its writer knows all of it beforehand.
+    """The part of a Meta that a commit writes as one value. Times are milliseconds since 1970.
 
-    time_ms: newest time of a counted record, by the log's clock, milliseconds since 1970; 0 before the first.
+    version: grows with every commit.
+    commit: id of the last change; it names this history of the partition and no other.
+    time_ms: newest time of a counted record, by the log's clock; 0 before the first.
+    moved_ms: time of the last commit.
     next_word: the first word id that was never given.
-    words: number of words of live documents.
+    words: number of words that have an id: those of live documents, and of documents that changes name.
     documents: number of live documents.
+    named: number of entries in the index of subjects.
     totals: outcome of a record to the number of records, since the state was created.
     removed: offset after the last flush with a deletion.
     removals: number of documents that ever left.
     generation: number of generations of changes before this one.
     summed: version that the word statistics are of.
     summed_next: the first record that was not counted then.
+    summed_ms: time at which they were written.
     unsummed: bytes of the changes since then.
     trimmed: the changes hold no document that left before this offset.
     last: the record that was counted last; None before the first.
+    through: records of other partitions' keys before this offset were dealt with before the state was last rebuilt.
     """
 
+    version: int = 1
+    commit: str = ""
     time_ms: int = 0
+    moved_ms: int = 0
     next_word: int = 0
     words: int = 0
     documents: int = 0
+    named: int = 0
     totals: Mapping[str, int] = field(default_factory=dict)
     removed: int = 0
     removals: int = 0
     generation: int = 0
     summed: int = 1
     summed_next: int = 0
+    summed_ms: int = 0
     unsummed: int = 0
     trimmed: int = 0
     last: LastRecord | None = None
+    through: int = 0
 
     def pack(self) -> bytes:
         """Return the bytes that Redis keeps."""
         return _FACTS.pack(Facts(**{one.name: getattr(self, one.name) for one in fields(Facts)}))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "Facts":
+        """Undo `pack`. Raises StateCorrupt."""
+        return _FACTS.unpack(data)
+
+    @property
+    def place(self) -> Place:
+        """The moment of the partition's history."""
+        return Place(self.version, self.commit)
 
 
 _FACTS = Codec(Facts, "a partition's position cannot be read: run `streamtopic rebuild`")
@@ -135,55 +335,33 @@ _FACTS = Codec(Facts, "a partition's position cannot be read: run `streamtopic r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta(Facts):
-    """A partition's meta hash. Times are milliseconds since 1970 by Redis's clock.
+    """A partition's meta hash.
 
-    partitions: number of partitions of the model.
-    cap: the model's cap of a document's weight f(L).
+    settings: of the model.
     next_offset: the first record that is not counted yet.
-    version: grows with every commit.
-    commit: id of the last change; it names this history of the partition and no other.
-    fence: fencing token of the newest writer.
-    moved_ms: time of the last commit.
-    summed_ms: time at which the word statistics were written.
-    through: records of other partitions' keys before this offset were dealt with before the state was last rebuilt.
-    marked: SHA-1 of the secret of the partition, in hex (`require_keys`).
+    fence: id of the newest writer.
     """
 
-    partitions: int
-    cap: int
+    settings: ModelSettings
     next_offset: int
-    version: int
-    commit: str
-    fence: int
-    moved_ms: int
-    summed_ms: int
-    through: int
-    marked: str
+    fence: str
 
     @classmethod
     def parse(cls, stored: Mapping[bytes, bytes]) -> "Meta":
         """Read the hash. Raises StateMismatch for another format and StateCorrupt for a hash that is damaged."""
-        # Before any field is read: those of another format may be missing, which is not damage.
-        found = stored.get(b"schema", b"").decode("ascii", "replace")
-        if found != str(STATE.number):
-            raise StateMismatch(refusal(STATE, found))
+        _check_format(stored.get(b"schema", b""))
+        facts = _FACTS.unpack(stored.get(b"facts", b""))
+        settings = _SETTINGS.unpack(stored.get(b"settings", b""))
         try:
-            facts = _FACTS.unpack(stored[b"facts"])
-            return cls(
-                **{one.name: getattr(facts, one.name) for one in fields(facts)},
-                partitions=int(stored[b"partitions"]),
-                cap=int(stored[b"cap"]),
-                next_offset=int(stored[b"next"]),
-                version=int(stored[b"version"]),
-                commit=stored[b"commit"].decode(),
-                fence=int(stored[b"fence"]),
-                moved_ms=int(stored[b"moved"]),
-                summed_ms=int(stored[b"summed_at"]),
-                through=int(stored[b"through"]),
-                marked=stored[b"marked"].decode(),
-            )
+            offset, fence = int(stored[b"next"]), stored[b"fence"].decode()
         except (KeyError, ValueError) as error:
             raise StateCorrupt(f"partition state cannot be read ({error}): run `streamtopic rebuild`") from None
+        return cls(
+            **{one.name: getattr(facts, one.name) for one in fields(facts)},
+            settings=settings,
+            next_offset=offset,
+            fence=fence,
+        )
 
     @property
     def accepted(self) -> int:
@@ -194,11 +372,6 @@ class Meta(Facts):
     def holds_removed(self) -> bool:
         """Whether the changes may hold documents that left."""
         return self.removed > self.trimmed
-
-    @property
-    def place(self) -> Place:
-        """The moment of the partition's history."""
-        return Place(self.version, self.commit)
 
 
 def read_meta(connection: Connection, keys: PartitionKeys) -> Meta:
@@ -214,14 +387,6 @@ def read_meta(connection: Connection, keys: PartitionKeys) -> Meta:
     return Meta.parse(stored)
 
 
-def claimed_keys(keys: PartitionKeys) -> list[str]:
-    """Return the keys that a claim looks at, in the order of `claim_partition.lua`."""
-    subjects = [keys.subjects(bucket) for bucket in range(BUCKETS)]
-    documents = [keys.documents(bucket) for bucket in range(BUCKETS)]
-    first = [keys.meta, keys.subject_secret, keys.forgets]
-    return [*first, *subjects, keys.statistics, *keys.changes, *documents]
-
-
 def require_keys(connection: Connection, keys: PartitionKeys) -> None:
     """Raise StateCorrupt if keys of a partition are gone.
 
@@ -232,23 +397,23 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
         documents                   the number of live documents in the position
         changes                     there is one for each version since the word statistics
         word statistics             they are there from the second generation of changes on
-        the index of subjects       each part has a mark in it from the claim on: an entry with an empty name
-        secret of subjects          its digest is in the position
-        deletions that wait         the stream is there from the claim on, also without entries
+        the index of subjects       the number of its entries in the position
+        secret of subjects          it is there from the first claim on
+        deletions that wait         as many facts as offsets, and one of each from the claim on
         the position itself         a claim without one refuses a partition whose other keys are there
 
-    A key that is lost and then written again stays noticed. Numbers that differ keep their difference, a mark is
-    written by a claim only, and a commit is refused if the stream is gone.
+    A key that is lost and then written again stays noticed. Numbers that differ keep their difference, and a commit is
+    refused if both are gone.
 
     Without a position nothing is compared. Raises StateMismatch for another format, ComponentUnreachable.
     """
     documents: list[Command] = [("HLEN", keys.documents(bucket)) for bucket in range(BUCKETS)]
-    # From the first of all members up to the mark, which sorts before all others.
-    subjects: list[Command] = [("ZLEXCOUNT", keys.subjects(bucket), "-", b"[" + MARK) for bucket in range(BUCKETS)]
+    subjects: list[Command] = [("ZCARD", keys.subjects(bucket)) for bucket in range(BUCKETS)]
     position: Command = ("HGETALL", keys.meta)
     reads: list[Command] = [
-        ("EXISTS", keys.forgets),
-        ("HGET", keys.subject_secret, "secret"),
+        ("ZCARD", keys.forgets),
+        ("HLEN", keys.forget_facts),
+        ("HEXISTS", keys.subject_secret, "secret"),
         ("EXISTS", keys.statistics),
         *(("HLEN", key) for key in keys.changes),
     ]
@@ -259,48 +424,41 @@ def require_keys(connection: Connection, keys: PartitionKeys) -> None:
     else:
         # Commits came between each time, so somebody counts, who looks as well.
         return
-    stream, secret, statistics, even, odd, *numbers = answers
+    known, waiting, secret, statistics, even, odd, *numbers = answers
     if not stored:
         return
     meta = Meta.parse(stored)
-    held = sum(numbers[:BUCKETS])
-    lost = []
-    if held != meta.documents:
-        lost.append(f"{held} documents are there, {meta.documents} are counted")
-    changes, made = (even, odd)[meta.generation % 2], meta.version - meta.summed
-    if changes != made:
-        lost.append(f"{changes} changes are there, {made} were made")
-    whole = {
-        "the word statistics": bool(statistics) or not meta.generation,
-        "the deletions that wait for receipts": bool(stream),
-        "the secret of the index of subjects": _digest(secret) == meta.marked,
-        "a part of the index of subjects": all(numbers[BUCKETS:]),
+    expected = {
+        "documents": (sum(numbers[:BUCKETS]), meta.documents),
+        "changes": ((even, odd)[meta.generation % 2], meta.version - meta.summed),
+        "entries of the index of subjects": (sum(numbers[BUCKETS:]), meta.named),
+        "word statistics": (statistics, min(meta.generation, 1)),
+        "deletions that wait for receipts": (waiting, max(known, 1)),
+        "secret of the index of subjects": (secret, 1),
     }
-    lost += [f"{kind} are gone" for kind, there in whole.items() if not there]
+    lost = [f"{kind}: {there} there, {made} written" for kind, (there, made) in expected.items() if there != made]
     if lost:
-        raise _corrupt(keys.number, "; ".join(lost))
+        raise StateCorrupt(
+            f"Redis has lost keys of partition {keys.number}: {'; '.join(lost)}. Stop ingest and run `streamtopic "
+            "rebuild`, which counts the log again"
+        )
 
 
-def _digest(secret: bytes | None) -> str:
-    # As Lua has it, for `claim_partition.lua`. The secret is 32 random bytes, which no digest gives away.
-    return hashlib.sha1(secret or b"", usedforsecurity=False).hexdigest()
+def check_settings(
+    model: str, found: tuple[bytes | None, ModelSettings | None], want: ModelSettings | None = None
+) -> ModelSettings:
+    """Return the settings of a state.
 
+    found: of `stored_settings`.
+    want: those that it must have, None for any.
 
-def _corrupt(partition: int, text: str) -> StateCorrupt:
-    return StateCorrupt(
-        f"Redis has lost keys of partition {partition}: {text}. Stop ingest and run `streamtopic rebuild`, which "
-        "counts the log again"
-    )
-
-
-def check_settings(model: str, number: int, have: ModelSettings, want: ModelSettings) -> None:
-    """Raise StateMismatch if a state has another format, or was made with other settings.
-
-    number: its format.
+    Raises StateMismatch if the state has another format, or was made with other settings.
     """
-    if number != STATE.number:
-        raise StateMismatch(refusal(STATE, number, name=f"the state of {model}"))
-    before, now = _named(have), _named(want)
+    number, have = found
+    _check_format(number or b"", f"the state of {model}")
+    if have is None:
+        raise StateCorrupt(f"the settings of {model} in Redis cannot be read: run `streamtopic rebuild`")
+    before, now = _named(have), _named(want or have)
     changed = [name for name in now | before if before.get(name) != now.get(name)]
     if changed:
         listed = ", ".join(f"{name} {before.get(name, 'none')} and not {now.get(name, 'none')}" for name in changed)
@@ -310,9 +468,11 @@ def check_settings(model: str, number: int, have: ModelSettings, want: ModelSett
             f"rests on them: set {back}, go back to the program that counted it, or rebuild the state from the log "
             "under the present ones (`streamtopic rebuild`)"
         )
+    return have
 
 
 def _named(settings: ModelSettings) -> dict[str, str]:
     """Return settings and limits of records by their names."""
-    limits = dict(limit.partition("=")[::2] for limit in settings.limits.split(","))
-    return settings.fields() | {"limits": "", "schema": "", **limits}
+    named = {name: str(value) for name, value in asdict(settings).items()}
+    limits = dict(limit.partition("=")[::2] for limit in named.pop("limits").split(","))
+    return named | limits

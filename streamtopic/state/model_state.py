@@ -1,27 +1,33 @@
-"""State that a model has once: settings, the scheduler's lease, base model, releases and outbox."""
+"""State that a model has once: settings, the scheduler's lease, base model, releases and outbox; and its removal.
+
+`rebuild` takes counts out of Redis, so that they are made again from the log.
+"""
 
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any
 
 import msgpack
 
-from streamtopic.errors import StateCorrupt
-from streamtopic.state.connection import Codec, Command, Connection
-from streamtopic.state.meta import FIXED, ModelSettings, check_settings, stored_settings
-from streamtopic.state.reader import RemainingBase
-from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import (
+from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
+from streamtopic.state.connection import (
     ACQUIRE_LEASE,
     UPLOAD_SECONDS,
     AlreadyApplied,
     Check,
+    Codec,
+    Command,
+    Connection,
     Outcome,
     Stale,
 )
+from streamtopic.state.meta import ModelSettings, check_settings, read_meta, stored_settings
+from streamtopic.state.reader import RemainingBase
+from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.streams import Message
 
 __all__ = [
@@ -31,7 +37,15 @@ __all__ = [
     "OutboxEntry",
     "StoredBase",
     "acquired",
-    "recorded",
+    "counted_documents",
+    "hold_lease",
+    "lead",
+    "leader",
+    "note_removed",
+    "record",
+    "remove_base",
+    "remove_model",
+    "remove_partition",
 ]
 
 BASE_GRACE_SECONDS = 600.0
@@ -124,14 +138,13 @@ class ModelState:
         Raises StateMismatch, with the remedy, if the model was created with other settings.
         """
         key = ModelKeys(model).named("settings")
-        found = recorded(connection, model)
-        if found is None:
+        found = stored_settings(connection, key)
+        if found[0] is None:
             # Read first, so that only a user who creates models needs the right to run scripts. Of two processes that
             # create a model, one decides; the other compares its settings with the answer.
-            fields = chain.from_iterable(settings.fields().items())
-            connection.change([("HSET", key, *fields)], guards=[(("EXISTS", key), "0", "it is there")])
-            found = recorded(connection, model) or (0, settings)
-        check_settings(model, *found, settings)
+            connection.change([("HSET", key, *settings.fields())], guards=[(("EXISTS", key), "0", "it is there")])
+            found = stored_settings(connection, key)
+        check_settings(model, found, settings)
         return cls(connection, model, settings)
 
     @classmethod
@@ -140,11 +153,8 @@ class ModelState:
 
         Raises StateMismatch if its state has another format.
         """
-        found = recorded(connection, model)
-        if found is None:
-            return None
-        check_settings(model, *found, found[1])
-        return cls(connection, model, found[1])
+        found = stored_settings(connection, ModelKeys(model).named("settings"))
+        return None if found[0] is None else cls(connection, model, check_settings(model, found))
 
     def acquire(self, holder: str, ttl_ms: int) -> Lease | None:
         """Become or stay leader; None while another holder's lease runs.
@@ -442,12 +452,6 @@ def acquired(connection: Connection, keys: ModelKeys, holder: str, ttl_ms: int, 
     return int(connection.script(ACQUIRE_LEASE, names, [holder, ttl_ms, int(seize)]))
 
 
-def recorded(connection: Connection, model: str) -> tuple[int, ModelSettings] | None:
-    """Return the format of a model's state and the settings that it was made with; None if there is no such model."""
-    answer = connection.call("HMGET", ModelKeys(model).named("settings"), *FIXED)
-    return None if answer[2] is None else stored_settings(answer)
-
-
 def _packed(release: Mapping[str, Any]) -> bytes:
     return bytes(msgpack.packb(dict(release)))
 
@@ -473,3 +477,119 @@ def _digest(records: Sequence[Message], *parts: object) -> str:
     """Return a name for staged parts that follows from their content. parts: values that msgpack can write."""
     packed = msgpack.packb([*map(_RECORDS.pack, records), *parts])
     return hashlib.sha256(packed).hexdigest()[:32]
+
+
+_FIRST_LEASE_MS = 86_400_000
+
+_AT_ONCE = 500
+_PASSES = 5
+
+
+def leader(connection: Connection, model: str) -> str | None:
+    """Return the name of the scheduler that leads now; None if no lease runs."""
+    holder = connection.call("GET", ModelKeys(model).named("lease"))
+    return None if holder is None else str(holder.decode(errors="replace"))
+
+
+def record(connection: Connection, model: str, settings: ModelSettings, moved: int) -> None:
+    """Write the settings of a model over those that were fixed before.
+
+    moved: the last version made before documents were moved to other partitions, 0 without one.
+    """
+    connection.call("HSET", ModelKeys(model).named("settings"), "moved", moved, *settings.fields())
+
+
+def counted_documents(connection: Connection, model: str, partition: int) -> int:
+    """Return the number of documents that a partition's state counts; 0 without a state that this program can read."""
+    with suppress(StateMissing, StateMismatch, StateCorrupt):
+        return read_meta(connection, ModelKeys(model).partition(partition)).documents
+    return 0
+
+
+def lead(connection: Connection, model: str, holder: str, ttl_ms: int) -> Lease:
+    """Take the scheduler's lease from its holder. No earlier leader can stage a version any more.
+
+    holder: name of the new leader.
+    ttl_ms: life of the lease, milliseconds.
+    """
+    return Lease(holder, acquired(connection, ModelKeys(model), holder, ttl_ms, seize=True))
+
+
+def hold_lease(connection: Connection, model: str, holder: str) -> None:
+    """Take the scheduler's lease without an end: nobody leads any more, also if this process is killed."""
+    lead(connection, model, holder, _FIRST_LEASE_MS)
+    connection.call("PERSIST", ModelKeys(model).named("lease"))
+
+
+def remove_partition(connection: Connection, model: str, partition: int, *, rearranged: bool = False) -> None:
+    """Remove a partition's counts, documents and words. Its writer, if there is one, is Stale from now on.
+
+    rearranged: whether records will belong to other partitions than before.
+
+    Deletions that wait for their receipts stay, and so does the secret of subjects. May be repeated after any error.
+    """
+    keys = ModelKeys(model).partition(partition)
+    # The position first: without it a writer cannot commit between the removals that follow.
+    while isinstance(_remove_position(connection, keys, rearranged=rearranged), Stale):
+        pass
+    names = [keys.statistics, *keys.changes]
+    names += [name(bucket) for name in (keys.documents, keys.subjects) for bucket in range(BUCKETS)]
+    for start in range(0, len(names), _AT_ONCE):
+        # UNLINK frees the memory in another thread: DEL of a large hash would block Redis.
+        some = names[start : start + _AT_ONCE]
+        connection.call("UNLINK", *some)
+
+
+def _remove_position(connection: Connection, keys: PartitionKeys, *, rearranged: bool) -> Outcome:
+    """Remove a position, and note for the next state how far it was. Stale if the writer has written meanwhile."""
+    number = connection.call("HGET", keys.meta, "next")
+    through = connection.call("HGET", keys.subject_secret, "through")
+    # It only grows: a removal that was broken off and repeated finds `next` where the new counting began.
+    noted = 0 if rearranged else max(int(number or 0), int(through or 0))
+    steps: list[Command] = [("HSET", keys.subject_secret, "through", noted), ("DEL", keys.meta)]
+    return connection.change(steps, guards=[(("HGET", keys.meta, "next"), number or "", "it is written still")])
+
+
+def remove_model(connection: Connection, model: str, update: Callable[[int, int | None], None]) -> int:
+    """Remove every key of a model; return how many. It may be repeated after any error.
+
+    The settings and the lease go last, so that no scheduler can lead meanwhile, and a repetition finds the model.
+
+    update: told how many keys are gone.
+    """
+    keys = ModelKeys(model)
+    last = [keys.named("settings"), keys.named("lease")]
+    # Both forms of its hash tags: {st:MODEL} and {st:MODEL:PARTITION}. No letter of a name is a sign of a pattern.
+    pattern = f"{{st:{model}[:}}]*"
+    removed = 0
+    # Twice at least: a scan may pass over a key that moves to another node of a cluster meanwhile.
+    for _ in range(_PASSES):
+        names = (name for name in connection.names(pattern) if name.decode() not in last)
+        found = 0
+        while some := list(islice(names, _AT_ONCE)):
+            # One command a key: keys of two partitions may lie on two nodes, and UNLINK frees them in another thread.
+            connection.batch(("UNLINK", name) for name in some)
+            found += len(some)
+            update(removed + found, None)
+        removed += found
+        if not found:
+            break
+    # One by one, the lease at the very end.
+    return removed + sum(int(connection.call("UNLINK", name)) for name in last)
+
+
+def note_removed(connection: Connection, model: str, partition: int) -> None:
+    """Note that the changes of a partition, counted again, may hold traces of any earlier deletion."""
+    # A compacted log does not name those deletions any more, so the mark is at the end of the counted log.
+    keys = ModelKeys(model).partition(partition)
+    meta = read_meta(connection, keys)
+    noted = replace(meta, removed=meta.next_offset, removals=1, trimmed=0, summed_next=0)
+    connection.call("HSET", keys.meta, "facts", noted.pack())
+
+
+def remove_base(connection: Connection, model: str) -> None:
+    """Remove the base model and counts, which may have been made by other rules, and are of another history."""
+    keys = ModelKeys(model)
+    # By their names: a base model whose head is lost, or of another format, must not leave its bytes behind.
+    parts = [("UNLINK", part) for part in connection.names(keys.named("base:*"))]
+    connection.batch([("UNLINK", keys.named("base")), ("UNLINK", keys.named("counts")), *parts])

@@ -1,70 +1,207 @@
 """The one writer of a partition: `prepare` a batch of records, resolve it, `apply` the changes.
 
-Word ids, look-ups of documents, the plan of a flush and its commit are inside these two calls; no caller sees a
-word id. Every write of a writer is Stale as soon as another process opens the partition.
+    Changes -> Flush    documents as they are stored, words with their ids, and the commands that write all of it
+    PartitionWriter     looks documents up, bounds a flush, plans and commits it
+
+No caller sees a word id. Every write of a writer is Stale as soon as another process opens the partition.
 """
 
 import secrets
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgpack
 import numpy as np
-import numpy.typing as npt
 
-from streamtopic.counts import Weighting, statistics
-from streamtopic.documents.events import LIMITS
+from streamtopic.counts import DocumentBatch
+from streamtopic.counts.arrays import Int32
 from streamtopic.errors import StateCorrupt, StateError, TakenOver
-from streamtopic.formats import STATE
-from streamtopic.state import scripts
-from streamtopic.state.change_log import (
-    MOST_UNSUMMED,
-    CutGone,
-    WordStatistics,
-    came_and_went,
-    read_changes,
-    read_statistics,
-)
-from streamtopic.state.connection import Connection
-from streamtopic.state.deletions import Forgets
-from streamtopic.state.document_records import EVERY_OFFSET, StoredDocument, decode_batch
-from streamtopic.state.flush import (
-    MAX_FLUSH_DOCUMENTS,
-    MAX_FLUSH_RECORD_BYTES,
-    MAX_STORED_BYTES,
-    AddedDocuments,
-    Changes,
-    Flush,
-    plan,
-)
+from streamtopic.state.connection import READ_DOCUMENTS, Applied, Check, Command, Connection, Outcome, Stale
+from streamtopic.state.deletions import Forget, Forgets
+from streamtopic.state.document_records import EVERY_OFFSET, Records, StoredDocument, decode_batch, encode_records
 from streamtopic.state.meta import (
-    MURMUR2,
+    CHANGES,
+    MOST_UNSUMMED,
+    ChangeEntry,
+    CutGone,
     Facts,
+    LastRecord,
     Meta,
     ModelSettings,
+    WordStatistics,
+    came_and_went,
     check_settings,
-    claimed_keys,
+    read_changes,
     read_meta,
+    read_statistics,
     require_keys,
     stored_settings,
 )
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
-from streamtopic.state.scripts import Applied, Check, Outcome, Stale
-from streamtopic.state.word_ids import MAX_WORD_IDS, Vocabulary
+from streamtopic.state.word_ids import MAX_WORD_IDS, AddedDocuments, Vocabulary
 from streamtopic.words.lexicon import Lexicon
 
-__all__ = ["PartitionWriter", "PreparedBatch"]
+__all__ = [
+    "MAX_FLUSH_DOCUMENTS",
+    "MAX_FLUSH_RECORD_BYTES",
+    "MAX_STORED_BYTES",
+    "Changes",
+    "Flush",
+    "PartitionWriter",
+    "PreparedBatch",
+    "plan",
+]
+
+MAX_FLUSH_DOCUMENTS = 3_000
+"""Documents of one flush: its commit keeps Redis busy for about 10 ms (docs/decisions/0004)."""
+
+MAX_FLUSH_RECORD_BYTES = 1_500_000
+"""Bytes of document records of one flush, for the same reason."""
+
+MAX_STORED_BYTES = 5_000_000
+"""Bytes of the records of live documents that one flush replaces or removes; the last one may go over. A delete is
+short however long its document is, so the log does not bound them. In memory they take ten times as much."""
 
 _SPARE_WORDS = 1 << 18
 _ATTEMPTS = 5
 _SECRET_BYTES = 32
 # The share of a flush that is planned by averages. Below 1, so that most batches fit into one flush as a whole.
 _LIKELY = 0.97
-# Seconds between looks at Redis's clock while changes hold a document that left.
-_LOOK_SECONDS = 60.0
 # The largest number of bytes that Lua counts exactly.
 _ALL = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The net effect of the records before `next_offset`.
+
+    added, removed: at most one each for a document; a replaced document is in both. Those removed are as they are in
+        the state that the flush is based on.
+    forgets: deletions, ascending by offset.
+    totals: outcome to the number of records.
+    time_ms: newest time of the records, milliseconds since 1970.
+    last: the last of the records; None if there are none.
+    """
+
+    next_offset: int
+    added: AddedDocuments | None = None
+    removed: Mapping[bytes, StoredDocument] = field(default_factory=dict)
+    forgets: Sequence[Forget] = ()
+    totals: Mapping[str, int] = field(default_factory=dict)
+    time_ms: int = 0
+    last: LastRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flush:
+    """One commit.
+
+    base: the state that it is made for; on any other state the commit is Stale.
+    after: the state afterwards.
+    born: words that get an id, as lexicons have them, with their ids.
+    came, went: the documents that come and go, with word ids.
+    steps: commands that write all of it.
+    """
+
+    base: Meta
+    after: Meta
+    born: Mapping[bytes, int]
+    came: DocumentBatch
+    went: DocumentBatch
+    steps: Sequence[Command]
+
+
+def plan(
+    changes: Changes, base: Meta, vocabulary: Vocabulary, of: PartitionKeys, deletions: Sequence[Command], commit: str,
+    now_ms: int,
+) -> Flush:  # fmt: skip
+    """Lay out the commit of the changes. Nothing is written, and `vocabulary` stays as it is.
+
+    changes: the net effect of the records.
+    base: the state that the commit is made for.
+    of: keys of the partition.
+    deletions: the commands that add the deletions.
+    commit: an id that no other commit has.
+    """
+    added, removed = changes.added, changes.removed
+    came, born, records = DocumentBatch.build([]), dict[bytes, int](), dict[bytes, bytes]()
+    if added is not None and len(added):
+        came, entries = added.numbered(vocabulary.numbers(), vocabulary.next_id)
+        born = {vocabulary.lexicon.word(entry): k for k, entry in enumerate(entries.tolist(), vocabulary.next_id)}
+        packed = encode_records(came, added.offsets, added.labels, added.subjects)
+        records = dict(zip(added.ids, packed, strict=True))
+    gone = [stored.record for stored in removed.values()]
+    went = decode_batch(Records.of(gone), np.arange(vocabulary.next_id), EVERY_OFFSET).batch
+    change = CHANGES.pack(ChangeEntry(base.commit, commit, list(records.values()), gone, list(removed), born))
+    named, unnamed = _index_change(changes)
+    after = replace(
+        base,
+        next_offset=changes.next_offset,
+        version=base.version + 1,
+        commit=commit,
+        time_ms=max(base.time_ms, changes.time_ms),
+        moved_ms=now_ms,
+        next_word=base.next_word + len(born),
+        words=len(vocabulary) + len(born),
+        documents=base.documents + len(records) - len(removed),
+        named=base.named + len(named) - len(unnamed),
+        totals=dict(Counter(base.totals) + Counter(changes.totals)),
+        removed=changes.next_offset if changes.forgets else base.removed,
+        removals=base.removals + len(changes.forgets),
+        # With what Redis itself takes for an entry.
+        unsummed=base.unsummed + len(change) + 100,
+        last=changes.last or base.last,
+    )
+    steps = [*_document_steps(removed.keys() - records.keys(), records, of), *_index_steps(named, unnamed, of)]
+    steps += deletions
+    steps.append(("HSET", of.changes[base.generation % 2], after.version, change))
+    steps.append(("HSET", of.meta, "next", after.next_offset, "facts", after.pack()))
+    return Flush(base, after, born, came, went, steps)
+
+
+def _document_steps(removed: Iterable[bytes], records: Mapping[bytes, bytes], of: PartitionKeys) -> Iterator[Command]:
+    """Yield the commands that remove and store documents. records: id of a document to its record."""
+    for bucket, documents in of.by_bucket(removed).items():
+        yield "HDEL", of.documents(bucket), *sorted(documents)
+    fields: list[list[bytes]] = [[] for _ in range(BUCKETS)]
+    for item in records.items():
+        fields[of.bucket(item[0])] += item
+    for bucket, values in enumerate(fields):
+        if values:
+            yield "HSET", of.documents(bucket), *values
+
+
+def _index_steps(
+    named: Iterable[tuple[bytes, bytes]], unnamed: Iterable[tuple[bytes, bytes]], of: PartitionKeys
+) -> Iterator[Command]:
+    """Yield the commands that keep the index of subjects. An entry is a digest and the id of a document."""
+    gone, come = defaultdict[int, list[bytes]](list), defaultdict[int, list[str | bytes]](list)
+    for digest, document in unnamed:
+        gone[of.bucket(digest)].append(digest + document)
+    for digest, document in named:
+        # All of one score: Redis then sorts them by their bytes, and those of a subject are neighbours.
+        come[of.bucket(digest)] += ("0", digest + document)
+    for bucket, members in gone.items():
+        yield "ZREM", of.subjects(bucket), *members
+    for bucket, scored in come.items():
+        yield "ZADD", of.subjects(bucket), *scored
+
+
+def _index_change(changes: Changes) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
+    """Return the entries that come to the index of subjects, and those that leave it, both ascending.
+
+    An entry is the digest of a subject and the id of a document.
+    """
+    before = set[tuple[bytes, bytes]]()
+    for document, stored in changes.removed.items():
+        before.update((digest, document) for digest in stored.subjects)
+    after = set[tuple[bytes, bytes]]()
+    if changes.added is not None and any(changes.added.subjects):
+        for document, subjects in zip(changes.added.ids, changes.added.subjects, strict=True):
+            after.update((digest, document) for digest in subjects)
+    return sorted(after - before), sorted(before - after)
 
 
 def _random_id() -> str:
@@ -92,7 +229,7 @@ class PreparedBatch:
 
     base: Meta
     live: Mapping[bytes, StoredDocument]
-    numbers: npt.NDArray[np.int32]
+    numbers: Int32
     records: int
     likely: int
 
@@ -102,10 +239,12 @@ class PartitionWriter:
 
     fence: the fencing token.
     meta: as of `open`, `reload` or the last own commit.
+    partitioner: name of the hash that chooses a document's partition.
     vocabulary: words of live documents.
     lexicon: words that this process has met, by number.
     word_ids: number of ids that there are for words.
-    new_id: makes ids of commits that no other process makes.
+    new_id: makes ids of commits and writers that no other process makes.
+    clock: seconds since 1970.
     secret: of the partition; subjects are digested with it.
     """
 
@@ -113,25 +252,24 @@ class PartitionWriter:
         self,
         connection: Connection,
         keys: PartitionKeys,
-        partition: int,
-        fence: int,
-        new_id: Callable[[], str],
-        partitioner: str = MURMUR2,
+        fence: str,
+        *,
         word_ids: int = MAX_WORD_IDS,
-        secret: bytes = b"",
+        new_id: Callable[[], str] = _random_id,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.connection = connection
         self.keys = keys
-        self.partition = partition
+        self.partition = keys.number
         self.fence = fence
-        self.partitioner = partitioner
         self.new_id = new_id
-        self.secret = secret
         self.forgets = Forgets(connection, keys)
+        self._clock = clock
         self._word_ids = word_ids
         self.lexicon = Lexicon(new_id())
-        self._look_at = 0.0
         self.meta, self.vocabulary = self._read()
+        self.partitioner = self.meta.settings.partitioner
+        self.secret: bytes = connection.call("HGET", keys.subject_secret, "secret")
 
     @classmethod
     def open(
@@ -139,39 +277,27 @@ class PartitionWriter:
         connection: Connection,
         model: str,
         partition: int,
+        settings: ModelSettings,
         *,
-        partitions: int,
-        weighting: Weighting,
-        partitioner: str = MURMUR2,
         first_offset: int = 0,
-        limits: str = LIMITS,
         word_ids: int = MAX_WORD_IDS,
         new_id: Callable[[], str] = _random_id,
+        clock: Callable[[], float] = time.time,
     ) -> "PartitionWriter":
         """Become the writer of a partition; earlier writers are Stale from now on.
 
-        partitions, weighting, partitioner, limits: settings of the model, fixed when the state is created.
+        settings: of the model, fixed when the state is created.
         first_offset: the first record that a new state counts.
 
         Raises StateMismatch if the state was created with other settings, StateCorrupt if it cannot be read or
         keys are lost, ComponentUnreachable.
         """
         keys = ModelKeys(model).partition(partition)
-        drawn = secrets.token_bytes(_SECRET_BYTES)
-        arguments: list[str | bytes | int] = [weighting.cap, partitions, first_offset, STATE.number, partitioner]
-        arguments += [limits, drawn, BUCKETS, Facts().pack()]
-        answer = connection.script(scripts.CLAIM_PARTITION, claimed_keys(keys), arguments)
-        if answer[0] == b"lost":
-            raise StateCorrupt(
-                f"Redis has lost the position of partition {partition} of {model}, and has {answer[1].decode()} still: "
-                "stop ingest and run `streamtopic rebuild`, which counts the log again"
-            )
-        if answer[0] == b"differs":
-            wanted = ModelSettings(partitions, weighting.cap, partitioner, limits)
-            check_settings(model, *stored_settings(answer[1:]), wanted)
-        fence = int(answer[1])
-        secret = answer[2]
-        return cls(connection, keys, partition, fence, new_id, partitioner, word_ids, secret)
+        _create(connection, keys, settings, first_offset)
+        check_settings(model, stored_settings(connection, keys.meta), settings)
+        fence = new_id()
+        connection.change([("HSET", keys.meta, "fence", fence)], guards=[(("EXISTS", keys.meta), "1", "it is gone")])
+        return cls(connection, keys, fence, word_ids=word_ids, new_id=new_id, clock=clock)
 
     def prepare(self, batch: AddedDocuments, most: int = MAX_FLUSH_DOCUMENTS) -> PreparedBatch:
         """Look up the live documents that a batch is about, and bound the flush that its records will make.
@@ -216,7 +342,7 @@ class PartitionWriter:
         """Raise StateError if a flush needs more word ids than there are."""
         given, most = flush.base.next_word, self._word_ids
         # Before anything is written, so nothing is lost: a rebuild counts the same records from the first id on.
-        if given + len(flush.entry.born) > most:
+        if given + len(flush.born) > most:
             raise StateError(
                 f"partition {self.partition} has given {given:,} of {most:,} word ids, most to words that are gone, "
                 "and has none for new ones: run `streamtopic rebuild`, which gives new ids; all records from offset "
@@ -264,9 +390,8 @@ class PartitionWriter:
         arguments: list[str | bytes | int] = [most, places, msgpack.packb(asked, use_bin_type=False)]
         # After a commit whose answer was lost, or another writer's, records hold word ids that are unknown here.
         while True:
-            commit, fence, looked, packed = self.connection.script(scripts.READ_DOCUMENTS, keys, arguments)
-            own = self.meta.commit.encode(), b"%d" % self.fence
-            if (commit, fence) == own:
+            facts, fence, looked, packed = self.connection.script(READ_DOCUMENTS, keys, arguments)
+            if (facts, fence) == (self.meta.pack(), self.fence.encode()):
                 break
             self.reload()
         found = msgpack.unpackb(packed, raw=True)
@@ -287,11 +412,13 @@ class PartitionWriter:
         allowed = 2 * len(self.vocabulary) + _SPARE_WORDS
         if len(self.lexicon) > allowed:
             self.lexicon = Lexicon(self.new_id())
-            self.vocabulary.use(self.lexicon)
+            self.vocabulary = self.vocabulary.renewed(self.lexicon)
 
     def plan(self, changes: Changes) -> Flush:
         """Lay the changes out as a flush. Nothing is written so far."""
-        return plan(changes, self.meta, self.vocabulary, self.keys, self.new_id)
+        deletions = self.forgets.added(changes.forgets) if changes.forgets else []
+        now_ms = int(self._clock() * 1000)
+        return plan(changes, self.meta, self.vocabulary, self.keys, deletions, self.new_id(), now_ms)
 
     def commit(self, flush: Flush) -> Outcome:
         """Write a flush, all or nothing. May be repeated after any error: at most one repetition is Applied.
@@ -300,30 +427,33 @@ class PartitionWriter:
         """
         # Keys that are lost would look whole if they were written again. The writer reads the state anew, and its error
         # names what is lost.
-        lost: Check = (("EXISTS", self.keys.forgets), "1", "keys of the partition are lost")
-        committed = ("HGET", self.keys.meta, "commit"), flush.after.commit
-        guards = [*self._guards(flush.base), lost]
-        result = self.connection.change(flush.steps, guards=guards, done=committed, clock=(self.keys.meta, "moved"))
+        reason = "keys of the partition are lost"
+        lost: list[Check] = [(("EXISTS", key), "1", reason) for key in (self.keys.forgets, self.keys.forget_facts)]
+        guards = [*self._guards(flush.base), *lost]
+        result = self.connection.change(flush.steps, guards=guards, done=self._written(flush.after))
         if isinstance(result, Stale) or self.meta.commit != flush.base.commit:
             return result
         if isinstance(result, Applied):
-            self.vocabulary.rename(flush.entry.born, flush.entry.dead)
-            self.vocabulary.count(flush.ids, flush.totals)
-            self.meta = replace(flush.after, moved_ms=result.at_ms)
+            self.vocabulary.give(list(flush.born), np.fromiter(flush.born.values(), np.int64, len(flush.born)))
+            self.vocabulary.count(flush.came, 1)
+            self.vocabulary.count(flush.went, -1)
+            self.meta = flush.after
         else:
             # The answer to an earlier attempt was lost, and other changes may have followed it.
             self.reload()
         return result
 
+    def _written(self, after: Meta) -> tuple[Command, bytes]:
+        """Return the command whose answer is this text as long as a position was written, and no other after it."""
+        return ("HGET", self.keys.meta, "facts"), after.pack()
+
     def _guards(self, base: Meta) -> list[Check]:
         """Return what must be so for a write that is based on a position."""
-        meta = self.keys.meta
+        fence = ("HGET", self.keys.meta, "fence")
         return [
-            (("EXISTS", meta), "1", "the state is gone"),
-            (("HGET", meta, "fence"), str(self.fence), "another writer took the partition over"),
+            (fence, self.fence, "another writer took the partition over, or the state is gone"),
             # After Redis was set back, offsets may count up to the same numbers again; the id of a change cannot.
-            (("HGET", meta, "commit"), base.commit, "the state has another history"),
-            (("HGET", meta, "facts"), base.pack(), "the state has another history"),
+            (*self._written(base), "the state has another history"),
         ]
 
     def keep_summed(self, max_age: float) -> bool:
@@ -353,30 +483,25 @@ class PartitionWriter:
             trimmed=meta.summed_next,
             summed=meta.version,
             summed_next=meta.next_offset,
+            summed_ms=int(self._clock() * 1000),
             unsummed=0,
         )
-        steps: list[tuple[str | bytes, ...]] = [
+        steps: list[Command] = [
             ("SET", keys.statistics, WordStatistics(meta.place, *self.vocabulary.held()).pack()),
             ("UNLINK", keys.changes[after.generation % 2]),
             ("HSET", keys.meta, "facts", after.pack()),
         ]
         # A repetition after a lost answer would remove changes that readers have had no time to take up.
-        summed = ("HGET", keys.meta, "facts"), after.pack()
-        result = self.connection.change(steps, guards=self._guards(meta), done=summed, clock=(keys.meta, "summed_at"))
+        result = self.connection.change(steps, guards=self._guards(meta), done=self._written(after))
         if not isinstance(result, Stale):
-            self.meta = read_meta(self.connection, keys)
+            self.meta = after
+            self.vocabulary.summed()
         return result
 
     def _is_overdue(self, max_age: float) -> bool:
         """Return whether changes hold a document that left, and their generation is old enough to be ended."""
         # A document leaves the changes with the second generation that begins after it.
-        wait = max_age / 4
-        now = time.monotonic()
-        if not self.meta.holds_removed or now < self._look_at:
-            return False
-        self._look_at = now + min(wait, _LOOK_SECONDS)
-        # By the clock of this server: masters of a cluster have clocks of their own.
-        return self.connection.time_ms(self.keys.meta) - self.meta.summed_ms >= 1000 * wait
+        return self.meta.holds_removed and self._clock() * 1000 - self.meta.summed_ms >= 250 * max_age
 
     def _read(self) -> tuple[Meta, Vocabulary]:
         """Return position and words of one state. They are read again if a change came between."""
@@ -392,8 +517,7 @@ class PartitionWriter:
             except (CutGone, StateCorrupt) as found:
                 # Words and changes of two states look like damage, too.
                 error = found
-            last: bytes | None = self.connection.call("HGET", self.keys.meta, "commit")
-            if last != meta.commit.encode():
+            if self.connection.call("HGET", self.keys.meta, "facts") != meta.pack():
                 continue
             if isinstance(error, StateCorrupt):
                 raise error
@@ -404,14 +528,34 @@ class PartitionWriter:
     def _words(self, meta: Meta) -> Vocabulary:
         """Return the words at a position. Raises CutGone, StateCorrupt."""
         known = read_statistics(self.connection, self.keys)
-        vocabulary = Vocabulary(known.words, known.ids, known.totals, self.lexicon)
+        vocabulary = Vocabulary(known.words, known.ids, known.totals, self.lexicon, meta.next_word)
         changes = list(read_changes(self.connection, self.keys, known.place, meta.place))
         for _, entry in changes:
-            vocabulary.rename(entry.born, entry.dead)
-        itself = np.arange(meta.next_word)
+            vocabulary.give(list(entry.born), np.fromiter(entry.born.values(), np.int64, len(entry.born)))
         for sign, records in came_and_went(changes):
-            batch = decode_batch(records, itself, EVERY_OFFSET).batch
-            totals = statistics(batch, len(itself), np.full(batch.documents, sign))
-            vocabulary.count(itself, np.stack(totals))
-        vocabulary.check(meta.words, meta.next_word)
+            vocabulary.count(decode_batch(records, np.arange(meta.next_word), EVERY_OFFSET).batch, sign)
+        vocabulary.check()
         return vocabulary
+
+
+def _create(connection: Connection, keys: PartitionKeys, settings: ModelSettings, first_offset: int) -> None:
+    """Create the state of a partition if there is none. Raises StateCorrupt if a part of one is there."""
+    if connection.call("EXISTS", keys.meta):
+        return
+    # These outlive a rebuild: digests of subjects are made with the secret, and deletions wait for their receipts.
+    through = connection.call("HGET", keys.subject_secret, "through")
+    facts = Facts(through=int(through or 0))
+    steps: list[Command] = [
+        ("HSET", keys.meta, *settings.fields(), "fence", "", "next", first_offset, "facts", facts.pack()),
+        ("HSETNX", keys.subject_secret, "secret", secrets.token_bytes(_SECRET_BYTES)),
+        *Forgets(connection, keys).made(),
+    ]
+    # Counted anew beside what is left of the state, documents would count twice. A rebuild removes all of these.
+    rest = [name(bucket) for name in (keys.documents, keys.subjects) for bucket in range(BUCKETS)]
+    guards: list[Check] = [(("EXISTS", key), "0", key) for key in (keys.meta, keys.statistics, *keys.changes, *rest)]
+    answer = connection.change(steps, guards=guards)
+    if isinstance(answer, Stale) and answer.reason != keys.meta:
+        raise StateCorrupt(
+            f"Redis has lost the position of partition {keys.number}, and has {answer.reason} still: stop ingest and "
+            "run `streamtopic rebuild`, which counts the log again"
+        )

@@ -17,21 +17,26 @@ import numpy as np
 from streamtopic.counts import statistics
 from streamtopic.counts.arrays import Int64, Mask
 from streamtopic.errors import NegativeCounts, StateCorrupt
-from streamtopic.state.change_log import CutGone, Place, WordStatistics, read_changes, read_statistics
 from streamtopic.state.connection import Codec, Connection
 from streamtopic.state.deletions import Forgets
 from streamtopic.state.document_counts import DocumentCounts, PartitionCut, WordTable, changed_documents, followed
 from streamtopic.state.document_records import record_offset
-from streamtopic.state.flush import by_bucket
-from streamtopic.state.meta import Meta, read_meta, require_keys
+from streamtopic.state.meta import (
+    CutGone,
+    Meta,
+    Place,
+    WordStatistics,
+    read_changes,
+    read_meta,
+    read_statistics,
+    require_keys,
+)
 from streamtopic.state.redis_keys import ModelKeys
 
 __all__ = ["BaseDocuments", "Reader", "RemainingBase", "remaining_noted"]
 
 T = TypeVar("T")
 _ATTEMPTS = 5
-# New words are sorted in among the known ones, as long as there are so many times as many of those.
-_FEW = 8
 
 
 class Reader:
@@ -64,7 +69,7 @@ class Reader:
         Raises StateCorrupt if Redis has lost keys of it: a document that is lost would look deleted.
         """
         keys = self._keys[partition]
-        buckets = by_bucket(documents, keys)
+        buckets = keys.by_bucket(documents)
         found = self.connection.batch([("HMGET", keys.documents(bucket), *ids) for bucket, ids in buckets.items()])
         require_keys(self.connection, keys)
         pairs = zip(chain.from_iterable(buckets.values()), chain.from_iterable(found), strict=True)
@@ -145,10 +150,9 @@ class Reader:
     def _counted(self, cuts: list[PartitionCut]) -> DocumentCounts:
         """Return counts whose statistics are made of the documents themselves. Raises CutGone."""
         for cut in cuts:
-            # Words that have come since the statistics, and those that have gone since the cut.
+            # Words that have come since the statistics, or since the cut.
             first = min(self._statistics(cut).place, cut.meta.place, key=lambda place: place.version)
-            now = read_meta(self.connection, cut.keys)
-            for _ in followed(self.connection, self._table, cut, first, now.place):
+            for _ in followed(self.connection, self._table, cut, first, read_meta(self.connection, cut.keys).place):
                 pass
         words = len(self._table)
         every = np.arange(words)
@@ -185,26 +189,20 @@ class Reader:
         held: (words of the table,) whether documents hold a word.
         """
         table, last = self._table, self._last
+        numbers, words = (np.zeros(0, np.int64), ()) if last is None else (last.numbers, last.words)
         fresh = held.copy()
-        if last is not None:
-            fresh[last.numbers] = False
-        born = np.flatnonzero(fresh)
-        if last is None or _FEW * len(born) > len(last.numbers):
-            numbers = table.ascending(np.flatnonzero(held))
-            return numbers, [table.texts[number] for number in numbers.tolist()]
-        # Most words stay as they were, and sorting all of them would take longer than all else in a small update.
-        numbers, words = last.numbers, last.words
+        fresh[numbers] = False
+        born = table.ascending(np.flatnonzero(fresh))
         stays = held[numbers]
         if not stays.all():
             numbers, words = numbers[stays], list(compress(words, stays.tolist()))
-        born = table.ascending(born)
-        places = [bisect_left(words, table.texts[number]) for number in born.tolist()]
-        joined, before = list[str](), 0
-        for place, number in zip(places, born.tolist(), strict=True):
-            joined += words[before:place]
-            joined.append(table.texts[number])
-            before = place
-        return np.insert(numbers, places, born), joined + list(words[before:]) if places else words
+        if not len(born):
+            return numbers, words
+        texts = [table.texts[number] for number in born.tolist()]
+        places = [bisect_left(words, text) for text in texts]
+        # Most words stay as they were. Python merges two sorted runs in little time, where a sort of numbers would be
+        # longer than all else in a small update.
+        return np.insert(numbers, places, born), sorted([*words, *texts])
 
     def _statistics(self, cut: PartitionCut) -> WordStatistics:
         """Return the word statistics of a partition, and take up its words."""

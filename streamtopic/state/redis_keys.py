@@ -2,17 +2,15 @@
 
 import re
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streamtopic.errors import UsageError
 
-__all__ = ["BUCKETS", "MARK", "ModelKeys", "PartitionKeys"]
+__all__ = ["BUCKETS", "ModelKeys", "PartitionKeys"]
 
 BUCKETS = 128
 """Hashes over which a partition's documents are spread, so that no key grows huge."""
-
-MARK = b""
-"""Name of the entry that stays in a hash or a sorted set as long as the key does (`require_keys` of meta.py)."""
 
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
@@ -45,13 +43,13 @@ class PartitionKeys:
 
     @property
     def forgets(self) -> str:
-        """Stream: one entry for each deletion, until its receipt is published; it is there without entries, too."""
+        """Sorted set: offsets of deletions, until their receipts are published. It outlives a rebuild."""
         return f"{self.tag}:forgets"
 
     @property
-    def kept_forgets(self) -> str:
-        """Stream: deletions put aside while the counts are made again."""
-        return f"{self.tag}:forgets:kept"
+    def forget_facts(self) -> str:
+        """Hash: offset of a deletion to its facts. It outlives a rebuild."""
+        return f"{self.tag}:forgets:facts"
 
     @property
     def subject_secret(self) -> str:
@@ -59,13 +57,20 @@ class PartitionKeys:
         return f"{self.tag}:people"
 
     def subjects(self, bucket: int) -> str:
-        """Sorted set, all of one score: digest of a subject and key of a document's record as one string; MARK."""
+        """Sorted set, all of one score: digest of a subject and key of a document's record as one string."""
         return f"{self.tag}:subjects:{bucket}"
 
     def bucket(self, document: bytes) -> int:
         """Return the number of the hash that holds this document."""
         # CRC-32, not `hash`: the answer must be the same in every process and every version of Python.
         return zlib.crc32(document) % BUCKETS
+
+    def by_bucket(self, documents: Iterable[bytes]) -> dict[int, list[bytes]]:
+        """Return the number of each hash with the documents that it holds, each once."""
+        buckets: dict[int, list[bytes]] = {}
+        for document in dict.fromkeys(documents):
+            buckets.setdefault(self.bucket(document), []).append(document)
+        return buckets
 
     def documents(self, bucket: int) -> str:
         """Hash: document id to its record."""

@@ -1,9 +1,10 @@
-"""Clients of redis-py for an address: one server, the primary that sentinels name, or a Redis Cluster.
+"""Clients of redis-py for an address: one server, the primary that sentinels name, or a Redis Cluster; their errors.
 
 redis-py repeats nothing by itself here: a command whose outcome is unknown may have been done. `Connection` decides.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,33 +15,139 @@ from redis.connection import ConnectionPool, parse_url
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from streamtopic.security.concealing import clear_address
+from streamtopic.errors import ComponentFull, ComponentUnreachable, SettingsError, StateError, StreamtopicError
+from streamtopic.security.concealing import clear_address, conceal
+from streamtopic.security.tls_faults import tls_fault
 
-__all__ = ["Client", "Clustered", "clients_at", "close", "combined"]
+__all__ = ["REPLICA", "Client", "clients_at", "close", "combined", "mapped"]
 
 _CONNECT_SECONDS = 5.0
 _SENTINEL_PORT = 26379
 
 
-class Clustered(RedisCluster):
-    """redis-py's client of a cluster, which also follows an ASK to a node that has no slot yet."""
+Client = redis.Redis | RedisCluster
 
-    def get_node(
-        self, host: str | None = None, port: int | None = None, node_name: str | None = None
-    ) -> ClusterNode | None:
-        """Return a node; redis-py looks up by this what a redirection names."""
-        if node_name is not None:
-            return self.node_asked(node_name)
-        return self.nodes_manager.get_node(host, port)
-
-    def node_asked(self, name: str) -> ClusterNode:
-        """Return the node that an ASK names, HOST:PORT, also if it has no slot yet."""
-        host, _, port = name.rpartition(":")
-        node = ClusterNode(host, int(port), "primary")  # type: ignore[no-untyped-call]
-        return self.nodes_manager.nodes_cache.setdefault(name, node)
+_errors = redis.exceptions
+_CROSS_SLOT = "same key slot"
 
 
-Client = redis.Redis | Clustered
+@dataclass(frozen=True, slots=True)
+class _Passing:
+    """An error that may pass by itself, or once an operator has acted: the processes of a service wait and go on.
+
+    kinds: classes of redis-py.
+    codes: first words of an answer that redis-py has no class for, or that Redis 6.2 packs into an error of a script.
+    told: the text for users. {} are address and text.
+    error: class of this package's error.
+    """
+
+    kinds: tuple[type[Exception], ...]
+    codes: tuple[str, ...]
+    told: str
+    error: type[ComponentUnreachable] = ComponentUnreachable
+
+    def fits(self, error: BaseException) -> bool:
+        """Whether it is this error."""
+        text = str(error)
+        return isinstance(error, self.kinds) or any(text.startswith(f"{c} ") or f" -{c} " in text for c in self.codes)
+
+
+REPLICA = _Passing(
+    (_errors.ReadOnlyError,), ("READONLY",), "Redis at {} is a read-only replica ({}): use the address of the primary"
+)
+# The first that fits counts: classes of redis-py are derived from each other. All other errors of commands are faults
+# of the state or of the program, and are a StateError.
+_PASSING = (
+    _Passing((_errors.BusyLoadingError,), ("LOADING",), "Redis at {} is loading its data ({}): wait until it has"),
+    _Passing(
+        (redis.sentinel.MasterNotFoundError,),
+        (),
+        "Redis at {} has no primary now ({}): check the name of the service, its servers and sentinels",
+    ),
+    _Passing(
+        (_errors.ConnectionError, _errors.TimeoutError),
+        (),
+        "Redis at {} does not answer ({}): start it, or correct its address",
+    ),
+    _Passing(
+        (_errors.OutOfMemoryError,),
+        ("OOM",),
+        "Redis at {} is out of memory ({}): raise maxmemory; nothing was written",
+        ComponentFull,
+    ),
+    _Passing(
+        (),
+        ("MISCONF",),
+        "Redis at {} cannot write to its disk ({}): make room there, and see its log; nothing was written",
+        ComponentFull,
+    ),
+    _Passing(
+        (),
+        ("BUSY",),
+        "Redis at {} is busy with somebody's script ({}): wait until it has ended, or end it with SCRIPT KILL",
+    ),
+    _Passing(
+        (), ("NOREPLICAS",), "Redis at {} has too few replicas to write ({}): bring them back; nothing was written"
+    ),
+    REPLICA,
+    _Passing(
+        (_errors.ClusterDownError, _errors.SlotNotCoveredError),  # MASTERDOWN is derived from the first
+        ("CLUSTERDOWN", "MASTERDOWN"),
+        "Redis at {} cannot serve now ({}): check its nodes and replicas",
+    ),
+    _Passing(
+        (_errors.AskError,),  # and MovedError
+        (),
+        "Redis at {} is a node of a cluster ({}): give redis+cluster:// with some of its nodes",
+    ),
+    _Passing(
+        (_errors.ClusterError, _errors.TryAgainError),
+        ("TRYAGAIN",),
+        "Redis at {} is moving this slot to another node ({}): wait until it has moved, and see `redis-cli --cluster "
+        "check`; nothing was written",
+    ),
+    _Passing((_errors.RedisClusterException,), (), "Redis at {} does not answer as a cluster ({}): check its nodes"),
+)
+
+
+def mapped(error: Exception, address: str, act: str = "") -> StreamtopicError:
+    """Return this package's error for one of redis-py's, with the remedy.
+
+    act: the command and key that were sent.
+    """
+    text = conceal(str(error)) or type(error).__name__
+    if _CROSS_SLOT in text:
+        return StateError(f"Redis at {address} cannot change keys of several slots in one step")
+    refusal = _refusal(error, address, text, act)
+    if refusal is not None:
+        return refusal
+    for passing in _PASSING:
+        if passing.fits(error):
+            # MISCONF goes on with sentences about settings of Redis.
+            return passing.error(passing.told.format(address, text.partition(". Commands that")[0]))
+    return StateError(f"Redis at {address} refused a command: {text}")
+
+
+def _refusal(error: Exception, address: str, text: str, act: str) -> StreamtopicError | None:
+    """Return the error of a user or a client that is refused; None if it is not."""
+    fault = tls_fault(error)
+    if fault is not None:
+        return SettingsError(f"Redis at {address} cannot be reached safely; {fault}")
+    forbidden = isinstance(error, _errors.NoPermissionError)
+    if forbidden or isinstance(error, _errors.AuthenticationError | _errors.AuthorizationError):
+        lacking = f"; it lacks the right {act}" if act and forbidden else ""
+        return SettingsError(
+            f"Redis at {address} refuses this user ({text}){lacking}: check the user, password and ACL"
+        )
+    told = f"Redis at {address} does not answer ({text})"
+    unanswered = isinstance(error, _errors.TimeoutError) and "connecting" in text
+    if unanswered and address.startswith("rediss"):
+        # A server without TLS waits for the rest of the greeting, which it takes for a command.
+        return ComponentUnreachable(f"{told}: use redis:// if it has no TLS, or start it")
+    hung_up = isinstance(error, _errors.ConnectionError) and "reset by peer" in text
+    if hung_up and address.startswith("redis"):
+        return ComponentUnreachable(f"{told}: use rediss:// if it speaks TLS, or see its log")
+    return None
 
 
 def clients_at(url: str, timeout: float) -> Callable[[], Client]:
@@ -84,7 +191,7 @@ def clients_at(url: str, timeout: float) -> Callable[[], Client]:
 def close(client: Client) -> None:
     """Give all sockets back, those to sentinels and those of the pools that a cluster's client has made included."""
     client.close()
-    if isinstance(client, Clustered):
+    if isinstance(client, RedisCluster):
         client.disconnect_connection_pools()  # type: ignore[no-untyped-call]
     elif isinstance(client.connection_pool, SentinelConnectionPool):
         client.connection_pool.sentinel_manager.close()
@@ -116,13 +223,13 @@ def _behind_sentinels(
     return lambda: client
 
 
-def _cluster(places: Sequence[tuple[str, int]], login: str, named: Mapping[str, Any]) -> Callable[[], Clustered]:
+def _cluster(places: Sequence[tuple[str, int]], login: str, named: Mapping[str, Any]) -> Callable[[], RedisCluster]:
     """Return what makes the client of a cluster, of whose nodes one must answer."""
     (host, port), *others = places
     _checked(redis.Redis(connection_pool=ConnectionPool(host=host, port=port, **named)))
     # RedisCluster passes some options on and drops the rest: all of them are given to the pools directly.
     pool = partial(ConnectionPool, **named)
-    return lambda: Clustered(
+    return lambda: RedisCluster(
         url=f"{login}{f'[{host}]' if ':' in host else host}:{port}",
         startup_nodes=[ClusterNode(host, port) for host, port in others],  # type: ignore[no-untyped-call]
         connection_pool_class=pool,
@@ -141,33 +248,22 @@ def _places(server: str, port: int) -> list[tuple[str, int]]:
     return found
 
 
-def combined(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return INFO of several masters as that of one: sums of memory, and of everything else the worst.
+# Of INFO, what several masters say together: sums of memory, and of everything else the worst.
+_TOGETHER: Mapping[str, Callable[[Sequence[Any]], object]] = {
+    # Changes with each of theirs, so also if another server takes a master's place.
+    "run_id": lambda names: " ".join(sorted(names)),
+    "used_memory": sum,
+    "maxmemory": lambda limits: sum(limits) if all(limits) else 0,
+    "aof_enabled": min,
+    "loading": max,
+    "aof_rewrite_in_progress": max,
+    "aof_rewrite_scheduled": max,
+    "aof_last_write_status": lambda statuses: next((status for status in statuses if status != "ok"), "ok"),
+    "aof_last_bgrewrite_status": lambda statuses: next((status for status in statuses if status != "ok"), "ok"),
+}
 
-    run_id: changes with each of theirs, so also if another server takes a master's place.
-    """
-    first = dict(found[0])
-    if len(found) == 1:
-        return first
-    limits = [int(info.get("maxmemory", 0)) for info in found]
-    statuses: dict[str, Any] = {}
-    for name in ("aof_last_write_status", "aof_last_bgrewrite_status"):
-        if name in first:
-            failed = (info[name] for info in found if info.get(name) != "ok")
-            statuses[name] = next(failed, "ok")
-    busy: dict[str, Any] = {}
-    for name in ("loading", "aof_rewrite_in_progress", "aof_rewrite_scheduled"):
-        of_each = [int(info.get(name, 0)) for info in found]
-        busy[name] = max(of_each)
-    names = sorted(str(info["run_id"]) for info in found)
-    persistent = (int(info.get("aof_enabled", 0)) for info in found)
-    used = (int(info["used_memory"]) for info in found)
-    return {
-        **first,
-        **statuses,
-        **busy,
-        "run_id": " ".join(names),
-        "aof_enabled": min(persistent),
-        "used_memory": sum(used),
-        "maxmemory": sum(limits) if all(limits) else 0,
-    }
+
+def combined(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return INFO of several masters as that of one."""
+    together = {name: join for name, join in _TOGETHER.items() if all(name in info for info in found)}
+    return dict(found[0]) | {name: join([info[name] for info in found]) for name, join in together.items()}

@@ -17,12 +17,11 @@ import numpy as np
 from streamtopic.counts import Cooccurrence, SymmetricCounts
 from streamtopic.counts.arrays import Positions
 from streamtopic.errors import StateCorrupt
-from streamtopic.state.change_log import Place, pack_numbers, unpack_numbers
-from streamtopic.state.connection import Codec, Command, Connection
+from streamtopic.state.connection import Applied, Codec, Command, Connection, Outcome, Stale
 from streamtopic.state.document_counts import DocumentCounts, changed_documents
+from streamtopic.state.meta import Place, pack_numbers, unpack_numbers
 from streamtopic.state.model_state import Lease
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import Applied, Outcome, Stale
 
 __all__ = ["CountsStore", "StoredAbout", "StoredCounts", "SummedCounts"]
 

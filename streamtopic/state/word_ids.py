@@ -1,11 +1,13 @@
-"""A partition's words: their ids, and the passages of many documents as numbers of words.
+"""A partition's words: their ids, and documents to add as numbers of words.
+
+    Vocabulary        the ids of words, and their statistics
+    AddedDocuments    what the records of a batch add, with their passages as Rows
 
 Words have two numbers. An entry is the number of a word in a Lexicon, which knows all words that this process has met,
-so that compiled code reads the texts. An id is the number of a word in Redis; a Vocabulary holds the ids of the words
-of live documents.
+so that compiled code reads the texts. An id is the number of a word in Redis.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -13,14 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import kernel
+from streamtopic.counts import DocumentBatch, add_statistics
+from streamtopic.counts.arrays import Int32, Int64
 from streamtopic.errors import StateCorrupt
-from streamtopic.state.document_records import ascending_rows
+from streamtopic.state.document_records import StoredDocument, ascending_rows, encode_records
 from streamtopic.words.lexicon import Lexicon
 
 __all__ = [
     "MANY_WORDS",
     "MAX_WORD_IDS",
     "NEARLY",
+    "AddedDocuments",
     "Rows",
     "Vocabulary",
     "WordPassage",
@@ -28,10 +33,6 @@ __all__ = [
     "word_bytes",
     "word_text",
 ]
-
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 
 WordPassage = tuple[int, Mapping[str, int]]
 """A passage as (tokens L, word to its count)."""
@@ -48,7 +49,10 @@ NEARLY = 0.8
 
 
 class Vocabulary:
-    """The words of a partition's live documents. Its length is the number of words.
+    """The words of a partition that have an id: those of live documents, and those that changes name.
+
+    A word loses its id with the second word statistics after its last document has gone: until then readers may follow
+    changes that name it.
 
     next_id: the first id that was never given.
     lexicon: the Lexicon with the letters of these words; it may know other words too.
@@ -56,110 +60,86 @@ class Vocabulary:
 
     # An id is never given twice, even after its word has gone: changes that readers take up later still name it.
 
-    def __init__(self, words: Sequence[bytes], ids: Int64, totals: Int64, lexicon: Lexicon) -> None:
-        """Take over the words of live documents at a moment.
+    def __init__(self, words: Sequence[bytes], ids: Int64, totals: Int64, lexicon: Lexicon, next_id: int = 0) -> None:
+        """Take over the words of word statistics.
 
         ids: (k,) of the words.
         totals: (3, k) documents, occurrences and heavy documents of each.
         """
-        self.next_id = int(ids.max(initial=-1)) + 1
         self.lexicon = lexicon
-        # Room for as many new words again, so that arrays are seldom copied.
-        size = max(1024, 2 * self.next_id)
-        self._held = len(words)
-        self._totals = np.zeros((3, size), np.int64)
-        self._totals[:, ids] = totals
-        self._entries = np.full(size, -1, np.int32)
+        self.next_id = next_id
         self._numbers = np.full(1, -1, np.int32)
-        self._set(ids, words)
+        # The last row is memory for counting.
+        self._totals = np.zeros((4, 0), np.int64)
+        # Whether a document with the word has gone since the last word statistics.
+        self._left = np.zeros(0, np.bool_)
+        self.give(words, ids)
+        self._totals[:3, ids] = totals
 
     def __len__(self) -> int:
-        return self._held
+        return int((self._numbers >= 0).sum())
 
-    def check(self, words: int, next_id: int) -> None:
-        """Raise StateCorrupt unless there are so many words, ids below this one, and documents with each word alone."""
-        named = self._entries >= 0
-        if self._held != words or self.next_id > next_id or named.sum() != words:
+    def check(self) -> None:
+        """Raise StateCorrupt unless every word that documents hold is known, and no count is below 0."""
+        named = self._totals[0, self._numbers[self._numbers >= 0]]
+        if (self._totals < 0).any() or (self._totals[0] > 0).sum() != (named > 0).sum():
             raise StateCorrupt("words and counts in Redis disagree: rebuild the state (`streamtopic rebuild`)")
-        if (self._totals < 0).any() or ((self._totals[0] > 0) != named).any():
-            raise StateCorrupt("words and counts in Redis disagree: rebuild the state (`streamtopic rebuild`)")
-        self.next_id = next_id
-        self._make_room()
 
     def held(self) -> tuple[list[bytes], Int64, Int64]:
-        """Return the words, their ids, (k,) ascending, and their statistics, (3, k)."""
-        ids = np.flatnonzero(self._entries >= 0)
+        """Return the words of the next word statistics, their ids, (k,) ascending, and their statistics, (3, k).
+
+        Those are the words of live documents, and of documents that have gone since the last ones.
+        """
+        entry_of = np.full(self._totals.shape[1], -1, np.int64)
+        entries = np.flatnonzero(self._numbers >= 0)
+        entry_of[self._numbers[entries]] = entries
+        ids = np.flatnonzero((entry_of >= 0) & (self._left | (self._totals[0] > 0)))
         words = self.lexicon.words()
-        return [words[entry] for entry in self._entries[ids].tolist()], ids, self._totals[:, ids]
+        return [words[entry] for entry in entry_of[ids].tolist()], ids, self._totals[:3, ids]
 
-    def use(self, lexicon: Lexicon) -> None:
-        """Change to another lexicon, which takes up the words of live documents."""
-        numbers = np.flatnonzero(self._entries >= 0)
-        entries = self._entries[numbers].tolist()
-        words = [self.lexicon.word(entry) for entry in entries]
-        self.lexicon = lexicon
-        self._numbers = np.full(1, -1, np.int32)
-        self._set(numbers, words)
+    def summed(self) -> None:
+        """Take note that the word statistics were written, and drop the words that they do not have."""
+        entries = np.flatnonzero(self._numbers >= 0)
+        ids = self._numbers[entries]
+        self._numbers[entries[~self._left[ids] & (self._totals[0, ids] == 0)]] = -1
+        self._left[:] = False
 
-    def word(self, number: int) -> bytes:
-        """Return the word that has this id."""
-        return self.lexicon.word(int(self._entries[number]))
+    def renewed(self, lexicon: Lexicon) -> "Vocabulary":
+        """Return the same words with another lexicon, which takes them up."""
+        found = Vocabulary(*self.held(), lexicon, self.next_id)
+        found._left[: len(self._left)] = self._left[: len(found._left)]
+        return found
 
     def numbers(self) -> Int32:
-        """Return the id of each entry of the lexicon, (entries or more,) int32; -1 for a word of no live document.
+        """Return the id of each entry of the lexicon, (entries or more,) int32; -1 for a word without one.
 
         The array is this object's own, since a copy of all words would take longer than to count a flush. Who writes
         into it puts back what was there.
         """
-        self._reach(len(self.lexicon))
+        entries = len(self.lexicon)
+        if len(self._numbers) < entries:
+            wide = np.full(2 * entries, -1, np.int32)
+            wide[: len(self._numbers)] = self._numbers
+            self._numbers = wide
         return self._numbers
 
-    def _reach(self, entries: int) -> None:
-        if len(self._numbers) < entries:
-            self._numbers = _longer(self._numbers, 2 * entries, -1)
-
-    def frequency(self, ids: Int64) -> Int64:
-        """Return the number of live documents with each of these words, (ids,) int64; 0 for ids not given yet."""
-        known = ids < self._totals.shape[1]
-        found = np.zeros(len(ids), np.int64)
-        found[known] = self._totals[0, ids[known]]
-        return found
-
-    def rename(self, born: Mapping[bytes, int], dead: Mapping[bytes, int]) -> None:
-        """Take over words of a committed change.
-
-        born: new words with their ids.
-        dead: words that no live document holds any more, with their ids.
-        """
-        gone = np.fromiter(dead.values(), np.int64, len(dead))
-        given = np.fromiter(born.values(), np.int64, len(born))
-        if gone.max(initial=-1) >= self.next_id or (self._entries[gone] < 0).any():
-            raise StateCorrupt("a change in Redis ends a word that is not there: run `streamtopic rebuild`")
-        self._numbers[self._entries[gone]] = -1
-        self._entries[gone] = -1
-        self.next_id = max(self.next_id, int(given.max(initial=-1)) + 1)
-        self._make_room()
-        self._set(given, list(born))
-        self._held += len(born) - len(dead)
-
-    def count(self, ids: Int64, totals: Int64) -> None:
-        """Add to the statistics of words. totals: (3, ids)."""
-        # Row by row: numpy takes three times as long for all at once.
-        for row, change in zip(self._totals, totals, strict=True):
-            row[ids] += change
-
-    def _make_room(self) -> None:
+    def give(self, words: Sequence[bytes], ids: Int64) -> None:
+        """Give ids to words."""
+        self.next_id = max(self.next_id, int(ids.max(initial=-1)) + 1)
         if self.next_id > self._totals.shape[1]:
-            wide = np.zeros((3, 2 * self.next_id), np.int64)
+            # Room for as many new words again, so that arrays are seldom copied.
+            wide = np.zeros((4, max(1024, 2 * self.next_id)), np.int64)
             wide[:, : self._totals.shape[1]] = self._totals
             self._totals = wide
-            self._entries = _longer(self._entries, 2 * self.next_id, -1)
-
-    def _set(self, numbers: Int64, words: Sequence[bytes]) -> None:
+            self._left = np.append(self._left, np.zeros(wide.shape[1] - len(self._left), np.bool_))
         entries = self.lexicon.number(words)
-        self._reach(len(self.lexicon))
-        self._numbers[entries] = numbers
-        self._entries[numbers] = entries
+        self.numbers()[entries] = ids
+
+    def count(self, documents: DocumentBatch, sign: int) -> None:
+        """Count documents that came, sign 1, or that went, sign -1. Their words are ids."""
+        add_statistics(documents, np.full(documents.documents, sign, np.int64), self._totals)
+        if sign < 0:
+            self._left[documents.words] = True
 
 
 def word_bytes(word: str) -> bytes:
@@ -171,16 +151,6 @@ def word_bytes(word: str) -> bytes:
 def word_text(stored: bytes) -> str:
     """Undo `word_bytes`."""
     return stored.decode("utf-8", "surrogatepass")
-
-
-def _encoded(words: Iterable[str]) -> list[bytes]:
-    return [word_bytes(word) for word in words]
-
-
-def _longer(have: Int32, size: int, rest: int) -> Int32:
-    found = np.full(size, rest, np.int32)
-    found[: len(have)] = have
-    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,7 +178,7 @@ class Rows:
         stops = np.cumsum(sizes)
         words = chain.from_iterable(texts)
         counts = chain.from_iterable(words.values() for words in texts)
-        entries = lexicon.number(_encoded(words))
+        entries = lexicon.number(list(map(word_bytes, words)))
         amounts = np.fromiter(counts, np.int32, int(sizes.sum()))
         return cls(lengths, stops - sizes, stops, entries, amounts)
 
@@ -224,38 +194,35 @@ class Rows:
         )
 
 
-def number_rows(
-    chosen: Int64, starts: Int64, stops: Int64, entries: Int32, counts: Int32, numbers: Int32, next_number: int
-) -> tuple[Int64, Int32, Int32, Int32]:
+def number_rows(chosen: Int64, rows: Rows, numbers: Int32, next_number: int) -> tuple[Int64, Int32, Int32, Int32]:
     """Return the chosen rows as (indptr, words, counts), words by ascending id, and the entries that got an id here.
 
     chosen: (k,) the rows to return, in this order.
-    starts, stops, entries, counts: as in `Rows`.
     numbers: (entries,) id of each entry, -1 for none. An entry that is met first gets the next id.
     next_number: the first id to give.
     """
-    sizes = stops[chosen] - starts[chosen]
     indptr = np.zeros(len(chosen) + 1, np.int64)
-    np.cumsum(sizes, out=indptr[1:])
+    np.cumsum(rows.stops[chosen] - rows.starts[chosen], out=indptr[1:])
     ids = np.empty(indptr[-1], np.int32)
+    amounts = np.empty(len(ids), np.int32)
     born = np.empty(len(ids), np.int32)
-    firsts = starts[chosen]
-    found = _number(firsts, indptr, entries, numbers, next_number, ids, born)
+    given = rows.starts[chosen], indptr, rows.entries, rows.counts
+    found = _number(*given, numbers, next_number, ids, amounts, born)
     new = born[:found].copy()
     # The ids of new words hold from the commit on.
     numbers[new] = -1
-    ascending, amounts = ascending_rows(firsts, indptr, ids, counts)
-    return indptr, ascending, amounts, new
+    return indptr, *ascending_rows(indptr, ids, amounts), new
 
 
 @kernel
 def _number(
-    firsts: Int64, indptr: Int64, entries: Int32, numbers: Int32, next_number: int, ids: Int32, born: Int32
-) -> int:
-    """Fill `ids`, and the begin of `born` with the entries that got an id. Return how many did.
+    firsts: Int64, indptr: Int64, entries: Int32, counts: Int32, numbers: Int32, next_number: int, ids: Int32,
+    amounts: Int32, born: Int32,
+) -> int:  # fmt: skip
+    """Fill `ids`, `amounts`, and the begin of `born` with the entries that got an id. Return how many did.
 
-    firsts: (k,) where each row begins in `entries`.
-    indptr: (k + 1,) where its ids go.
+    firsts: (k,) where each row begins in `entries` and `counts`.
+    indptr: (k + 1,) where its ids and its counts go.
     """
     found = 0
     for k in range(len(firsts)):
@@ -267,4 +234,125 @@ def _number(
                 born[found] = entry
                 found += 1
             ids[at + j] = numbers[entry]
+            amounts[at + j] = counts[firsts[k] + j]
     return found
+
+
+# Bytes of a document in Redis, and of its words in the change: 1.8 a word that is known (measured), and more than 10 a
+# new one. A flush has to be bounded before it is encoded.
+_BYTES_A_WORD = 5
+_BYTES_A_DOCUMENT = 60
+# Each subject is one more write of the commit, which costs Redis as much time as so many bytes.
+_BYTES_A_SUBJECT = 375
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AddedDocuments:
+    """Documents to store and count, as columns: an object for each would take longer than to read its text.
+
+    ids: of the documents.
+    offsets: (k,) of the records that add them.
+    rows: passages, words as numbers of the writer's lexicon; those of document d are rows firsts[d] to stops[d] - 1.
+    firsts, stops: (k,).
+    labels: of each document, task to class.
+    subjects: of each document, the digests of its subjects, ascending.
+
+    A place may hold a record that adds nothing, which has no passage.
+    """
+
+    ids: Sequence[bytes]
+    offsets: Int64
+    rows: Rows
+    firsts: Int64
+    stops: Int64
+    labels: Sequence[Mapping[str, str]]
+    subjects: Sequence[tuple[bytes, ...]]
+
+    @classmethod
+    def of(
+        cls,
+        ids: Sequence[bytes],
+        offsets: Sequence[int],
+        passages: Sequence[Sequence[WordPassage]],
+        lexicon: Lexicon,
+        labels: Sequence[Mapping[str, str]] = (),
+        subjects: Sequence[tuple[bytes, ...]] = (),
+    ) -> "AddedDocuments":
+        """Lay out documents whose words are text. passages: of each document. No labels or subjects: none has any."""
+        sizes = np.array([len(of_one) for of_one in passages], np.int64)
+        stops = np.cumsum(sizes)
+        rows = Rows.of(list(chain.from_iterable(passages)), lexicon)
+        places = np.array(offsets, np.int64)
+        return cls(ids, places, rows, stops - sizes, stops, labels or [{}] * len(ids), subjects or [()] * len(ids))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, places: Sequence[int]) -> "AddedDocuments":
+        """Return some of the documents, which share the rows."""
+        if len(places) == len(self):
+            return self
+        chosen = np.array(places, np.int64)
+        return AddedDocuments(
+            ids=[self.ids[k] for k in places],
+            offsets=self.offsets[chosen],
+            rows=self.rows,
+            firsts=self.firsts[chosen],
+            stops=self.stops[chosen],
+            labels=[self.labels[k] for k in places],
+            subjects=[self.subjects[k] for k in places],
+        )
+
+    def own_rows(self) -> tuple[Int64, Int64]:
+        """Return the rows of all documents, one document after the other, and the document of each."""
+        sizes = self.stops - self.firsts
+        ends = np.cumsum(sizes)
+        shifts = self.firsts - (ends - sizes)
+        owners = np.repeat(np.arange(len(self)), sizes)
+        return shifts[owners] + np.arange(len(owners)), owners
+
+    def too_short(self) -> npt.NDArray[np.bool_]:
+        """Return which documents have no pair of words, (k,): it needs two words of one passage."""
+        chosen, owners = self.own_rows()
+        short = np.ones(len(self), np.bool_)
+        short[owners[self.rows.lengths[chosen] >= 2]] = False
+        return short
+
+    def numbered(self, numbers: Int32, next_id: int) -> tuple[DocumentBatch, Int32]:
+        """Return the documents with word ids, and the entries that get an id by this.
+
+        numbers: id of each entry of the lexicon, as in `number_rows`.
+        next_id: the first id to give.
+        """
+        rows = self.rows
+        chosen, owners = self.own_rows()
+        indptr, words, counts, born = number_rows(chosen, rows, numbers, next_id)
+        batch = DocumentBatch.whole(
+            indptr=indptr,
+            words=words,
+            counts=counts,
+            lengths=rows.lengths[chosen],
+            owners=owners.astype(np.int32),
+            documents=len(self),
+        )
+        return batch, born
+
+    def bodies(self, places: Sequence[int], numbers: Int32, next_id: int) -> dict[int, bytes]:
+        """Return the passages of the documents at these places as `StoredDocument.body` has them.
+
+        numbers, next_id: as in `numbered`.
+        """
+        batch, _ = self.take(places).numbered(numbers, next_id)
+        nothing = [0] * len(places)
+        records = encode_records(batch, nothing, [{}] * len(places))
+        return {place: StoredDocument.of(record).body for place, record in zip(places, records, strict=True)}
+
+    def sizes(self) -> Int64:
+        """Return about how many bytes each document takes in the state, (k,)."""
+        chosen, owners = self.own_rows()
+        words = np.bincount(owners, (self.rows.stops - self.rows.starts)[chosen], len(self))
+        sizes = _BYTES_A_DOCUMENT + _BYTES_A_WORD * words.astype(np.int64)
+        if any(self.labels):
+            for k, labels in enumerate(self.labels):
+                sizes[k] += sum(map(len, chain.from_iterable(labels.items())))
+        return sizes + _BYTES_A_SUBJECT * np.fromiter(map(len, self.subjects), np.int64, len(self))

@@ -120,7 +120,7 @@ DENIED = [
     ("ingest", ("GET", f"{MODEL}:base:abc:0")),
     ("ingest", ("HGETALL", f"{MODEL}:base")),
     ("ingest", ("HGETALL", f"{MODEL}:counts")),
-    ("schedule", ("XADD", f"{PARTITION}:forgets:kept", "*", "a", "b")),
+    ("schedule", ("HSET", f"{PARTITION}:people", "secret", "b")),
     ("schedule", ("HSET", f"{MODEL}:suppressed", "a", "b")),
     ("serve", ("HGETALL", f"{PARTITION}:docs:0")),
     ("serve", ("HGETALL", f"{PARTITION}:changes:1")),

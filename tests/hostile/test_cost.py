@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.counts import Weighting
 from streamtopic.documents.events import MAX_TEXT, MAX_VALUE, Delete, decode, encode_add, encode_delete
 from streamtopic.errors import InvalidEvent
 from streamtopic.service.ingest.decode import decode_all
@@ -159,7 +158,7 @@ def test_too_many_headers_are_refused_by_name():
 def test_one_record_takes_at_most_64_megabytes(connection, redis_server, what):
     """In Redis, and in the process that counts it, from its bytes to the commit."""
     del redis_server
-    state = PartitionWriter.open(connection, f"cost-{len(what)}", 0, partitions=1, weighting=Weighting(256))
+    state = PartitionWriter.open(connection, f"cost-{len(what)}", 0, ModelSettings(1, 256))
     _counted(state, "aa bb é か", 0)
     before = _used(connection)
     tracemalloc.start()
@@ -182,7 +181,7 @@ def _counted(state, text, offset):
 @pytest.mark.slow
 def test_stored_documents_are_read_within_bounds(connection):
     """50 MB of records of long documents are read some at a time: each time in 64 MB, all of them in the end."""
-    state = PartitionWriter.open(connection, "longest", 0, partitions=1, weighting=Weighting(256))
+    state = PartitionWriter.open(connection, "longest", 0, ModelSettings(1, 256))
     _counted(state, TEXTS["words in another order each time"], 0)
     record = connection.call("HGET", state.keys.documents(state.keys.bucket(b"d0")), b"d0")
     ids = [b"long-%d" % k for k in range(1 + 50_000_000 // len(record))]

@@ -16,7 +16,7 @@ from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.rejections import rejections
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ModelSettings, Reader
-from streamtopic.state.removal import remove_partition
+from streamtopic.state.model_state import remove_partition
 from streamtopic.streams import TopicNames, open_log
 
 MIB = 1 << 20

@@ -16,7 +16,7 @@ from moved_requests import mover
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.errors import StateMismatch
 from streamtopic.state import ModelSettings, ModelState, Reader
-from streamtopic.state.removal import remove_partition
+from streamtopic.state.model_state import remove_partition
 from streamtopic.streams import FileLog, Message, TopicNames, open_log, partition_of
 from waiting import until
 

@@ -17,7 +17,7 @@ from streamtopic.service.ingest.missed_deletes import delete_missed
 from streamtopic.service.ingest.rejections import rejections
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ForgetKind, ModelSettings, ModelState, PartitionWriter
-from streamtopic.state.removal import remove_partition
+from streamtopic.state.model_state import remove_partition
 from streamtopic.streams import Message
 
 REFUSED = [
@@ -121,7 +121,7 @@ def test_limits_are_fixed_when_a_model_is_made(connection, tmp_path, monkeypatch
     assert other != LIMITS
     for use in (
         lambda: ModelState.open(connection, model, ModelSettings(1, 256, limits=other)),
-        lambda: PartitionWriter.open(connection, model, 0, partitions=1, weighting=Weighting(256), limits=other),
+        lambda: PartitionWriter.open(connection, model, 0, ModelSettings(1, 256, limits=other)),
     ):
         with pytest.raises(StateMismatch, match=r"text 1000000 and not 2000000.*`streamtopic rebuild`"):
             use()

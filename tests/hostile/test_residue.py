@@ -18,7 +18,7 @@ from streamtopic.service.publish import erasure
 from streamtopic.service.publish.erasure import superseded_from
 from streamtopic.settings import Settings
 from streamtopic.signed import Erased, LedgerProof, LedgerReader
-from streamtopic.state.residue_ledger import Marks, ResidueState, Stage
+from streamtopic.state.deletions import Marks, ResidueState, Stage
 from streamtopic.streams import FileLog, open_log
 from waiting import until
 

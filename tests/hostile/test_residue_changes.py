@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from added_documents import added_documents
 from streamtopic.counts import Weighting
-from streamtopic.state import Applied, Changes, Forget, ForgetKind, PartitionWriter
-from streamtopic.state.change_log import CHANGES, read_statistics
+from streamtopic.state import Applied, Changes, Forget, ForgetKind, ModelSettings, PartitionWriter
 from streamtopic.state.document_records import EVERY_OFFSET, Records, decode_batch
+from streamtopic.state.meta import CHANGES, read_statistics
 
 _numbers = itertools.count()
 # Seconds; statistics that were never written count as written in 1970.
@@ -27,7 +27,7 @@ def state(connection):
 
 def opened(connection):
     """The writer of a fresh partition."""
-    return PartitionWriter.open(connection, f"left{next(_numbers)}", 0, partitions=1, weighting=Weighting())
+    return PartitionWriter.open(connection, f"left{next(_numbers)}", 0, ModelSettings(1, Weighting().cap))
 
 
 def flush(state, add=(), remove=(), kind=ForgetKind.DELETED):
@@ -56,13 +56,14 @@ def held(state):
             change = CHANGES.unpack(entry)
             records = Records.of([*change.came, *change.went])
             found.update(decode_batch(records, itself, EVERY_OFFSET).batch.words.tolist())
-            found.update(change.born.values(), change.dead.values())
+            found.update(change.born.values())
     return found
 
 
 def live(state):
     """Numbers of the words that live documents hold."""
-    return set(state.vocabulary.held()[1].tolist())
+    _, numbers, totals = state.vocabulary.held()
+    return set(numbers[totals[0] > 0].tolist())
 
 
 def clear(state):
@@ -89,7 +90,7 @@ def test_a_deletion_leaves_the_changes_in_time(state):
 def opened_again(state):
     """Return another writer of the same partition, as after a restart."""
     model = state.keys.tag[4:-3]
-    return PartitionWriter.open(state.connection, model, 0, partitions=1, weighting=Weighting())
+    return PartitionWriter.open(state.connection, model, 0, ModelSettings(1, Weighting().cap))
 
 
 @settings(max_examples=30)

@@ -7,7 +7,7 @@ from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.service.publish import erasure
 from streamtopic.settings import Settings
-from streamtopic.state.residue_ledger import ResidueState
+from streamtopic.state.deletions import ResidueState
 from waiting import until
 
 RARE = "xylograph"

@@ -13,7 +13,7 @@ from added_documents import added_documents
 from streamtopic.counts import Weighting
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalRedis
-from streamtopic.state import Applied, Changes, Connection, PartitionWriter, Reader
+from streamtopic.state import Applied, Changes, Connection, ModelSettings, PartitionWriter, Reader
 from waiting import alive, until, until_written
 
 HOLD = """
@@ -48,7 +48,7 @@ def test_acknowledged_flushes_survive_kill_9(tmp_path):
             return list(counts.words), counts.frequency.tolist(), counts.restrict([0, 1]).values.tolist()
 
     with LocalRedis(tmp_path, persistent=True) as server, Connection(server.url) as connection:
-        state = PartitionWriter.open(connection, "m", 0, partitions=1, weighting=Weighting())
+        state = PartitionWriter.open(connection, "m", 0, ModelSettings(1, Weighting().cap))
         documents = added_documents(state, *((f"d{k}".encode(), k, [(3, {"x": 2, "y": 1})]) for k in range(20)))
         assert state.commit(state.plan(Changes(20, added=documents))) == Applied()
         before = counted(server.url)
@@ -58,7 +58,7 @@ def test_acknowledged_flushes_survive_kill_9(tmp_path):
     with LocalRedis(tmp_path, persistent=True) as server:
         assert counted(server.url) == before
         with Connection(server.url) as connection:
-            state = PartitionWriter.open(connection, "m", 0, partitions=1, weighting=Weighting())
+            state = PartitionWriter.open(connection, "m", 0, ModelSettings(1, Weighting().cap))
             assert (state.meta.next_offset, state.meta.documents) == (20, 20)
 
 

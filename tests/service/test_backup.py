@@ -14,7 +14,7 @@ from streamtopic.local.local_redis import find_server
 from streamtopic.service.app import Service
 from streamtopic.service.verify import passed
 from streamtopic.settings import load
-from streamtopic.state.removal import leader
+from streamtopic.state.model_state import leader
 from waiting import until
 
 pytestmark = pytest.mark.slow

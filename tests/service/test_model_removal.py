@@ -15,7 +15,7 @@ from streamtopic.service.upkeep.model_removal import HOLDER, end_in, only_keys_l
 from streamtopic.settings import load
 from streamtopic.signed import End, KeyRing, LedgerReader, Receipt
 from streamtopic.state import Connection
-from streamtopic.state.removal import leader
+from streamtopic.state.model_state import leader
 from streamtopic.streams import FileLog, TopicNames
 
 WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]

@@ -88,11 +88,9 @@ class History:
     def delete(self, count):
         """Ingest counts deletions out. After a restored Redis it does so again: their records are still in the log."""
         self.deletions += count
-        newest = self.connection.call("XREVRANGE", self.keys.forgets, "+", "-", "COUNT", 1)
-        done = max(self.counted(), int(newest[0][0].split(b"-")[0]) if newest else 0)
-        for offset in range(done, self.deletions):
+        for offset in range(self.counted(), self.deletions):
             forget = Forget(offset, b"d%d" % offset, ForgetKind.DELETED, f"r-{offset}", b"", 1, 1, next(_numbers))
-            self.connection.call("XADD", self.keys.forgets, forget.entry, "forget", forget.pack())
+            self.connection.change([*self.forgets.made(), *self.forgets.added([forget])])
         self.connection.call("SET", f"{self.keys.tag}:counted", self.deletions)
 
     def counted(self):

@@ -26,9 +26,9 @@ from streamtopic.state import (
     Reader,
     RemainingBase,
     SubjectIndex,
-    scripts,
 )
-from streamtopic.state.documents import read_documents
+from streamtopic.state import connection as connection_module
+from streamtopic.state.document_counts import read_documents
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import FileLog, Message, partition_of
 
@@ -177,7 +177,7 @@ class StoreMachine(RuleBasedStateMachine):
     @contextmanager
     def failing(self, name, error, call, *, done):
         """Raise an error at a call of a script. call: how many come before it; done: after the script has run."""
-        script, text, before = self.connection.script, getattr(scripts, name), iter(range(call))
+        script, text, before = self.connection.script, getattr(connection_module, name), iter(range(call))
 
         def fail(given, *arguments):
             if given != text or next(before, None) is not None:

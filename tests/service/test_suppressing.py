@@ -10,7 +10,7 @@ from crashes import killed_beside
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.documents.suppression import Suppression, SuppressionKey
 from streamtopic.state import ForgetKind
-from streamtopic.state.removal import remove_partition
+from streamtopic.state.model_state import remove_partition
 from streamtopic.streams import FileLog, Message, open_log, partition_of
 from waiting import until
 

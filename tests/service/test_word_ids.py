@@ -10,7 +10,7 @@ from streamtopic.counts import DocumentBatch, Passage, Weighting, count
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateError
 from streamtopic.state import MAX_WORD_IDS
-from streamtopic.state.removal import remove_partition
+from streamtopic.state.model_state import remove_partition
 from streamtopic.streams import FileLog
 
 

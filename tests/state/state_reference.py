@@ -71,8 +71,9 @@ def plain(stored, words):
 
 
 def words_by_id(vocabulary):
-    """Return a writer's words by id."""
-    return {number: vocabulary.word(number) for number in np.flatnonzero(vocabulary._entries >= 0).tolist()}
+    """Return the words of live documents by id."""
+    words, numbers, totals = vocabulary.held()
+    return {number: word for number, word, live in zip(numbers.tolist(), words, totals[0], strict=True) if live}
 
 
 def difference(after, before):

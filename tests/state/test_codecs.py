@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from streamtopic.counts import MAX_LENGTH, DocumentBatch, Passage
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.document_records import EVERY_OFFSET, Records, StoredDocument, decode_batch, encode_records
-from streamtopic.state.word_ids import number_rows
+from streamtopic.state.word_ids import Rows, number_rows
 
 
 def passages(last, most):
@@ -102,7 +102,8 @@ def test_words_of_each_row_ascend_and_keep_their_counts(rows, known, chosen):
     entries = np.array([word for row in rows for word in row], np.int32)
     counts = np.array([count for row in rows for count in row.values()], np.int32)
     order = chosen.sample(range(len(rows)), len(rows))
-    indptr, words, amounts, born = number_rows(np.array(order, np.int64), starts, stops, entries, counts, numbers, 100)
+    laid_out = Rows(stops - starts, starts, stops, entries, counts)
+    indptr, words, amounts, born = number_rows(np.array(order, np.int64), laid_out, numbers, 100)
     assert (numbers[born] == -1).all()
     numbers[born] = range(100, 100 + len(born))
     assert set(born.tolist()) == {word for row in rows for word in row} - known

@@ -8,7 +8,7 @@ import redis
 from streamtopic.errors import ComponentUnreachable, StreamtopicError
 from streamtopic.local import LocalRedis
 from streamtopic.state import Connection
-from streamtopic.state.connection import mapped
+from streamtopic.state.redis_servers import mapped
 from waiting import until
 
 ERRORS = [
@@ -33,10 +33,10 @@ def test_every_error_of_redis_is_mapped(error, monkeypatch, connection):
     assert isinstance(mapped(_instance(error), "ADDRESS"), StreamtopicError)
     assert "ADDRESS" in str(mapped(_instance(error), "ADDRESS"))
 
-    def fail():
+    def fail(*_):
         raise _instance(error)
 
-    monkeypatch.setattr(connection.client, "ping", fail)
+    monkeypatch.setattr(connection.client, "execute_command", fail)
     monkeypatch.setattr("streamtopic.state.connection._PATIENCE", 0.0)
     with pytest.raises(StreamtopicError):
         connection.ping()

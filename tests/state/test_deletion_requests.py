@@ -6,9 +6,9 @@ import pytest
 
 from streamtopic.errors import UsageError
 from streamtopic.state import Applied, Stale
+from streamtopic.state.connection import AlreadyApplied
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, received_near
 from streamtopic.state.model_state import Lease, ModelSettings, ModelState
-from streamtopic.state.scripts import AlreadyApplied
 
 DIGEST = "d" * 64
 MINUTE = 60_000

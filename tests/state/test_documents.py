@@ -12,8 +12,8 @@ from state_reference import plain
 from added_documents import added_documents
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt
-from streamtopic.state import Applied, Changes, PartitionWriter, Reader, document_counts
-from streamtopic.state.documents import document_parts, read_documents, sample_words
+from streamtopic.state import Applied, Changes, ModelSettings, PartitionWriter, Reader, document_counts
+from streamtopic.state.document_counts import document_parts, read_documents, sample_words
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 
 WORDS = [f"w{k}" for k in range(30)] + ["é", "zz"]
@@ -26,7 +26,7 @@ class Corpus:
         self.connection, self.model, self.partitions = connection, model, partitions
         self.weighting = weighting or Weighting()
         self.states = [
-            PartitionWriter.open(connection, model, p, partitions=partitions, weighting=self.weighting)
+            PartitionWriter.open(connection, model, p, ModelSettings(partitions, self.weighting.cap))
             for p in range(partitions)
         ]
         self.offsets = [0] * partitions
@@ -161,7 +161,7 @@ def test_documents_that_redis_loses_meanwhile_are_missed(connection, model, lost
         lambda: counts.symmetric(every),
     ]
     for read in reads:
-        with pytest.raises(StateCorrupt, match=r"documents are there.*streamtopic rebuild"):
+        with pytest.raises(StateCorrupt, match=r"documents: .*streamtopic rebuild"):
             read()
 
 

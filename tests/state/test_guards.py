@@ -7,7 +7,6 @@ from state_reference import as_words
 from test_exactness import Run, dump, restore
 
 from added_documents import added_documents
-from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt, StateMismatch, TakenOver
 from streamtopic.state import (
     AlreadyApplied,
@@ -18,13 +17,12 @@ from streamtopic.state import (
     PartitionWriter,
     Reader,
     Stale,
-    scripts,
 )
-from streamtopic.state.deletions import Forget, ForgetKind, Forgets
+from streamtopic.state.connection import CHANGE
+from streamtopic.state.deletions import Forget, ForgetKind
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.removal import put_forgets
 
-TAKEN_OVER = Stale("another writer took the partition over")
+TAKEN_OVER = Stale("another writer took the partition over, or the state is gone")
 OTHER_HISTORY = Stale("the state has another history")
 
 
@@ -36,7 +34,7 @@ def planned(run):
 
 def twin(run):
     """Return a writer with the same token, as after Redis was set back: nothing but its commits tells it apart."""
-    return PartitionWriter(run.connection, run.state.keys, 0, run.state.fence, lambda: "other" * 5)
+    return PartitionWriter(run.connection, run.state.keys, run.state.fence, new_id=lambda: "other" * 5)
 
 
 def refused(run, write, expected):
@@ -71,8 +69,8 @@ def go_on_otherwise(run):
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        (lose("meta"), "the state is gone"),
-        (Run.open, "another writer took the partition over"),
+        (lose("meta"), TAKEN_OVER.reason),
+        (Run.open, TAKEN_OVER.reason),
         (commit_beside, "the state has another history"),
         (lose("forgets"), "keys of the partition are lost"),
     ],
@@ -87,8 +85,8 @@ def test_a_commit_on_another_state_writes_nothing(run, event, reason):
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        (lose("meta"), "the state is gone"),
-        (Run.open, "another writer took the partition over"),
+        (lose("meta"), TAKEN_OVER.reason),
+        (Run.open, TAKEN_OVER.reason),
         (commit_beside, "the state has another history"),
     ],
 )
@@ -105,7 +103,7 @@ def test_what_a_claim_refuses_stays_as_it_is(run, event):
     event(run)
     before = dump(run.connection, run.state)
     with pytest.raises((StateMismatch, StateCorrupt), match="rebuild"):
-        PartitionWriter.open(run.connection, run.model, 0, partitions=1, weighting=Weighting(1))
+        PartitionWriter.open(run.connection, run.model, 0, ModelSettings(1, 1))
     assert dump(run.connection, run.state) == before
 
 
@@ -119,7 +117,7 @@ def test_a_repeated_sum_is_already_applied(connection, run, monkeypatch):
     answers = []
 
     def twice(text, *arguments):
-        if text == scripts.CHANGE:
+        if text == CHANGE:
             answers.append(script(text, *arguments))
         return script(text, *arguments)
 
@@ -172,24 +170,23 @@ def test_another_format_is_refused(connection, run, model, number):
         lambda: ModelState.open(connection, model, settings),
         lambda: ModelState.find(connection, model),
     ):
-        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 11: run `streamtopic rebuild`"):
+        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 12: run `streamtopic rebuild`"):
             read()
 
 
-def test_deletions_that_are_put_back_twice_are_there_once(connection, model, monkeypatch):
-    """A script whose answer was lost is sent again; it must not take what it put there for what it replaces."""
-    forgets = [Forget(offset, b"d", ForgetKind.DELETED, "r", b"salt", 0, 1, 2) for offset in (3, 5)]
-    script = connection.script
-
-    def twice(*arguments):
-        script(*arguments)
-        return script(*arguments)
-
-    monkeypatch.setattr(connection, "script", twice)
-    put_forgets(connection, model, 0, forgets)
-    assert Forgets(connection, ModelKeys(model).partition(0)).read() == forgets
-    put_forgets(connection, model, 0, [])
-    assert len(Forgets(connection, ModelKeys(model).partition(0))) == 0
+def test_a_deletion_that_waits_keeps_its_facts(run):
+    """A log that is counted again may know less of it; and what is dropped is gone, whatever came in between."""
+    forgets = run.state.forgets
+    first = [Forget(offset, b"d", ForgetKind.DELETED, "r", b"salt", 0, 1, 2) for offset in (3, 50, 7)]
+    again = [Forget(offset, b"d", ForgetKind.NOT_FOUND, "r", b"salt", -1, 1, 3) for offset in (2, 3, 7)]
+    for some in (first, again):
+        run.connection.change(forgets.added(some))
+    assert list(forgets.each()) == [again[0], first[0], first[2], first[1]]
+    before = forgets.mark()
+    forgets.drop(again)
+    assert [one.offset for one in forgets.each(4)] == [50] == [forgets.oldest().offset]
+    assert (len(forgets), forgets.mark() == before) == (1, False)
+    forgets.require()
 
 
 def test_a_lexicon_that_is_full_of_gone_words_is_replaced(connection, model, monkeypatch):
@@ -198,7 +195,7 @@ def test_a_lexicon_that_is_full_of_gone_words_is_replaced(connection, model, mon
     run = Run(connection, model)
     for k in range(20):
         run.add(0, ((9, {"all": 3, f"u{k}": 3, f"v{k}": 3}),))
-        run.flush()
+        run.sum()
         run.state.tidy()
-    assert len(run.state.lexicon) <= 2 * 3 + 12
+    assert len(run.state.lexicon) <= 2 * 7 + 12
     assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()

@@ -13,7 +13,7 @@ from streamtopic.state import (
     Stale,
     StoredBase,
 )
-from streamtopic.state.change_log import Place
+from streamtopic.state.meta import Place
 from streamtopic.streams import Message
 
 SETTINGS = ModelSettings(2, 256)

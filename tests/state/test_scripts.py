@@ -4,15 +4,13 @@ from importlib.resources import files
 
 import pytest
 
-from streamtopic.state import scripts
+from streamtopic.state import connection as scripts
 
 FOLDER = files("streamtopic.state") / "lua"
 NAMES = sorted(path.name.removesuffix(".lua") for path in FOLDER.iterdir())
-# Pieces that stand in front of scripts.
-PIECES = {"lasting_stream"}
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - PIECES))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_script_has_a_header_and_is_loaded_under_its_name(name):
     """A file holds one script, with its keys, arguments and answers above it."""
     text = (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
@@ -20,11 +18,3 @@ def test_a_script_has_a_header_and_is_loaded_under_its_name(name):
     assert all(line.startswith("-- ") for line in header)
     assert [any(line.startswith(f"-- {part}") for line in header) for part in ("KEYS", "ARGV", "Answers")] == [True] * 3
     assert getattr(scripts, name.upper()).endswith(text)
-
-
-def test_every_piece_stands_in_front_of_a_script():
-    """A file that no script begins with is left over."""
-    loaded = [value for name, value in vars(scripts).items() if name.isupper() and isinstance(value, str)]
-    for piece in PIECES:
-        text = (FOLDER / f"{piece}.lua").read_text(encoding="utf-8")
-        assert any(script.startswith(text) and script != text for script in loaded)

@@ -8,9 +8,9 @@ from test_exactness import Run, passages, restore
 
 from streamtopic.counts import DocumentBatch, Passage, SymmetricCounts, Weighting, count
 from streamtopic.errors import StateCorrupt
-from streamtopic.state import CutGone, ModelSettings, ModelState, Reader, scripts, stored_counts
-from streamtopic.state.change_log import pack_numbers, unpack_numbers
-from streamtopic.state.scripts import Applied, Stale
+from streamtopic.state import CutGone, ModelSettings, ModelState, Reader, stored_counts
+from streamtopic.state.connection import CHANGE, Applied, Stale
+from streamtopic.state.meta import pack_numbers, unpack_numbers
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 
 
@@ -96,7 +96,7 @@ def test_counts_that_are_half_written_are_not_read(connection, run, lease, monke
 
     def killed(text, keys, arguments):
         strings.append(text)
-        if text == scripts.CHANGE and len(strings) > 2:
+        if text == CHANGE and len(strings) > 2:
             raise KeyboardInterrupt
         return script(text, keys, arguments)
 

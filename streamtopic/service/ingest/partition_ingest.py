@@ -154,12 +154,10 @@ class Ingest:
             connection,
             topics.model,
             partition,
-            partitions=settings.partitions,
-            weighting=settings.weighting,
-            partitioner=settings.partitioner,
+            settings,
             first_offset=log.begin(topics.documents, partition),
-            limits=settings.limits,
             word_ids=word_ids,
+            clock=clock,
         )
         return cls(state, log, topics, clock, ahead=ahead, suppressions=suppressions)
 
@@ -230,7 +228,7 @@ class Ingest:
     def check_log(self) -> None:
         """Raise StateMismatch if the log is not the one that was counted, or has partitions that nobody counts."""
         meta = self.state.meta
-        found = departures(self._log, self._topics.documents, meta.partitions, {self.partition: meta})
+        found = departures(self._log, self._topics.documents, meta.settings.partitions, {self.partition: meta})
         if found:
             raise StateMismatch(found[0].text)
 
@@ -403,7 +401,7 @@ class _ReadAhead:
         self._log = log
         self._topic = topic
         self._state = state
-        self._partitions = state.meta.partitions
+        self._partitions = state.meta.settings.partitions
         # One thread for all partitions of a log: a log may keep a connection for each thread that reads.
         self._thread = _thread_of(log) if ahead else None
         self._ready: _Ready | None = None

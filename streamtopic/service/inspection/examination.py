@@ -194,7 +194,7 @@ def examine_redis(connection: Connection, clock: Callable[[], float]) -> Iterato
         for finding in _server(place, info):
             # What is wrong with one node of a cluster says which.
             yield finding if len(servers) == 1 else replace(finding, name=f"{finding.name} {place}")
-    told = (int(s) + int(micros) / 1e6 for s, micros in connection.everywhere("TIME"))
+    told = (int(s) + int(micros) / 1e6 for s, micros in connection.everywhere("TIME").values())
     skews = [clock() - seconds for seconds in told]
     skew = max(skews, key=abs)
     detail = f"this machine is {skew:+.1f} s from Redis"
@@ -426,7 +426,7 @@ def examine_state(
         yield _position(log, settings, clock(), partition, meta)
         yield from _lost_keys(connection, settings.model, partition)
         yield _words(f"words of partition {partition}", meta)
-    yield from _open_transactions(connection, log, settings.model, positions)
+    yield from _open_transactions(log, settings.model, positions, clock)
     yield from _waiting(found)
 
 
@@ -457,12 +457,12 @@ def _lost_keys(connection: Connection, model: str, partition: int) -> Iterator[F
 
 
 def _open_transactions(
-    connection: Connection, log: EventLog, model: str, positions: Mapping[int, Meta]
+    log: EventLog, model: str, positions: Mapping[int, Meta], clock: Callable[[], float]
 ) -> Iterator[Finding]:
     """Report transactions that have hidden records for too long."""
     patience = STALLED_AFTER * 1000
     for one in hidden(log, TopicNames(model).documents, positions):
-        age_ms = connection.time_ms() - one.since_ms
+        age_ms = 1000 * clock() - one.since_ms
         if age_ms > patience:
             yield fails(
                 "transaction", f"{one.text} for {age_ms / 1000:.0f} s, deletes perhaps among them", END_TRANSACTION

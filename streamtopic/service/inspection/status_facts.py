@@ -15,7 +15,7 @@ from streamtopic.service.publish.published import versions_of
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.signed.signing_keys import read_note
 from streamtopic.state import Suppressed
-from streamtopic.state.residue_ledger import ResidueState
+from streamtopic.state.deletions import ResidueState
 from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import TopicNames
 
@@ -172,8 +172,7 @@ def status_of(
     topic = TopicNames(settings.model).documents
     departed = departures(log, topic, settings.partitions, positions)
     hiding = hidden(log, topic, positions)
-    # Redis's clock, by which `moved_ms` was written.
-    now_ms = state.connection.time_ms()
+    now_ms = int(now * 1000)
     patience_ms = STALLED_AFTER * 1000
     overdue = [one for one in hiding if now_ms - one.since_ms > patience_ms]
     lag = receipts = 0

@@ -19,9 +19,9 @@ from streamtopic.errors import SettingsError, StateError, StateMismatch
 from streamtopic.service.publish.ledger_writer import cut_of
 from streamtopic.service.watching import Watch
 from streamtopic.signed import tombstones, version_of
+from streamtopic.state.deletions import Residue, ResidueState, Rewrite, Stage
 from streamtopic.state.model_state import BASE_GRACE_SECONDS
 from streamtopic.state.reader import remaining_noted
-from streamtopic.state.residue_ledger import Residue, ResidueState, Rewrite, Stage
 from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import TopicNames, pages
 

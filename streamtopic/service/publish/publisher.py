@@ -36,8 +36,7 @@ from streamtopic.signed import (
 )
 from streamtopic.state import Reader
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
-from streamtopic.state.deletions import LinkKeys, month_of, months_before
-from streamtopic.state.residue_ledger import ResidueState, Stage
+from streamtopic.state.deletions import LinkKeys, ResidueState, Stage, month_of, months_before
 from streamtopic.streams import Message, TopicNames
 
 if TYPE_CHECKING:
@@ -239,8 +238,7 @@ class Publisher:
         versions: that the ledger lacks, and gets with the next page.
         """
         marks = {partition: stream.mark() for partition, stream in self._forgets.items()}
-        # While a rebuild counts again, entries may say less than those that it put aside: they wait until it is done.
-        waiting = [p for p, stream in self._forgets.items() if marks[p][0] and not stream.incomplete]
+        waiting = [partition for partition, (number, _) in marks.items() if number]
         if not waiting:
             return []
         latest = (self._writer.ledger.newest, tuple(one.release for one in versions), self._state.moved())
@@ -316,7 +314,7 @@ class Publisher:
         done = {}
         for partition, stream in self._forgets.items():
             # Deletions that are lost have no receipt, and are not seen to wait for one.
-            stream.require(partition)
+            stream.require()
             done[partition] = min(_first_waiting(stream), positions[partition].next_offset)
         # A version of all that is done would part none of these.
         ready = [one for one in counted if not one.parted_by(done)]
@@ -351,7 +349,7 @@ class Publisher:
             # It must not run ahead of receipts: the entry speaks of deletions that have theirs.
             if end > before and (end := int(min(end, _first_waiting(stream)))) > before:
                 # Deletions that are lost have no receipt, and are not seen to wait for one.
-                stream.require(partition)
+                stream.require()
                 ends[partition] = end
         if not ends:
             return None
@@ -446,9 +444,6 @@ class Publisher:
 
 def _first_waiting(stream: Forgets) -> float:
     """Return the offset of the oldest deletion that waits for its receipt, infinity for none."""
-    # While a rebuild counts again, the entries that it put aside wait as well.
-    if stream.incomplete:
-        return -1
     waiting = stream.oldest()
     return waiting.offset if waiting else math.inf
 

@@ -19,10 +19,10 @@ from streamtopic.errors import InvalidEvent, UsageError
 from streamtopic.monitoring.tracing import producing
 from streamtopic.service.requests.request_mover import new_request
 from streamtopic.signed import Erased, Receipt, link_digest, receipt_id, request_digest
+from streamtopic.state.connection import Stale
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
-from streamtopic.state.documents import read_documents
-from streamtopic.state.residue_ledger import Stage
-from streamtopic.state.scripts import Stale
+from streamtopic.state.deletions import Stage
+from streamtopic.state.document_counts import read_documents
 from streamtopic.streams import pages
 
 if TYPE_CHECKING:
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from streamtopic.signed import Logged
     from streamtopic.state import Connection, Forget, Reader
     from streamtopic.state.deletion_requests import DeletionRequest
-    from streamtopic.state.deletions import LinkKeys
-    from streamtopic.state.documents import StoredDocuments
-    from streamtopic.state.residue_ledger import ResidueState
+    from streamtopic.state.deletions import LinkKeys, ResidueState
+    from streamtopic.state.document_counts import StoredDocuments
     from streamtopic.streams import EventLog
 
 __all__ = [

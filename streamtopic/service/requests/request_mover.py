@@ -28,6 +28,7 @@ from streamtopic.documents.events import encode_delete
 from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import InvalidEvent, StateMismatch
 from streamtopic.signed import Receipt, request_digest, request_receipt_id
+from streamtopic.state.connection import Stale
 from streamtopic.state.deletion_requests import (
     MOST_OPEN,
     MOST_OPEN_DOCUMENTS,
@@ -37,7 +38,6 @@ from streamtopic.state.deletion_requests import (
     received_near,
 )
 from streamtopic.state.deletions import SubjectIndex
-from streamtopic.state.scripts import Stale
 from streamtopic.streams import MURMUR2, Message, pages, partition_of
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from streamtopic.privacy.noise import NoisedMatrix, NoisePlan, release_matrix
 from streamtopic.settings import Settings
 from streamtopic.signed import Head, Payload
 from streamtopic.state import DocumentCounts
-from streamtopic.state.documents import read_documents
+from streamtopic.state.document_counts import read_documents
 from streamtopic.topics.display import COHERENT, WordEvidence, correlations_and_words, diversity, heap, named, npmi
 from streamtopic.topics.fit import TopicFit, fingerprint
 from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicHead, TopicMatrix, fit_head

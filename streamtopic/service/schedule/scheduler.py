@@ -68,7 +68,7 @@ from streamtopic.state import (
     RemainingBase,
     Stale,
 )
-from streamtopic.state.documents import sample_words
+from streamtopic.state.document_counts import sample_words
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import EventLog, Message
 

@@ -12,9 +12,9 @@ from streamtopic.service.instance import Layout
 from streamtopic.signed import End, KeyRing, LedgerProof, SigningKey
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import Forgets
-from streamtopic.state.model_state import recorded
+from streamtopic.state.meta import stored_settings
+from streamtopic.state.model_state import counted_documents, hold_lease, leader, remove_model
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.removal import counted_documents, hold_lease, leader, remove_model
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def facts_of(
 
     made: time of the entry, milliseconds since 1970.
     """
-    known = recorded(connection, model)
-    if known is None and not log.partitions(TopicNames(model).documents):
+    number, settings = stored_settings(connection, ModelKeys(model).named("settings"))
+    if number is None and not log.partitions(TopicNames(model).documents):
         raise UsageError(f"there is no model {model}: neither Redis nor the log has anything of it")
     ledger.catch_up()
     documents = waiting = 0
-    for partition in range(known[1].partitions if known else 0):
+    for partition in range(settings.partitions if settings else 0):
         keys = ModelKeys(model).partition(partition)
         documents += counted_documents(connection, model, partition)
         # Deletions that have asked for a receipt and have none yet.

@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, TakenOver, UsageError
 from streamtopic.service.log_history import count_remedy
-from streamtopic.signed import receipt_id
 from streamtopic.state import ModelState, Suppressed
+from streamtopic.state.deletions import ResidueState
 from streamtopic.state.ledger_index import LedgerIndex
-from streamtopic.state.model_state import recorded
-from streamtopic.state.removal import (
+from streamtopic.state.meta import stored_settings
+from streamtopic.state.model_state import (
     counted_documents,
-    kept_forgets,
     lead,
     leader,
     note_removed,
-    put_forgets,
     record,
     remove_base,
     remove_partition,
 )
-from streamtopic.state.residue_ledger import ResidueState
+from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from streamtopic.service.ingest.partition_ingest import Ingest
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.service.schedule.scheduler import LeaseKeeper
-    from streamtopic.state import Connection, Forget, ModelSettings
+    from streamtopic.state import Connection, ModelSettings
     from streamtopic.streams import EventLog
 
 __all__ = ["HOLDER", "Present", "Rebuilt", "count_to_the_end", "leading", "present", "rebuild"]
@@ -64,21 +62,19 @@ class Rebuilt:
     partitions: number of partitions.
     documents: number of live documents.
     records: number of records that were read.
-    waiting: number of deletions that wait for their receipts.
     """
 
     partitions: int
     documents: int
     records: int
-    waiting: int
 
 
 def present(connection: Connection, model: str) -> Present | None:
     """Return the state in Redis, None if there is none yet."""
-    found = recorded(connection, model)
-    if found is None:
+    number, settings = stored_settings(connection, ModelKeys(model).named("settings"))
+    if number is None:
         return None
-    partitions = found[1].partitions
+    partitions = settings.partitions if settings else 0
     counted = sum(counted_documents(connection, model, partition) for partition in range(partitions))
     return Present(partitions, counted, leader(connection, model))
 
@@ -110,8 +106,7 @@ def rebuild(
     is missing; StateError if an ingest process runs; ComponentUnreachable.
     """
     names = TopicNames(model)
-    found = recorded(connection, model)
-    before = None if found is None else found[1]
+    before = stored_settings(connection, ModelKeys(model).named("settings"))[1]
     partitions = _agreed(log, names, fixed.partitions, before)
     suppressed = Suppressed(connection, model)
     wanted = suppressed.fingerprint()
@@ -140,14 +135,13 @@ def rebuild(
         try:
             ingests = [open_ingest(partition) for partition in range(partitions)]
             records = count_to_the_end(ingests, update)
-            waiting = _mend(connection, model, ledger, ingests)
             for partition in range(partitions):
                 note_removed(connection, model, partition)
         except TakenOver:
             raise StateError(
                 "an ingest process has taken a partition over: stop `ingest` and `run` everywhere, then run this again"
             ) from None
-    return Rebuilt(partitions, sum(ingest.state.meta.documents for ingest in ingests), records, waiting)
+    return Rebuilt(partitions, sum(ingest.state.meta.documents for ingest in ingests), records)
 
 
 def _agreed(log: EventLog, names: TopicNames, wanted: int, before: ModelSettings | None) -> int:
@@ -198,31 +192,3 @@ def count_to_the_end(ingests: list[Ingest], update: Callable[[int, int | None], 
             # The records that are left wait for a transaction that some producer has open.
             time.sleep(_PAUSE)
     return records
-
-
-def _mend(connection: Connection, model: str, ledger: LedgerWriter, ingests: list[Ingest]) -> int:
-    """Restore the facts about deletions that wait for their receipt; return how many wait."""
-    # A compacted log still has the delete, but it no longer tells whether there was such a document.
-    waiting = 0
-    kept = {ingest.partition: kept_forgets(connection, model, ingest.partition) for ingest in ingests}
-    places = {(partition, forget.offset) for partition, forgets in kept.items() for forget in forgets}
-    for ingest in ingests:
-        partition = ingest.partition
-        again = [forget for forget in _unanswered(model, ledger, ingest) if (partition, forget.offset) not in places]
-        both = [*kept[partition], *again]
-        merged = sorted(both, key=lambda forget: forget.offset)
-        put_forgets(connection, model, partition, merged)
-        waiting += sum(forget.wants_receipt for forget in merged)
-    return waiting
-
-
-def _unanswered(model: str, ledger: LedgerWriter, ingest: Ingest) -> list[Forget]:
-    """Return the deletions of a partition that were counted again and have no receipt in the ledger."""
-    found: list[Forget] = []
-    at = 0
-    while page := ingest.state.forgets.read(at):
-        at = page[-1].offset + 1
-        names = {forget.offset: receipt_id(model, ingest.partition, forget.offset) for forget in page}
-        there = ledger.find(list(names.values()))
-        found += [forget for forget in page if names[forget.offset] not in there]
-    return found

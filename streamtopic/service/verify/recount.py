@@ -24,7 +24,7 @@ from streamtopic.documents.events import (
     document_of,
 )
 from streamtopic.errors import InvalidEvent
-from streamtopic.state.documents import StoredDocuments
+from streamtopic.state.document_counts import StoredDocuments
 from streamtopic.streams import MURMUR2, pages, partition_of
 from streamtopic.topics.learner import thresholds
 

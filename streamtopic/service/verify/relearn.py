@@ -16,7 +16,7 @@ from streamtopic.service.verify.finding import Finding, doubt, fails, holds
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.signed import receipt_id
 from streamtopic.state import CutGone
-from streamtopic.state.documents import StoredDocuments, read_documents
+from streamtopic.state.document_counts import StoredDocuments, read_documents
 from streamtopic.state.stored_counts import CountsStore, StoredCounts, SummedCounts
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ class Kept:
     counts: statistics of words.
     documents: over these words.
     sums: words and pair counts, as the stored sums and what came and went since give them; None without sums.
-    waiting: partition to the offsets of deletions that wait for their receipts; None while counts are rebuilt.
+    waiting: partition to the offsets of deletions that wait for their receipts.
     """
 
     counts: DocumentCounts
     documents: StoredDocuments
     sums: tuple[Sequence[str], Cooccurrence] | None
-    waiting: Mapping[int, list[int]] | None
+    waiting: Mapping[int, list[int]]
 
 
 def read_kept(sources: Sources) -> Kept:
@@ -88,8 +88,7 @@ def read_kept(sources: Sources) -> Kept:
     waiting = {}
     for partition in counts.offsets:
         waiting[partition] = [one.offset for one in sources.reader.forgets(partition).each()]
-    rebuilding = any(sources.reader.forgets(partition).incomplete for partition in counts.offsets)
-    return Kept(counts, documents, sums, None if rebuilding else waiting)
+    return Kept(counts, documents, sums, waiting)
 
 
 def _sums(counts: DocumentCounts, stored: StoredCounts | None) -> tuple[Sequence[str], Cooccurrence] | None:
@@ -205,8 +204,6 @@ class Relearning:
     def _deleted(self, kept: Kept) -> Finding:
         """Whether each deletion in the log that was counted has its receipt, or waits for it."""
         name = "missing receipts"
-        if kept.waiting is None:
-            return doubt(name, "the counts are being rebuilt", "verify again once `streamtopic rebuild` is done")
         found = self._counted(kept.counts.offsets)
         missing = list[str]()
         for partition, offsets in found.deleted.items():

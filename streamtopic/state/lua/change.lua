@@ -1,9 +1,8 @@
 -- Write all of some commands, if the state is still as it was when they were planned.
 -- KEYS: all keys of the plan.
 -- ARGV: the plan (msgpack). `done`: a check; if it holds, the change was made before. `guards`: checks, each {command,
---   value, reason}. `steps`: the commands. `clock`: a command that gets the time as its last argument. A command is
---   {name, number of its key, arguments}.
--- Answers {'applied', milliseconds since 1970}, {'already'} or {'stale', reason}.
+--   value, reason}. `steps`: the commands. A command is {name, number of its key, arguments}.
+-- Answers {'applied'}, {'already'} or {'stale', reason}.
 
 -- `unpack` fails beyond some 8,000 values, so long commands go in slices. An even number: no field may be parted from
 -- its value.
@@ -28,10 +27,4 @@ end
 for _, step in ipairs(plan.steps) do
   for from = 3, math.max(#step, 3), SLICE do run(step, from, math.min(from + SLICE - 1, #step)) end
 end
-if not plan.clock then return {'applied'} end
--- Redis's clock: times of several processes would not be comparable.
-local clock = redis.call('TIME')
-local now = clock[1] .. string.format('%03d', math.floor(clock[2] / 1000))
-plan.clock[4] = now
-run(plan.clock, 3, 4)
-return {'applied', now}
+return {'applied'}

@@ -1,9 +1,9 @@
 -- Read some hashes of documents, and the moment of the partition.
 -- KEYS: meta, the hashes.
 -- ARGV: '1' to have the ids as well.
--- Answers {version, last change, all records one after the other, their lengths (msgpack), ids (msgpack) or ''}.
+-- Answers {facts, all records one after the other, their lengths (msgpack), ids (msgpack) or ''}.
 
-local at = redis.call('HMGET', KEYS[1], 'version', 'commit')
+local facts = redis.call('HGET', KEYS[1], 'facts') or ''
 local parts, sizes, ids = {}, {}, {}
 for k = 2, #KEYS do
   -- Nothing comes between both reads, so records and ids have one order.
@@ -14,4 +14,4 @@ for k = 2, #KEYS do
     for _, id in ipairs(redis.call('HKEYS', KEYS[k])) do ids[#ids + 1] = id end
   end
 end
-return {at[1] or '0', at[2] or '', table.concat(parts), cmsgpack.pack(sizes), ARGV[1] == '1' and cmsgpack.pack(ids) or ''}
+return {facts, table.concat(parts), cmsgpack.pack(sizes), ARGV[1] == '1' and cmsgpack.pack(ids) or ''}

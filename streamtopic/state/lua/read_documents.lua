@@ -1,10 +1,10 @@
 -- Read the records of documents, in the order asked, until they hold so many bytes.
 -- KEYS: meta, the hashes of documents.
 -- ARGV: bytes; for each document the place of its hash among the keys, one byte each; the documents (msgpack).
--- Answers commit and fence of the partition, how many documents were looked for, and for each live one its place and its
+-- Answers facts and fence of the partition, how many documents were looked for, and for each live one its place and its
 -- record (msgpack).
 
-local have = redis.call('HMGET', KEYS[1], 'commit', 'fence')
+local have = redis.call('HMGET', KEYS[1], 'facts', 'fence')
 local documents = cmsgpack.unpack(ARGV[3])
 local room, places, found, n, looked = tonumber(ARGV[1]), ARGV[2], {}, 0, #documents
 for i = 1, looked do

@@ -5,29 +5,26 @@ four. A value that four bytes do not hold (2^32 - 1 and above, or negative) is w
 value is in a table of wide values, which is sorted by row and column. So an entry takes six bytes, and a wide one
 ten more. Nothing is rounded (docs/decisions/0003).
 
-    Compact      the rows; pack and unpack; merged: a + b
-    RowWriter    rows appended one after the other
+    Compact      the rows; unpack: all values; merged: a + b
 """
 
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import inner, kernel
-from streamtopic.counts.arrays import Int32, Int64, UInt16
+from streamtopic.counts.arrays import Int64, UInt16
 from streamtopic.errors import CountsOverflow
 
 __all__ = [
     "MARK",
     "SHORT",
     "Compact",
-    "RowWriter",
     "add_entries",
     "allocate",
     "fits",
     "merged",
-    "pack",
     "put",
     "put_wide",
     "read",
@@ -45,9 +42,6 @@ SHORT = 1 << 16
 """Columns that two bytes can name."""
 # Sums stay two bits below the end of int64, so that one more addition cannot wrap before it is checked.
 _ROOM = 1 << 62
-# Entries that rows have room for at first. Pages that are never written take no memory, and arrays of more than 32 MiB
-# are given back to the system at once: smaller ones would leave holes between others.
-_ROWS = (1 << 24) + 1
 
 
 class Compact(NamedTuple):
@@ -81,20 +75,6 @@ def allocate(n_columns: int, indptr: Int64, wide_indptr: Int64) -> Compact:
     low = np.empty(entries, np.uint32)
     wide_columns = np.empty(wide, kind)
     return Compact(indptr, columns, low, wide_indptr, wide_columns, np.empty(wide, np.int64))
-
-
-def pack(n_columns: int, indptr: Int64, columns: Int32, values: Int64) -> Compact:
-    """Return rows in few bytes. Columns ascend in each row."""
-    # A negative value is large as an unsigned one.
-    wide = values.view(np.uint64) >= MARK
-    wide_before = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(wide, out=wide_before[1:])
-    out = allocate(n_columns, indptr, wide_before[indptr])
-    out.columns[:] = columns
-    out.low[:] = np.where(wide, MARK, values)
-    out.wide_columns[:] = columns[wide]
-    out.wide[:] = values[wide]
-    return out
 
 
 def merged(n_columns: int, a: Compact, b: Compact) -> Compact:
@@ -286,59 +266,3 @@ def _merge(a: Compact, b: Compact, end: int, out: Compact) -> bool:
         out.indptr[row + 1] = k
         out.wide_indptr[row + 1] = w
     return sound
-
-
-class RowWriter:
-    """Rows appended in order, to arrays that have room for more than was written so far."""
-
-    def __init__(self, n_columns: int) -> None:
-        self._n = n_columns
-        self._sizes: list[Int64] = []
-        self._wide_sizes: list[Int64] = []
-        nothing = np.zeros(1, np.int64)
-        self._rows = allocate(n_columns, nothing, nothing)
-        self._entries = 0
-
-    def append(self, sizes: Int64, columns: Int32, values: Int64) -> Self:
-        """Append rows of these sizes. Columns ascend in each row."""
-        indptr = np.concatenate([[0], np.cumsum(sizes)])
-        part = pack(self._n, indptr, columns, values)
-        rows = self._rows
-        start = self._entries
-        self._entries += len(part.low)
-        room = len(rows.low)
-        if self._entries > room:
-            room = max(_ROWS, self._entries, 2 * room)
-            # Not by `resize`, which would write zeros to all of it.
-            rows = rows._replace(columns=_longer(rows.columns, start, room), low=_longer(rows.low, start, room))
-            self._rows = rows
-        rows.columns[start : self._entries] = part.columns
-        rows.low[start : self._entries] = part.low
-        _extend(rows.wide_columns, part.wide_columns)
-        _extend(rows.wide, part.wide)
-        self._sizes.append(np.diff(part.indptr))
-        self._wide_sizes.append(np.diff(part.wide_indptr))
-        return self
-
-    def result(self) -> Compact:
-        """Return all rows. Nothing may be appended afterwards."""
-        begin = [np.zeros(1, np.int64)]
-        indptr = np.cumsum(np.concatenate(begin + self._sizes))
-        wide_indptr = np.cumsum(np.concatenate(begin + self._wide_sizes))
-        rows = self._rows._replace(indptr=indptr, wide_indptr=wide_indptr)
-        shrink(rows)
-        return rows
-
-
-def _longer(array: npt.NDArray[Any], used: int, room: int) -> npt.NDArray[Any]:
-    """Return an array with more room and the same first `used` numbers."""
-    longer = np.empty(room, array.dtype)
-    longer[:used] = array[:used]
-    return longer
-
-
-def _extend(array: npt.NDArray[Any], more: npt.NDArray[Any]) -> None:
-    """Append numbers in place."""
-    held = len(array)
-    array.resize(held + len(more), refcheck=False)
-    array[held:] = more

@@ -7,7 +7,6 @@ the weights are applied on the way, and the accumulator stays in the cache.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from streamtopic.counts.arrays import Int32, Int64, UInt64, row_ends
 from streamtopic.counts.batch import DocumentBatch, Weighting
 from streamtopic.counts.cooccurrence import Cooccurrence
 
-__all__ = ["HEAVY", "PairBlock", "add_statistics", "count", "count_rows", "count_weighted", "pieces", "statistics"]
+__all__ = ["HEAVY", "PairBlock", "add_statistics", "count", "count_rows", "count_weighted", "statistics"]
 
 
 HEAVY = 10
@@ -26,8 +25,6 @@ HEAVY = 10
 
 # The most pairs of a buffer: 1.6 GB if all were written.
 _BUFFER = 1 << 27
-# Words of documents that second-level caches hold in addition to the row that is summed.
-_CACHED = 1 << 18
 # A row asks the memory so many documents ahead for the rest of a document, which takes about three lines of 64 bytes.
 _AHEAD = 4
 _LINE = 16
@@ -78,38 +75,6 @@ def count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64
     """
     if signs is None:
         signs = np.ones(batch.documents, np.int64)
-    wanted = pieces(batch, n_words)
-    if wanted == 1:
-        return _count(batch, n_words, weighting, signs)
-    edges = np.linspace(0, batch.documents, wanted + 1)
-    cuts: list[int] = edges.astype(np.int64).tolist()
-    spans = pairwise(cuts)
-    parts = [_count(batch.span(a, b), n_words, weighting, signs[a:b]) for a, b in spans]
-    return Cooccurrence.sum(parts, n_words)
-
-
-def pieces(batch: DocumentBatch, n_words: int) -> int:
-    """Return in how many pieces to count a batch, 1 or more.
-
-    Every row reads its documents again, so a piece should stay in the cache. But adding up pieces should cost little
-    besides counting them.
-    """
-    sizes = np.diff(batch.indptr).astype(np.float64)
-    work = float(sizes @ (sizes + 1.0)) / 2
-    if not work:
-        return 1
-    triangle = n_words * (n_words + 1.0) / 2
-    entries = min(work, triangle)
-    cached_pieces = len(batch.words) / _CACHED
-    # Each piece makes four additions an entry at least, where adding it to the others makes one.
-    cheap_pieces = work / (4 * entries)
-    wanted = int(min(cached_pieces, cheap_pieces))
-    possible = min(wanted, batch.documents)
-    return max(1, possible)
-
-
-def _count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64) -> Cooccurrence:
-    """Count a batch in one piece."""
     weights = weighting.of(batch) * signs[batch.owners]
     held = weighting.counted(batch)
     indptr, columns, values = _upper_product(batch.indptr, batch.words, held, weights, n_words)

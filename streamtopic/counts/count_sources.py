@@ -23,7 +23,7 @@ from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64, entry_rows
 from streamtopic.counts.batch import DocumentBatch, Weighting, narrowed
 from streamtopic.counts.cooccurrence import Cooccurrence
-from streamtopic.counts.count_pairs import count, pieces, statistics
+from streamtopic.counts.count_pairs import count, statistics
 from streamtopic.counts.symmetric import SymmetricCounts, Uncounted
 from streamtopic.errors import CountsOverflow, NegativeCounts
 
@@ -85,16 +85,6 @@ class Counts:
 
     words: Sequence[str]
     cooccurrence: Cooccurrence
-
-    @classmethod
-    def named(cls, words: Sequence[str], cooccurrence: Cooccurrence) -> "Counts":
-        """Sort words, and their counts with them. words: one an id of `cooccurrence`, in any order."""
-        # In one order whatever order they came in, so that results do not depend on word ids.
-        order = sorted(range(len(words)), key=words.__getitem__)
-        ids = np.empty(len(words), np.int64)
-        ids[order] = np.arange(len(words))
-        ordered = [words[k] for k in order]
-        return cls(ordered, cooccurrence.relabel(ids, len(words)))
 
     @property
     def frequency(self) -> Int64:
@@ -312,14 +302,8 @@ class KeptCounts:
         )
 
     def symmetric(self, keep: Positions) -> SymmetricCounts:
-        """Return the counts of these words as a working matrix, whose rows are counted only if somebody reads them.
-
-        If there are so many passages that they are counted in pieces, all rows are counted now.
-        """
-        batch = self.passages(keep)
-        if pieces(batch, len(keep)) == 1:
-            return SymmetricCounts(len(keep), Uncounted(self, keep))
-        return SymmetricCounts.counted(batch, len(keep), self.weighting)
+        """Return the counts of these words as a working matrix, whose rows are counted only if somebody reads them."""
+        return SymmetricCounts(len(keep), Uncounted(self, keep))
 
     def _changed(
         self, batch: DocumentBatch, sign: int, blocks: Sequence[DocumentBatch], marks: Sequence[UInt64]

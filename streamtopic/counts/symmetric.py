@@ -7,8 +7,6 @@ Uncounted         documents whose pairs are counted when somebody reads the rows
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +18,6 @@ from streamtopic.counts.compact import (
     MARK,
     SHORT,
     Compact,
-    RowWriter,
     add_entries,
     allocate,
     fits,
@@ -30,7 +27,7 @@ from streamtopic.counts.compact import (
     unpack,
 )
 from streamtopic.counts.cooccurrence import Cooccurrence
-from streamtopic.counts.count_pairs import PairBlock, count_rows, pieces
+from streamtopic.counts.count_pairs import PairBlock, count_rows
 from streamtopic.errors import CountsOverflow
 
 __all__ = ["PassageSource", "SymmetricCounts", "Uncounted"]
@@ -106,16 +103,8 @@ class SymmetricCounts:
 
         A pair that no document holds has no entry.
         """
-        wanted = pieces(batch, n)
-        if wanted == 1:
-            # Counted twice: that takes less time than to keep one triangle until rows of the other can be written.
-            return cls.of_blocks(n, lambda: _blocks(batch, n, weighting))
-        edges = np.linspace(0, batch.documents, wanted + 1)
-        spans = pairwise(edges.astype(np.int64).tolist())
-        # Each piece is packed as it is found: unpacked pieces made the peak of a fit nearly three times as high.
-        parts = (_blocks(batch.span(first, stop), n, weighting) for first, stop in spans)
-        upper = reduce(partial(merged, n), (_packed(n, blocks) for blocks in parts))
-        return cls.of_blocks(n, lambda: _unpacked(upper))
+        # Counted twice: that takes less time than to keep one triangle until rows of the other can be written.
+        return cls.of_blocks(n, lambda: _blocks(batch, n, weighting))
 
     @classmethod
     def of_blocks(cls, n: int, blocks: Callable[[], Iterable[PairBlock]]) -> "SymmetricCounts":
@@ -298,30 +287,6 @@ def _spread_indptr(indptr: Int64, ids: Int64, n: int) -> Int64:
 def _blocks(batch: DocumentBatch, n: int, weighting: Weighting) -> Iterator[PairBlock]:
     """Yield the upper triangle of documents over n words."""
     return count_rows(batch, n, weighting, np.ones(batch.documents, np.int64), _PAIRS)
-
-
-def _packed(n: int, blocks: Iterable[PairBlock]) -> Compact:
-    """Return an upper triangle, packed as it is found."""
-    writer = RowWriter(n)
-    for block in blocks:
-        writer.append(block.sizes, block.columns, block.values)
-    return writer.result()
-
-
-def _unpacked(upper: Compact) -> Iterator[PairBlock]:
-    """Yield the rows of a packed triangle, some at a time."""
-    n = len(upper.indptr) - 1
-    first = 0
-    while first < n:
-        enough = upper.indptr[first] + _PAIRS
-        stop = max(first + 1, int(np.searchsorted(upper.indptr, enough, side="right")) - 1)
-        held = slice(upper.indptr[first], upper.indptr[stop])
-        wide = slice(upper.wide_indptr[first], upper.wide_indptr[stop])
-        part = upper._replace(low=upper.low[held], wide=upper.wide[wide])
-        values = np.empty(len(part.low), np.int64)
-        unpack(part, values)
-        yield PairBlock(first, np.diff(upper.indptr[first : stop + 1]), upper.columns[held].astype(np.int32), values)
-        first = stop
 
 
 def _mirrored(n: int, parts: Callable[[], Iterable[_Part]]) -> Compact:

@@ -3,7 +3,6 @@
     HeadTask, LabelledDocuments, TopicMatrix   the task's topics, its labelled documents, and the model as it sees it
     fit_head      A_head: w = argmin of mean f(x^T A w, y) + lambda/2 ||w||^2 on the task's topics, from zero
     unlearn_head  U_head: Newton steps from w^S on the new A and the labelled documents that are left
-    newton_step   the paper's single step
     task_weights  B = A w (n, C), which is released if A is withheld
 
 Topics are declared by their anchor word, since their positions change at a retrain. A label is a part of its document,
@@ -46,7 +45,6 @@ __all__ = [
     "hessian",
     "loss",
     "minimise",
-    "newton_step",
     "rounding",
     "rounding_bound",
     "unlearn_head",
@@ -292,20 +290,6 @@ def unlearn_head(head: TopicHead, model: TopicMatrix, data: LabelledDocuments, t
     Raises as `fit_head`. Source: the paper, section 5, Algorithm 2.
     """
     return _solved(model, data, task, head)
-
-
-def newton_step(head: TopicHead, model: TopicMatrix, data: LabelledDocuments, task: HeadTask) -> Float:
-    """Return w - H^-1 grad at w^S, (k, C): Algorithm 2's single step, for comparison. Raises as `fit_head`."""
-    phi = data.frequencies(model.words) @ model.columns(task)
-    start = _start(head, model, data, task)
-    steps = []
-    for c, member in enumerate(data.membership.T):
-        w = start[:, c]
-        factor = cho_factor(hessian(phi, task.ridge, w))
-        g = gradient(phi, member, task.ridge, w)
-        direction = cho_solve(factor, g)
-        steps.append(w - direction)
-    return np.array(steps).T
 
 
 def _solved(model: TopicMatrix, data: LabelledDocuments, task: HeadTask, head: TopicHead | None) -> TopicHead:

@@ -116,15 +116,6 @@ def test_documents_that_are_not_there_are_refused(pool, data, collide):
         assert agree(held, there)
 
 
-@settings(max_examples=40)
-@given(corpora, st.integers(2, 5))
-def test_counting_in_pieces_counts_the_same(corpus, number):
-    """However many pieces a corpus is counted in, its counts are those of the whole."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(kept_module, "pieces", lambda *_: number)
-        assert agree(kept(corpus), corpus)
-
-
 @settings(max_examples=60)
 @given(corpora, corpora, st.sets(st.integers(0, 2 * WORDS), min_size=WORDS, max_size=WORDS))
 def test_more_words_change_no_count(first, second, places):

@@ -6,8 +6,8 @@ import numpy as np
 from dense_counts import dense_counts
 from scipy.sparse import coo_array
 
+from packed import pack
 from streamtopic.counts import Counts, DocumentBatch, Passage, SymmetricCounts, Weighting, count
-from streamtopic.counts.compact import pack
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.fit import TopicFit, Words
 from streamtopic.topics.learner import learn

@@ -6,8 +6,8 @@ from dense_counts import dense_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from packed import pack
 from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.compact import pack
 from streamtopic.errors import CannotLearn, UnreliableArithmetic
 from streamtopic.topics import reproducible
 from streamtopic.topics.paper_anchors import LazyGreedy, farthest_rows

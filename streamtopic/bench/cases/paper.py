@@ -28,8 +28,10 @@ from streamtopic.bench.figures import Figure, best_of
 
 if TYPE_CHECKING:
     from streamtopic.counts import Counts, DocumentBatch, Weighting
+    from streamtopic.counts.arrays import Float
     from streamtopic.synthetic import SyntheticTopics
     from streamtopic.topics.fit import TopicFit
+    from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicHead, TopicMatrix
 
 __all__ = ["CASES", "Size"]
 
@@ -147,7 +149,7 @@ def _unlearn(fit: TopicFit, forgotten: Counts) -> dict[str, float]:
 
 def _heads(planted: SyntheticTopics, documents: DocumentBatch, fit: TopicFit) -> dict[str, float]:
     """Tune a head that tells documents apart by their strongest topic, and take one Newton step from it."""
-    from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicMatrix, fit_head, newton_step
+    from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicMatrix, fit_head
 
     some = documents.take(np.arange(min(2_000, documents.documents)))
     model = TopicMatrix(fit.A, fit.words, fit.anchors)
@@ -159,8 +161,22 @@ def _heads(planted: SyntheticTopics, documents: DocumentBatch, fit: TopicFit) ->
     head = fit_head(model, data, task)
     return {
         "fit head": best_of(REPEATS, lambda: fit_head(model, data, task)),
-        "newton head": best_of(REPEATS, lambda: newton_step(head, model, data, task)),
+        "newton head": best_of(REPEATS, lambda: _newton_step(head, model, data, task)),
     }
+
+
+def _newton_step(head: TopicHead, model: TopicMatrix, data: LabelledDocuments, task: HeadTask) -> Float:
+    """Return w - H^-1 grad, (k, C): the single step of Algorithm 2."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    from streamtopic.topics.heads import gradient, hessian
+
+    phi = data.frequencies(model.words) @ model.columns(task)
+    steps = []
+    for w, member in zip(head.w.T, data.membership.T, strict=True):
+        factor = cho_factor(hessian(phi, task.ridge, w))
+        steps.append(w - cho_solve(factor, gradient(phi, member, task.ridge, w)))
+    return np.array(steps).T
 
 
 # Worlds for the error against m: the guarantee is below 1 only if anchors are frequent and documents nearly of one

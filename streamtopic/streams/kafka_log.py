@@ -85,8 +85,15 @@ class KafkaLog(Closing, EventLog):
             described = {"num_partitions": partitions, "replication_factor": -1, "configs": dict(settings or {})}
 
             def make(admin: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-                with suppress(errors.TopicAlreadyExistsError):
+                try:
                     admin.create_topics({topic: described})
+                except errors.TopicAlreadyExistsError:
+                    pass
+                except errors.InvalidReplicationFactorError as error:
+                    # A broker whose word to its controller is late is fenced, and takes a topic once it was heard.
+                    if "fenced" in str(error):
+                        raise errors.BrokerNotAvailableError(str(error)) from error
+                    raise
                 # The answer comes before all brokers know of the topic, and the next call may reach another one.
                 admin.wait_for_topics([topic], timeout_ms=_ASK_MS)
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from packed import pack
 from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.compact import pack
 
 
 def dense_counts(Q):

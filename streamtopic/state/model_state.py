@@ -532,6 +532,10 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
     # The position first: without it a writer cannot commit between the removals that follow.
     while isinstance(_remove_position(connection, keys, rearranged=rearranged), Stale):
         pass
+    # If one of the two keys of deletions was lost, those without a receipt are found in the log again.
+    known, there = connection.batch([("ZCARD", keys.forgets), ("HLEN", keys.forget_facts)])
+    if known != there:
+        connection.call("DEL", keys.forgets, keys.forget_facts)
     names = [keys.statistics, *keys.changes]
     names += [name(bucket) for name in (keys.documents, keys.subjects) for bucket in range(BUCKETS)]
     for start in range(0, len(names), _AT_ONCE):

@@ -156,8 +156,8 @@ class LedgerWriter:
             key = self._key()
             if key.public not in draft.ring.trusted:
                 raise StateError(
-                    f"a page of {self._names.ledger} cannot be signed: its key is not one of the ledger; name the key "
-                    "that signs now in `signing_key`"
+                    f"a page of {self._names.ledger} cannot be signed: its key is not one of the ledger; put the key "
+                    "that signs now in the place of signing.key"
                 )
             note = self.ledger.sign(draft, key)
             if self._witnesses is not None:
@@ -282,12 +282,12 @@ class LedgerWriter:
 
     def _key(self) -> SigningKey:
         if self._signing_key is None:
-            raise SettingsError("setting `signing_key` is not set: this process may read the ledger, and not write it")
+            raise SettingsError("there is no signing.key here: this process may read the ledger, and not write it")
         # Readers pass over its pages: a thief may sign with a stolen key, too.
         if self._signing_key.public in {one.key for one in self.ledger.keys.revoked}:
             raise SettingsError(
-                f"signing key {self._signing_key.public.key_id} was revoked: name the key that `streamtopic keys "
-                "rotate` made in the setting `signing_key`"
+                f"signing key {self._signing_key.public.key_id} was revoked: put the key that `streamtopic keys "
+                "rotate` made in the place of signing.key"
             )
         return self._signing_key
 
@@ -303,8 +303,8 @@ class LedgerWriter:
                 ring = ring.with_list(note)
         if key.public not in ring.trusted:
             raise SettingsError(
-                f"signing key {key.public.key_id} is not in the list of the ledger's keys: name the key that signs now "
-                "in the setting `signing_key`"
+                f"signing key {key.public.key_id} is not in the list of the ledger's keys: put the key that signs now "
+                "in the place of signing.key"
             )
 
     def _lines_of(self, tile: int) -> dict[int, str]:

@@ -141,10 +141,22 @@ class Forgets:
             steps.append(("HSETNX", self._facts, forget.offset, forget.pack()))
         return steps
 
+    def _is_whole(self) -> bool:
+        """Return whether both keys are there, and have as many entries."""
+        known, there = self._connection.batch([("ZCARD", self._order), ("HLEN", self._facts)])
+        return bool(known) and bool(known == there)
+
+    def mend(self) -> None:
+        """Let the offsets be those of the facts that are there. The log names the other deletions without a receipt."""
+        if not self._is_whole():
+            offsets = self._connection.call("HKEYS", self._facts)
+            scored = [part for offset in offsets for part in (offset or -1, offset)]
+            added: list[Command] = [("ZADD", self._order, *scored)] if scored else []
+            self._connection.change([("DEL", self._order), *added])
+
     def require(self) -> None:
         """Raise StateCorrupt if Redis has lost one of the keys. For those who may not read all of `require_keys`."""
-        known, there = self._connection.batch([("ZCARD", self._order), ("HLEN", self._facts)])
-        if not known or known != there:
+        if not self._is_whole():
             raise StateCorrupt(
                 f"Redis has lost deletions that wait for receipts ({self._order} and {self._facts}): stop ingest and "
                 "run `streamtopic rebuild`, which finds them in the log"

@@ -25,6 +25,7 @@ from streamtopic.state.connection import (
     Outcome,
     Stale,
 )
+from streamtopic.state.deletions import Forgets
 from streamtopic.state.meta import ModelSettings, check_settings, read_meta, stored_settings
 from streamtopic.state.reader import RemainingBase
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
@@ -532,10 +533,7 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
     # The position first: without it a writer cannot commit between the removals that follow.
     while isinstance(_remove_position(connection, keys, rearranged=rearranged), Stale):
         pass
-    # If one of the two keys of deletions was lost, those without a receipt are found in the log again.
-    known, there = connection.batch([("ZCARD", keys.forgets), ("HLEN", keys.forget_facts)])
-    if known != there:
-        connection.call("DEL", keys.forgets, keys.forget_facts)
+    Forgets(connection, keys).mend()
     names = [keys.statistics, *keys.changes]
     names += [name(bucket) for name in (keys.documents, keys.subjects) for bucket in range(BUCKETS)]
     for start in range(0, len(names), _AT_ONCE):

@@ -248,6 +248,11 @@ def _places(server: str, port: int) -> list[tuple[str, int]]:
     return found
 
 
+def _first_fault(statuses: Sequence[str]) -> str:
+    """Return the first status that tells of a fault, `ok` without one."""
+    return next((status for status in statuses if status != "ok"), "ok")
+
+
 # Of INFO, what several masters say together: sums of memory, and of everything else the worst.
 _TOGETHER: Mapping[str, Callable[[Sequence[Any]], object]] = {
     # Changes with each of theirs, so also if another server takes a master's place.
@@ -258,12 +263,15 @@ _TOGETHER: Mapping[str, Callable[[Sequence[Any]], object]] = {
     "loading": max,
     "aof_rewrite_in_progress": max,
     "aof_rewrite_scheduled": max,
-    "aof_last_write_status": lambda statuses: next((status for status in statuses if status != "ok"), "ok"),
-    "aof_last_bgrewrite_status": lambda statuses: next((status for status in statuses if status != "ok"), "ok"),
+    **dict.fromkeys(("aof_last_write_status", "aof_last_bgrewrite_status"), _first_fault),
 }
 
 
 def combined(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return INFO of several masters as that of one."""
-    together = {name: join for name, join in _TOGETHER.items() if all(name in info for info in found)}
-    return dict(found[0]) | {name: join([info[name] for info in found]) for name, join in together.items()}
+    joined = dict(found[0])
+    for name, join in _TOGETHER.items():
+        values = [info[name] for info in found if name in info]
+        if len(values) == len(found):
+            joined[name] = join(values)
+    return joined

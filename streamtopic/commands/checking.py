@@ -142,8 +142,8 @@ def _verify_version(args: argparse.Namespace, keys: KeyRing, index: int, entry: 
     model = args.file.with_suffix("")
     same = None
     if model != args.file and model.is_file():
-        with file_errors("read", model):
-            same = hashlib.sha256(model.read_bytes()).hexdigest() == entry.release
+        with file_errors("read", model), model.open("rb") as data:
+            same = hashlib.file_digest(data, "sha256").hexdigest() == entry.release
     facts = {"model": keys.model, "index": index, "file": same, **dataclasses.asdict(entry)}
     lines = [
         f"ok    version {entry.version} of {keys.model} is entry {index} of the ledger, says the holder of the key",

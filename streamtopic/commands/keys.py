@@ -113,12 +113,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _keeper(service: Service, root: SigningKey, file: Path) -> KeyKeeper:
-    from streamtopic.service.instance import key_file
     from streamtopic.service.upkeep.key_lists import KeyKeeper
 
     settings = service.settings
-    file_of_key = key_file(settings, "signing.key")
-    signing = service.signing_key if file_of_key is not None and file_of_key.exists() else None
+    signing = service.signing_key if service.signs else None
     return KeyKeeper(settings.model, service.log, service.connection, signing, service.clock, root, file)
 
 

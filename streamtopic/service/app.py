@@ -218,10 +218,9 @@ class Service:
         return instance.signing_key(self.settings)
 
     @property
-    def _signs(self) -> bool:
+    def signs(self) -> bool:
         """Whether this process has the signing key."""
-        path = instance.key_file(self.settings, "signing.key")
-        return path is not None and path.exists()
+        return instance.present_key(self.settings, "signing.key") is not None
 
     @cached_property
     def public_key(self) -> PublicKey:
@@ -235,7 +234,7 @@ class Service:
 
     def key_ring(self) -> KeyRing:
         """Return the keys of the ledger before any list of them is read, for another thread."""
-        own = (self.signing_key.public,) if self._signs else ()
+        own = (self.signing_key.public,) if self.signs else ()
         return KeyRing(self.public_key, self.settings.model, own)
 
     @cached_property
@@ -245,7 +244,7 @@ class Service:
 
     def open_ledger(self, connection: Connection, keys: KeyRing) -> LedgerWriter:
         """Return the ledger over a connection to Redis, for the thread that has it. keys: of the same thread."""
-        signing = self.signing_key if self._signs else None
+        signing = self.signing_key if self.signs else None
         witnesses = assembly.witnesses(self.settings)
         return LedgerWriter(connection, self.log, self.settings.model, keys, signing, witnesses=witnesses)
 
@@ -294,10 +293,8 @@ class Service:
     @cached_property
     def suppression(self) -> SuppressionKey | None:
         """The key of suppressions; None if nothing is suppressed, and if this process lacks the key."""
-        file = instance.key_file(self.settings, "suppression.key")
-        if file is None or not file.exists():
-            return None
-        return SuppressionKey(load_secret(file), self.settings.model)
+        file = instance.present_key(self.settings, "suppression.key")
+        return None if file is None else SuppressionKey(load_secret(file), self.settings.model)
 
     @property
     def fixed(self) -> ModelSettings:

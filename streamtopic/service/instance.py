@@ -34,6 +34,7 @@ __all__ = [
     "differing",
     "key_file",
     "missing_key",
+    "present_key",
     "provision",
     "public_key",
     "secret",
@@ -137,6 +138,12 @@ def key_file(settings: Settings, name: KeyName) -> Path | None:
     return None if settings.key_folder is None else settings.key_folder / name
 
 
+def present_key(settings: Settings, *names: KeyName) -> Path | None:
+    """Return the file of the first of these keys that is there, None if none is."""
+    files = (key_file(settings, name) for name in names)
+    return next((file for file in files if file is not None and file.exists()), None)
+
+
 def signing_key(settings: Settings) -> SigningKey:
     """Load the signing key. An instance's own is made on first use.
 
@@ -151,13 +158,12 @@ def signing_key(settings: Settings) -> SigningKey:
 
 def public_key(settings: Settings) -> PublicKey | None:
     """Load the public key that verifies the ledger: the root key's, else the one that signs; None without either."""
-    folder = settings.key_folder
-    if folder is None:
-        return None
-    if not (folder / "root.pub").exists() and (folder / "signing.key").exists():
-        return SigningKey.load(folder / "signing.key").public
-    found = [path for path in (folder / "root.pub", folder / "signing.pub") if path.exists()]
-    return PublicKey.load(found[0]) if found else None
+    if (root := present_key(settings, "root.pub")) is not None:
+        return PublicKey.load(root)
+    if (signing := present_key(settings, "signing.key")) is not None:
+        return SigningKey.load(signing).public
+    public = present_key(settings, "signing.pub")
+    return None if public is None else PublicKey.load(public)
 
 
 def secret(settings: Settings, name: Literal["noise.key", "receipt.key"]) -> bytes:

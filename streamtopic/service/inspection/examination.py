@@ -21,7 +21,7 @@ from streamtopic.errors import (
 from streamtopic.monitoring.health import STALLED_AFTER
 from streamtopic.monitoring.open_connections import is_loopback
 from streamtopic.security.concealing import clear_address
-from streamtopic.service.instance import differing, key_file
+from streamtopic.service.instance import differing, key_file, present_key
 from streamtopic.service.log_history import END_TRANSACTION, count_remedy, departures, hidden, wanted_partitions
 from streamtopic.service.publish.witnesses import Witnesses
 from streamtopic.service.verify.finding import Finding, doubt, fails, holds
@@ -147,8 +147,7 @@ def _public_key(
             "put root.pub and the newest signing.key into the folder of keys, as after a restore of older ones",
         )
         return
-    files = [key_file(settings, "root.pub"), key_file(settings, "signing.pub")]
-    path = next((path for path in files if path is not None and path.exists()), None)
+    path = present_key(settings, "root.pub", "signing.pub")
     if path is None:
         if signing is not None:
             yield holds("signing.pub", f"key {signing.public.key_id}, from the signing key")

@@ -84,6 +84,7 @@ class DeletionRequest:
     found: documents of its subjects that were live when the brake looked at them.
     ends: partition to the end of its log after the last tombstone was written.
     rounds: how often tombstones were written: documents of a subject may come meanwhile.
+    misplaced: whether it is of deletions in wrong partitions, which have their own receipts: the request has none.
     """
 
     id: str
@@ -99,6 +100,7 @@ class DeletionRequest:
     found: int = 0
     ends: Mapping[int, int] = field(default_factory=dict)
     rounds: int = 0
+    misplaced: bool = False
 
     @property
     def known(self) -> int:

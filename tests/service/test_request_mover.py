@@ -7,12 +7,13 @@ from watched_service import Clock, Watched, documents, opened
 
 from ledger_maker import SALT, receipt_of
 from streamtopic.client import Receipts
-from streamtopic.documents.deletion_record import Misplaced
+from streamtopic.documents.deletion_record import Misplaced, encode_misplaced
 from streamtopic.documents.events import encode_delete
 from streamtopic.errors import UsageError
 from streamtopic.service.requests.request_mover import _is_done
 from streamtopic.signed import Logged
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
+from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import partition_of
 
 IDS = [document.id for document in documents()]
@@ -174,6 +175,24 @@ def test_misplaced_deletes_are_not_held_and_a_wave_of_them_is_paused(started):
     assert {state(service, name) for name in wave} == {RequestState.COMPLETED}
     assert {receipt.found for receipt in service.receipts()} == {True}
     assert len(service.receipts()) == 12
+
+
+def test_misplaced_deletes_have_no_receipt_of_a_request_after_a_set_back(started):
+    """A Redis that was set back holds them as sent, and the leader that has completed them has dropped their record."""
+    service = started()
+    service.log.append_many(service.names.requests, encode_misplaced([Misplaced("nobody", 0, True, "request-1")]))
+    service.move_requests()
+    (sent,) = service.door.requests.open()
+    assert sent.state is RequestState.SENT
+    service.settle()
+    assert state(service, sent.id) is RequestState.COMPLETED
+    service.connection.call("HDEL", ModelKeys(service.settings.model).named("deletions:ended"), sent.id)
+    service.door.requests.receive(sent)
+    service.settle()
+    assert state(service, sent.id) is RequestState.COMPLETED
+    # The deletion has its own.
+    assert len(service.receipts()) == 1
+    assert not service.ledger.find([sent.digest])
 
 
 @pytest.mark.parametrize(("ahead_ms", "done"), [(-5, True), (60_000, True), (60_001, False)])

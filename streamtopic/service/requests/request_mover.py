@@ -87,6 +87,7 @@ def new_request(wanted: Wanted, received_ms: int, hold_ms: int) -> DeletionReque
         received_ms=received_ms,
         due_ms=due_ms,
         changed_ms=received_ms,
+        misplaced=bool(wanted.misplaced),
     )
 
 
@@ -348,11 +349,11 @@ class RequestMover:
                 again = replace(request, ends=self._ends(), rounds=request.rounds + 1)
                 self._requests.move(request, again, lease)
                 return ("sent",)
-        own_receipt = wanted is None or not wanted[0].misplaced
-        counted = request.moved(RequestState.COUNTED if own_receipt else RequestState.COMPLETED, self._now_ms())
-        if isinstance(self._requests.move(request, counted, lease), Stale):
+        # Of a request that was done before Redis was set back, the record is not known here any more.
+        state = RequestState.COMPLETED if request.misplaced else RequestState.COUNTED
+        if isinstance(self._requests.move(request, request.moved(state, self._now_ms()), lease), Stale):
             return ()
-        if not own_receipt:
+        if request.misplaced:
             self._forget([request.id])
         return ("counted",)
 

@@ -9,6 +9,7 @@ from campaign.witness import Subscriber, Witness
 from streamtopic.client import ModelSubscriber
 from streamtopic.errors import ComponentUnreachable, StateError, StreamtopicError
 from streamtopic.state import Connection, ModelState, Reader
+from streamtopic.state.deletion_requests import DeletionRequests
 
 _DOCUMENTS = re.compile(rb"\{st:[^:]+:(\d+)\}:docs:")
 # All people of the stream have names like that.
@@ -89,6 +90,8 @@ class Observer:
             state = ModelState.find(self._connection, self._cluster.names.model)
             # Without its keys the model has not begun, so it is not at rest either.
             waiting = len(state.outbox()) if state else 1
+            # Redis may have been set back to before they ended.
+            requests = len(DeletionRequests(self._connection, self._cluster.names.model).open())
         except (ComponentUnreachable, StateError) as error:
             return [str(error)]
         books = self.oracle.books
@@ -101,6 +104,9 @@ class Observer:
         missing = sorted(deletions - self.witness.receipts.keys())
         if waiting:
             unread.append(f"{waiting} records wait in the outbox")
+        # Some delete a document that has come again since, so they are work although nothing seems to be missing.
+        if going_on := max(requests, len(self.oracle.misplaced)):
+            unread.append(f"{going_on} requests for deletions have not ended")
         if away := len(self.oracle.missing()):
             unread.append(f"{away} deletions are not yet in the partition of their key")
         if missing:

@@ -141,6 +141,8 @@ class Oracle:
     away: deletes in other partitions than those of their keys.
     newest: key to the time of the newest record in its own partition.
     demands: requests by their ids.
+    misplaced: keys of the records by which ingest asks for deletions in other partitions, without those that have a
+        tombstone.
     """
 
     def __init__(self, partitions):
@@ -148,6 +150,7 @@ class Oracle:
         self.away = []
         self.newest = {}
         self.demands = {}
+        self.misplaced = set()
 
     def take(self, partition, offset, key, value, headers, time_ms=0):
         """Take in the next record of a partition of the documents topic.
@@ -179,6 +182,8 @@ class Oracle:
     def take_request(self, key, value, time_ms):
         """Take in the next record of the requests topic. A tombstone ends nothing, since anybody may write one."""
         name = (key or b"").decode(errors="replace")
+        if name.startswith("misplaced-"):
+            (self.misplaced.discard if value is None else self.misplaced.add)(name)
         demand = None if value is None else demanded(key, value, time_ms)
         if demand is not None:
             # The first one under an id counts.

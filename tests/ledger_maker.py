@@ -33,7 +33,6 @@ from streamtopic.signed import (
     Revoked,
     Runs,
     SigningKey,
-    Tree,
     document_digest,
     leaf_hash,
     pack_payload,
@@ -46,6 +45,7 @@ from streamtopic.signed import (
 )
 from streamtopic.signed.signing_keys import read_note
 from streamtopic.streams import Message, TopicNames, pages
+from whole_tree import Tree
 
 SALT = "0123456789abcdef"
 CREATED = 1_700_000_000_000

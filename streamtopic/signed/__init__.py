@@ -10,13 +10,14 @@ check_origin       whether a key is of the ledger of a model
 
 The ledger: an append-only tree of entries
 Ledger             every rule of trust, pure (Draft: entries that wait for their checkpoint; page_record)
-LedgerReader       follows its topic
+LedgerReader       follows its topic, page by page (Page)
+IndexedLedger      finds and proves its entries, with a LedgerIndex (names_of: by which names)
 Entry              one of Envelope (a version; Kind), Receipt, RequestReceipt, Erased, Alive, Keys, End
 line_of            the line of an entry (parse_line: back)
 Runs               a set of versions, such as the withdrawn ones
 Logged             an entry in its place
 Checkpoint         the signed tree; LedgerProof: an entry, and the path from it to a checkpoint, in one file
-Tree, Frontier     of RFC 6962 (leaf_hash)
+Frontier           the tree of RFC 6962, as far as appending needs it (leaf_hash)
 receipt_id         names a receipt (request_receipt_id: that of a request)
 request_digest     how a receipt names a request, under a Salt (document_digest: a document; salt_bytes)
 link_digest        how the service finds a receipt (service_salt, service_document_salt: its own salts)
@@ -32,7 +33,7 @@ sent_releases      which versions its topic holds (SentRelease)
 """
 
 from streamtopic.signed.canonical import Runs
-from streamtopic.signed.checkpoints import Checkpoint, Frontier, LedgerProof, Logged, Tree, leaf_hash
+from streamtopic.signed.checkpoints import Checkpoint, Frontier, LedgerProof, Logged, leaf_hash
 from streamtopic.signed.entries import (
     Alive,
     End,
@@ -47,6 +48,7 @@ from streamtopic.signed.entries import (
     document_digest,
     line_of,
     link_digest,
+    names_of,
     parse_line,
     receipt_id,
     request_digest,
@@ -56,7 +58,7 @@ from streamtopic.signed.entries import (
     service_salt,
 )
 from streamtopic.signed.ledger import Draft, Ledger, page_record
-from streamtopic.signed.ledger_reader import LedgerReader
+from streamtopic.signed.ledger_reader import IndexedLedger, LedgerIndex, LedgerReader, Page
 from streamtopic.signed.release import (
     Head,
     Payload,
@@ -106,14 +108,17 @@ __all__ = [
     "Erased",
     "Frontier",
     "Head",
+    "IndexedLedger",
     "KeyList",
     "KeyRing",
     "Keys",
     "Kind",
     "Ledger",
+    "LedgerIndex",
     "LedgerProof",
     "LedgerReader",
     "Logged",
+    "Page",
     "Payload",
     "PublicKey",
     "Receipt",
@@ -127,7 +132,6 @@ __all__ = [
     "SentRelease",
     "SigningKey",
     "Topic",
-    "Tree",
     "check_origin",
     "cosigned",
     "document_digest",
@@ -135,6 +139,7 @@ __all__ = [
     "line_of",
     "link_digest",
     "load_secret",
+    "names_of",
     "new_secret",
     "new_signing_key",
     "open_keys",

@@ -20,7 +20,6 @@ __all__ = [
     "Frontier",
     "LedgerProof",
     "Logged",
-    "Tree",
     "consistency_path",
     "hash_of",
     "inclusion_path",
@@ -153,43 +152,6 @@ def verify_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], 
 def _split(count: int) -> int:
     """Return the largest power of two below `count`."""
     return 1 << ((count - 1).bit_length() - 1)
-
-
-class Tree:
-    """A tree that keeps the hash of every complete subtree: 64 bytes an entry.
-
-    size: number of entries.
-    """
-
-    def __init__(self) -> None:
-        self._levels = [bytearray()]
-        self.size = 0
-
-    def append(self, leaf: bytes) -> None:
-        """Add the hash of the next entry."""
-        self._levels[0] += leaf
-        self.size += 1
-        for level in range((self.size & -self.size).bit_length() - 1):
-            if level + 1 == len(self._levels):
-                self._levels.append(bytearray())
-            pair = bytes(self._levels[level][-2 * HASH_BYTES :])
-            self._levels[level + 1] += node_hash(pair[:HASH_BYTES], pair[HASH_BYTES:])
-
-    def root(self, size: int) -> bytes:
-        """Return the root that the tree had with `size` entries."""
-        return range_hash(self.node, 0, size) if size else EMPTY_ROOT
-
-    def inclusion(self, index: int, size: int) -> list[bytes]:
-        """Return the proof that the entry at `index` was in the tree of `size` entries."""
-        return inclusion_path(self.node, index, size)
-
-    def consistency(self, old: int, size: int) -> list[bytes]:
-        """Return the proof that the tree of `size` entries begins with that of `old` entries."""
-        return consistency_path(self.node, old, size)
-
-    def node(self, level: int, index: int) -> bytes:
-        """Return the hash of a complete subtree; see Node."""
-        return bytes(self._levels[level][index * HASH_BYTES : (index + 1) * HASH_BYTES])
 
 
 def text_of(digest: bytes) -> str:

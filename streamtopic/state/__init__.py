@@ -15,7 +15,6 @@ Reading
     meta                the position of a partition: offset and counters
 Of a model, besides its partitions
     model_state         settings, lease, base model, releases, outbox
-    ledger_index        where the entries of the ledger are in its topic
     stored_counts       the co-occurrence counts of the working vocabulary
     deletion_requests   requests for deletions, until their receipts are there
 Below all

@@ -7,8 +7,9 @@ from ledger_world import World
 
 from streamtopic.errors import SettingsError, StateMismatch
 from streamtopic.service.publish.ledger_writer import LedgerWriter
-from streamtopic.signed import LedgerProof, Tree, leaf_hash
+from streamtopic.signed import LedgerProof, leaf_hash
 from streamtopic.streams import Message
+from whole_tree import Tree
 
 
 @pytest.fixture

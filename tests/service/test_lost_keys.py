@@ -13,6 +13,7 @@ from streamtopic.errors import StateCorrupt, StateError
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service, silent
 from streamtopic.service.inspection.examination import examine_state
+from streamtopic.service.publish import ledger_writer
 from streamtopic.settings import load
 from streamtopic.signed import Alive, new_secret
 from streamtopic.state import Connection
@@ -157,7 +158,8 @@ def test_every_kind_of_key_has_a_row():
     kinds = {name for name in kinds if not name.startswith("_")} - {"of", "bucket", "by_bucket", "number"}
     # Lost changes have tests of their own.
     assert kinds - {"changes"} == NOTICED.keys()
-    text = "".join(path.read_text() for path in Path(state_room).parent.glob("*.py"))
+    rooms = [*Path(state_room).parent.glob("*.py"), Path(ledger_writer.__file__)]
+    text = "".join(path.read_text() for path in rooms)
     named = set(re.findall(r'named\(f?"([a-z]+:?)', text)) | set(re.findall(r'_call\("[A-Z]+", "([a-z]+)"', text))
     named |= {name for names in re.findall(r'_named\(("[^)]*")\)', text) for name in re.findall(r'"([a-z]+)"', names)}
     own = {"open", "ended", "sums", "wanted:", "head", "tiles", "nodes", "names:"}

@@ -56,7 +56,9 @@ def set_back(service, held):
 
 def versions(service):
     """Each version in the ledger, withdrawn ones as well: number and envelope."""
-    every = [logged.entry for logged in LedgerReader(service.log, service.settings.model, service.key_ring()).read()]
+    every = [
+        logged.entry for logged in LedgerReader(service.log, service.settings.model, service.key_ring()).catch_up()
+    ]
     return [(entry.version, entry) for entry in every if isinstance(entry, Envelope)]
 
 

@@ -20,13 +20,13 @@ from streamtopic.signed import (
     KeyRing,
     LedgerProof,
     SigningKey,
-    Tree,
     cosigned,
     leaf_hash,
     open_note,
     sign_note,
 )
 from streamtopic.signed.checkpoints import hash_of
+from whole_tree import Tree
 
 KEY = SigningKey.from_seed(bytes(32), "test/news")
 

@@ -22,7 +22,6 @@ from streamtopic.signed import (
     Revoked,
     Runs,
     SigningKey,
-    Tree,
     leaf_hash,
     line_of,
     page_record,
@@ -30,6 +29,7 @@ from streamtopic.signed import (
     sign_note,
 )
 from streamtopic.signed.checkpoints import text_of
+from whole_tree import Tree
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "150"))
 

@@ -6,10 +6,10 @@ from ledger_maker import LedgerMaker, key_of
 from streamtopic.signed import (
     LedgerReader,
     Receipt,
-    Tree,
     leaf_hash,
 )
 from streamtopic.streams import FileLog
+from whole_tree import Tree
 
 NOW = 1_764_000_000_000
 ROOT, OLD, NEW = (key_of(number=number) for number in (9, 0, 1))
@@ -53,48 +53,40 @@ def offsets(logged):
 
 def test_every_page_is_told_with_the_place_of_its_draft(listed):
     """With all its lines, void ones too, so that trees and indexes can be made; and found again there."""
-    pages, tree = [], Tree()
-
-    def take(page):
-        pages.append(page)
-        for line in page.lines:
-            tree.append(leaf_hash(line.encode()))
-
     listed.append(*(listed.receipt(offset) for offset in range(3)))
     # The checkpoint comes long after its draft.
     draft, checkpoint = listed.records([listed.receipt(3)])
     listed.send(draft, b"junk", draft, checkpoint)
     listed.take(draft, checkpoint)
     listed.append(listed.receipt(4))
-    reader = reader_of(listed, on_page=take)
-    reader.catch_up()
-    assert tree.root(tree.size) == listed.ledger.root
+    reader, tree = reader_of(listed), Tree()
+    pages = list(reader.read())
     for page in pages:
-        assert first_page(listed, reader.ledger.keys, page.offset).lines == page.lines
-
-
-def first_page(maker, keys, offset):
-    """The page that a reader finds first who begins at an offset."""
-    pages = []
-    reader = reader_of(maker, keys=keys, offset=offset, on_page=pages.append)
-    next(reader.read(), None)
-    return pages[0]
+        for line in page.draft.lines:
+            tree.append(leaf_hash(line.encode()))
+        first = next(reader_of(listed, keys=reader.ledger.keys, offset=page.draft.offset).read())
+        assert (first.draft.lines, first.entries) == (page.draft.lines, page.entries)
+    assert tree.root(tree.size) == listed.ledger.root
 
 
 def test_a_revocation_makes_a_reader_read_anew(listed):
-    """What was taken before and is void now is told again without it; the number of restarts says so."""
+    """What was taken before and is void now is told again without it, from a page on that says so."""
     listed.append(listed.receipt(1))
     listed.append(listed.receipt(2))
     reader = reader_of(listed)
     assert offsets(reader.catch_up()) == [1, 2]
     revoke_old(listed, 2)
     listed.append(listed.receipt(3))
-    found = reader.catch_up()
-    assert (offsets(found)[-2:], reader.restarts) == ([1, 3], 1)
+    pages = list(reader.read())
+    (begin,) = (place for place, page in enumerate(pages) if page.anew)
+    assert [offsets(page.entries) for page in pages[begin:]] == [[], [1], [], [], [], [3]]
     assert reader.catch_up() == []
     # Who knows the list from the begin reads once.
-    again = reader_of(listed, keys=reader.ledger.keys)
-    assert (offsets(again.catch_up()), again.restarts) == ([1, 3], 0)
+    again = list(reader_of(listed, keys=reader.ledger.keys).read())
+    assert not any(page.anew for page in again)
+    assert [page.entries for page in again] == [page.entries for page in pages[begin:]]
+    # Whoever asks for the entries alone gets those that count.
+    assert offsets(reader_of(listed).catch_up()) == [1, 3]
 
 
 def test_a_reader_at_the_tail_begins_there_again(listed):
@@ -104,9 +96,10 @@ def test_a_reader_at_the_tail_begins_there_again(listed):
     listed.alive(made=NOW)
     reader = reader_of(listed, tail=True)
     reader.catch_up()
+    before = reader.ledger
     revoke_old(listed, 50)
     listed.alive(made=NOW + 1)
     reader.catch_up()
-    assert reader.restarts == 1
+    assert reader.ledger is not before
     assert (reader.ledger.alive.made, reader.ledger.root) == (NOW + 1, listed.ledger.root)
     assert {0, 50} <= reader.ledger.gaps

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed import Frontier, Tree, leaf_hash
+from streamtopic.signed import Frontier, leaf_hash
 from streamtopic.signed.checkpoints import (
     EMPTY_ROOT,
     consistency_path,
@@ -17,6 +17,7 @@ from streamtopic.signed.checkpoints import (
     range_hash,
     verify_inclusion,
 )
+from whole_tree import Tree
 
 # Above two of the tiles in which a tree keeps its hashes.
 LARGEST = 700

@@ -9,7 +9,6 @@ deletes a document must not be kept from it by a setting that it does not know.
 from __future__ import annotations
 
 import secrets
-from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -210,26 +209,11 @@ def traces_of_receipt(
     receipt = logged.entry
     if not isinstance(receipt, Receipt):
         return {}, None
-    erased = _erased(ledger, logged.index, receipt)
+    erased = ledger.erased(receipt, logged.index)
     if erased is None or not isinstance(erased.entry, Erased):
         return residue.read().reached(receipt.partition, receipt.offset), None
     signed = erased.entry.reached.get(receipt.partition, {})
     return {stage: signed.get(stage.value) for stage in Stage}, erased.index
-
-
-def _erased(ledger: LedgerWriter, index: int, receipt: Receipt) -> Logged | None:
-    """Return the first entry that says that nothing is left of a deletion, None without one."""
-    name = f"erased/{receipt.partition}"
-    known = ledger.places([name]).get(name, [])
-    indexes = [one for one in known if one > index and not ledger.ledger.is_void(one)]
-
-    def covers(place: int) -> bool:
-        logged = ledger.entries([place]).get(place)
-        return logged is not None and isinstance(logged.entry, Erased) and logged.entry.covers(receipt)
-
-    # Ends only grow, so all later entries of this partition cover it as well.
-    first = bisect_left(indexes, x=True, key=covers)
-    return ledger.entries([indexes[first]]).get(indexes[first]) if first < len(indexes) else None
 
 
 def waiting_deletion(reader: Reader, model: str, name: str) -> tuple[int, Forget] | None:

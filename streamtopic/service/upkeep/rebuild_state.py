@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, TakenOver, UsageError
 from streamtopic.service.log_history import count_remedy
+from streamtopic.service.publish.ledger_writer import RedisIndex
 from streamtopic.state import ModelState, Suppressed
 from streamtopic.state.deletions import ResidueState
-from streamtopic.state.ledger_index import LedgerIndex
 from streamtopic.state.meta import stored_settings
 from streamtopic.state.model_state import (
     counted_documents,
@@ -121,7 +121,7 @@ def rebuild(
     other_hash = before is not None and before.partitioner != fixed.partitioner
     with leading(connection, model, lease):
         # Its index may have lost a part, like all else in Redis.
-        LedgerIndex(connection, model).clear()
+        RedisIndex(connection, model).clear()
         # Under the lease: before it, a scheduler could still stage a version.
         state = ModelState(connection, model, fixed)
         newest = _newest(state, ledger)

@@ -177,13 +177,14 @@ def read_ledger(log: EventLog, model: str, keys: KeyRing) -> WholeLedger:
     Raises ComponentUnreachable.
     """
     reader = LedgerReader(log, model, replace(keys))
-    found, restarts = WholeLedger(reader.ledger), reader.restarts
-    for logged in reader.read():
-        if reader.restarts != restarts:
-            found, restarts = WholeLedger(reader.ledger), reader.restarts
-        found.take(logged)
-    # After a newer list of keys it was read again, and may have had no entry that counts.
-    return found if reader.restarts == restarts else WholeLedger(reader.ledger)
+    found = WholeLedger(reader.ledger)
+    for page in reader.read():
+        if page.anew:
+            found = WholeLedger(reader.ledger)
+        for logged in page.entries:
+            found.take(logged)
+    # It may have been read again, after a newer list of keys, and have no page that counts.
+    return found if found.ledger is reader.ledger else WholeLedger(reader.ledger)
 
 
 def _some(texts: Sequence[str]) -> str:

@@ -348,8 +348,8 @@ def _pages(lines, text=None):
     ledger = _written().ledger
     frontier = Frontier(ledger.size, ledger.tree.hashes)
     grown = frontier.grown(leaf_hash(line.encode(errors="replace")) for line in lines)
-    before, after = (Checkpoint(_KEY.name, one.size, one.root) for one in (frontier, grown))
-    text = f"streamtopic draft\n{before.text}\n{after.text}" if text is None else text
+    after = Checkpoint(_KEY.name, grown.size, grown.root)
+    text = f"streamtopic draft\n{frontier.size}\n{after.text}" if text is None else text
     note = _signed(text)
     draft = {"draft": note, "entries": lines, "frontier": list(map(text_of, frontier.hashes)), "keys": ""}
     # Escaped, so that halves of characters come through.

@@ -146,8 +146,8 @@ class LedgerMaker:
         """
         key = key or self.key
         draft = self.ledger.draft(entries, key)
-        # A draft holds the text of the checkpoint before it, and of the one to be signed.
-        after = read_note(json.loads(draft)["draft"]).text.partition("\n\n")[2]
+        # A draft holds the text of the checkpoint that is to be signed.
+        after = read_note(json.loads(draft)["draft"]).text.split("\n", 2)[2]
         return [draft, page_record(sign_note(after, key))]
 
     def send(self, *values):

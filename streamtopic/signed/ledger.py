@@ -5,7 +5,8 @@ checkpoint after it signs the tree with them. Two writers may draft at once, one
 and Redis may have been set back: the order of the records alone decides, so that no two checkpoints contradict each
 other.
 
-1.  A draft counts only if a key of the ledger has signed it, and if its hashes are those of the tree that it names.
+1.  A draft counts only if a key of the ledger has signed it, and if its hashes are those of the tree that it names:
+    which entries are new follows from the size that it signs, and all entries from the root.
 2.  The first such draft for the present tree is the next page. Another one for the same tree is passed over.
 3.  A page counts once a checkpoint with its very size and root, signed by a key of the ledger, follows its draft.
 4.  A page is signed by the key that signs now or one that signed before, or by a key that the page itself brings. Keys
@@ -57,7 +58,8 @@ _NO_WORD = (
 class _DraftRecord:
     """A record with new entries.
 
-    draft: signed note with the tree before and after them. entries: their lines. frontier: hashes of the tree before.
+    draft: signed note with the size of the tree before and the checkpoint after them. entries: their lines.
+    frontier: hashes of the tree before.
     keys: the newest list of keys, for readers who begin here; "" without one.
     """
 
@@ -78,17 +80,16 @@ class _CheckpointRecord:
 class Draft:
     """New entries after a tree, which a key of the ledger has signed.
 
-    before, after: the tree without and with them.
-    frontier_before, frontier: of these trees.
+    before, frontier: the tree without and with them.
+    after: its checkpoint.
     lines: the entries.
     ring: the keys that count for its checkpoint.
     offset: of its record.
     """
 
-    before: Checkpoint
-    after: Checkpoint
-    frontier_before: Frontier
+    before: Frontier
     frontier: Frontier
+    after: Checkpoint
     lines: tuple[str, ...]
     ring: KeyRing = field(repr=False)
     offset: int
@@ -221,18 +222,16 @@ class Ledger(_Kept):
             # A list of another root says nothing to a reader who has not that root's key.
             with suppress(InvalidRelease):
                 ring = ring.with_list(entry.note) if isinstance(entry, Keys) else ring
-        title, _, rest = read_note(record.draft).text.partition("\n")
-        before, blank, after = rest.partition("\n\n")
-        if title != _DRAFT or not blank or not record.entries:
-            raise InvalidRelease("this is not a draft of the ledger")
-        first, second = Checkpoint.parse(f"{before}\n"), Checkpoint.parse(after)
-        _, signer = ring.open(record.draft, None if self.tail else second.size)
-        old = Frontier(first.size, record.frontier)
-        new = old.grown(leaf_hash(line.encode()) for line in record.entries)
-        whole = old.root == first.root and (new.size, new.root) == (second.size, second.root)
-        if not whole or not first.origin == second.origin == signer.name == (self.origin or signer.name):
-            raise InvalidRelease("the hashes of a draft are not those of its entries")
-        return Draft(first, second, old, new, record.entries, ring, offset)
+        text = read_note(record.draft).text
+        after = Checkpoint.parse(text.split("\n", 2)[-1])
+        _, signer = ring.open(record.draft, None if self.tail else after.size)
+        before = Frontier(after.size - len(record.entries), record.frontier)
+        frontier = before.grown(leaf_hash(line.encode()) for line in record.entries)
+        # The root commits to all entries, and the note says from which one on they are new.
+        whole = bool(record.entries) and frontier.root == after.root and text == _draft_text(before.size, after)
+        if not whole or not after.origin == signer.name == (self.origin or signer.name):
+            raise InvalidRelease("this is not a draft of the ledger, or its hashes are not those of its entries")
+        return Draft(before, frontier, after, record.entries, ring, offset)
 
     def _take_checkpoint(self, note: str) -> tuple[Logged, ...]:
         claimed = Checkpoint.parse(read_note(note).text)
@@ -363,9 +362,8 @@ class Ledger(_Kept):
             raise SettingsError(f"key {key.name} is not of this ledger, whose name is {self.origin}: name its own key")
         lines = tuple(map(line_of, entries))
         grown = self.tree.grown(leaf_hash(line.encode()) for line in lines)
-        before = Checkpoint(key.name, self.size, self.root)
         after = Checkpoint(key.name, grown.size, grown.root)
-        note = sign_note(f"{_DRAFT}\n{before.text}\n{after.text}", key)
+        note = sign_note(_draft_text(self.size, after), key)
         return write(_DraftRecord(note, lines, self.tree.hashes, self.keys.note or self.foreign)).encode()
 
     def sign(self, draft: Draft, key: SigningKey) -> str:
@@ -394,6 +392,11 @@ class Ledger(_Kept):
 def page_record(note: str) -> bytes:
     """Return the record of a checkpoint. note: of `Ledger.sign`, with cosignatures of witnesses if there are any."""
     return write(_CheckpointRecord(note)).encode()
+
+
+def _draft_text(size: int, after: Checkpoint) -> str:
+    """Return the text of a draft's note. size: entries of the tree before it. after: the tree with its own."""
+    return f"{_DRAFT}\n{size}\n{after.text}"
 
 
 def _record(data: bytes | None) -> _DraftRecord | _CheckpointRecord:

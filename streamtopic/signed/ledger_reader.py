@@ -388,7 +388,7 @@ class IndexedLedger:
         around = {index: line for index, line in self._lines.items() if index >= size // TILE * TILE}
         self._lines = around | _numbered(page.draft)
         # The smallest subtrees of the whole frontier are those of the tile that is not complete.
-        hashes = page.draft.frontier_before.hashes
+        hashes = page.draft.before.hashes
         partial = Frontier(size % TILE, hashes[len(hashes) - (size % TILE).bit_count() :])
         for index, line in _numbered(page.draft).items():
             tile = index // TILE

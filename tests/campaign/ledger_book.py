@@ -96,10 +96,9 @@ class LedgerBook:
 
     def _draft(self, said, lines):
         title, *rest = said
-        before = [self._name, str(len(self.lines)), base64.b64encode(self.root).decode()]
         root = self._roots.after(lines)
         after = [self._name, str(len(self.lines) + len(lines)), base64.b64encode(root).decode()]
-        if title != "streamtopic draft" or rest != [*before, "", *after] or self._pending is not None:
+        if title != "streamtopic draft" or rest != [str(len(self.lines)), *after] or self._pending is not None:
             raise ValueError("this is not the next page")
         self._pending = root, lines
         return []

@@ -450,7 +450,7 @@ def _read_keys(data):
 def _read_witness(data):
     text = _text(data)
     witness = PublicKey.parse(text, COSIGNATURE)
-    cosigned(_written().ledger.checkpoint, [witness])
+    cosigned(_written().ledger.checkpoint, witness)
 
 
 def _read_policy(data):

@@ -3,7 +3,7 @@
 Keys
 SigningKey         signs (Ed25519), in the form of signed notes; PublicKey verifies (new_signing_key: a pair in files)
 load_secret        a secret in a file (new_secret)
-sign_note          a text with signatures below it (open_note; cosigned: by whom else, with keys of kind COSIGNATURE)
+sign_note          a text with signatures below it (open_note; cosigned: by a witness, whose key is of kind COSIGNATURE)
 KeyList            a ledger's keys over time, signed by its root key (seal_keys, open_keys; Revoked: one entry)
 KeyRing            the keys that a reader trusts, which change as lists arrive
 check_origin       whether a key is of the ledger of a model

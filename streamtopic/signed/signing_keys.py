@@ -13,6 +13,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Self
@@ -318,26 +319,20 @@ def open_note(note: str, keys: Iterable[PublicKey]) -> tuple[str, PublicKey]:
     return found.text, signer
 
 
-def cosigned(note: str, witnesses: Iterable[PublicKey]) -> frozenset[str]:
-    """Return the names of those witnesses whose cosignature of a checkpoint verifies. Others are passed over.
+def cosigned(note: str, witness: PublicKey) -> bool:
+    """Return whether a checkpoint has a cosignature of a witness that verifies.
 
-    witnesses: their keys, of kind COSIGNATURE.
+    witness: its key, of kind COSIGNATURE.
     """
     found = read_note(note)
-    by_name = {(witness.name, witness.hash): witness for witness in witnesses}
-    valid = set()
     for name, key_id, signature in found.signatures:
-        witness = by_name.get((name, key_id))
-        if witness is None or len(signature) != _TIME_BYTES + _SIGNATURE_BYTES:
-            continue
-        seconds = int.from_bytes(signature[:_TIME_BYTES])
-        message = f"cosignature/v1\ntime {seconds}\n{found.text}".encode()
-        try:
-            witness.verify(signature[_TIME_BYTES:], message)
-        except InvalidRelease:
-            continue
-        valid.add(name)
-    return frozenset(valid)
+        own = (name, key_id) == (witness.name, witness.hash)
+        if own and len(signature) == _TIME_BYTES + _SIGNATURE_BYTES:
+            seconds = int.from_bytes(signature[:_TIME_BYTES])
+            with suppress(InvalidRelease):
+                witness.verify(signature[_TIME_BYTES:], f"cosignature/v1\ntime {seconds}\n{found.text}".encode())
+                return True
+    return False
 
 
 KeyText = Annotated[PublicKey, PlainValidator(PublicKey.parse), PlainSerializer(str)]
@@ -457,12 +452,17 @@ class KeyRing:
     note: str = ""
 
     @classmethod
-    def load(cls, source: "KeyRing | PublicKey | str | Path", model: str, also: Iterable[PublicKey] = ()) -> "KeyRing":
-        """Return a ring of a public key, in any form that `PublicKey.load` takes; a ring is returned as it is."""
+    def load(
+        cls, source: "KeyRing | PublicKey | str | Path", model: str | None = None, also: Iterable[PublicKey] = ()
+    ) -> "KeyRing":
+        """Return a ring of a public key, in any form that `PublicKey.load` takes; a ring is returned as it is.
+
+        model: None for that of the key's name.
+        """
         if isinstance(source, KeyRing):
             return source
         pinned = PublicKey.load(source)
-        return cls(pinned, model, tuple(also))
+        return cls(pinned, model or pinned.name.rpartition("/")[2], tuple(also))
 
     @property
     def sequence(self) -> int:

@@ -211,7 +211,7 @@ def test_all_witnesses_are_asked_and_their_signatures_stand_below(speakers):
     note = grown.checkpoint(7)
     signed = asked.cosign(note, grown.consistency)
     assert signed.startswith(note)
-    assert cosigned(signed, [speaker.known for speaker in some]) == {"w1.example", "w2.example", "w3.example"}
+    assert all(cosigned(signed, speaker.known) for speaker in some)
     assert asked.signers(signed) == {"W1", "W2", "W3"}
     assert asked.signers(note) == frozenset()
     assert open_note(signed, [KEY.public])[1] == KEY.public

@@ -203,7 +203,7 @@ class Witnesses:
 
     def signers(self, checkpoint: str) -> frozenset[str]:
         """Return the names, as the file has them, of the witnesses who have signed a checkpoint. checkpoint: a note."""
-        return frozenset(name for name, key in self._keys.items() if cosigned(checkpoint, [key]))
+        return frozenset(name for name, key in self._keys.items() if cosigned(checkpoint, key))
 
     def cosign(self, checkpoint: str, consistency: Callable[[int, int], list[bytes]]) -> str:
         """Return the checkpoint with the signatures that came in time.
@@ -296,7 +296,7 @@ class Witnesses:
         if status == http.client.OK:
             for line in text.splitlines(keepends=True):
                 with suppress(InvalidRelease):
-                    if cosigned(checkpoint + line, [self._keys[name]]):
+                    if cosigned(checkpoint + line, self._keys[name]):
                         return line
             raise InvalidRelease("its answer holds no signature that its key has made")
         if not status:

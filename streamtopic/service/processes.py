@@ -14,6 +14,7 @@ So has a look, since a gauge must move while the work does not. A look writes no
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import threading
@@ -196,7 +197,8 @@ class Looks:
             record = newest[0][1]
             settings = self._service.settings
             # In private mode a budget is spent whole and periods add up, so no share of it means trouble.
-            spent = None if settings.guarantee == "private" else record["cumulative_epsilon"] / settings.budget
+            epsilon = math.inf if record["cumulative_epsilon"] is None else record["cumulative_epsilon"]
+            spent = None if settings.guarantee == "private" else epsilon / settings.budget
             self._metrics.show(catalogue.RELEASE, record["created"] / 1000)
             self._metrics.show(catalogue.BUDGET, spent, of="epsilon")
         base = None if head is None else Base.parse(head)

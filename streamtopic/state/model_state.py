@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -33,6 +34,7 @@ from streamtopic.streams import Message
 
 __all__ = [
     "BASE_GRACE_SECONDS",
+    "NEWEST",
     "Lease",
     "ModelState",
     "OutboxEntry",
@@ -51,6 +53,9 @@ __all__ = [
 
 BASE_GRACE_SECONDS = 600.0
 """Life of the strings of a base model once it was replaced, for readers that took its head before."""
+
+NEWEST = 1 << 53
+"""A number above those of all versions."""
 
 # Bytes of one string of the base model. Redis takes 512 MB at most, and is busy with one command at a time.
 _CHUNK = 8 << 20
@@ -184,7 +189,7 @@ class ModelState:
         """Commit one version, all or nothing.
 
         version: its number.
-        release: its release record, msgpack values.
+        release: its release record, msgpack values; `entry` is its line in the ledger.
         records: its records for the releases topic.
         base: the new base model, if the version has one.
         before: number of the version before it; None for the number before its own.
@@ -218,12 +223,12 @@ class ModelState:
 
         It takes the place of another one that was staged under its number, and of the base model that came with that.
 
-        release: its release record, msgpack values, with the `digest` of its bytes.
+        release: its release record, as of `stage`.
 
         AlreadyApplied for a version that was recorded so, and for all before the newest. Stale if another scheduler
         leads.
         """
-        digest = str(release["digest"])
+        digest = str(json.loads(release["entry"])["release"])
         last, known, part = self._newest()
         if last > version or (last == version and known == digest):
             return AlreadyApplied()
@@ -391,7 +396,10 @@ class ModelState:
         return StoredBase(found.version, found.start, found.fields, b"")
 
     def releases(self, count: int | None = None) -> list[tuple[int, dict[str, Any]]]:
-        """Return (version, release record), oldest first; only the last `count`, if given."""
+        """Return (version, release record), oldest first; only the last `count`, if given.
+
+        A record has the facts of its `entry`, too, as JSON has them.
+        """
         limit = () if count is None else ("COUNT", count)
         return self._release_records([("XREVRANGE", self._keys.named("releases"), "+", "-", *limit)])
 
@@ -411,7 +419,8 @@ class ModelState:
         found = []
         for entry, fields in sorted(chain.from_iterable(answers), key=_version_of):
             version = _version_of((entry, fields))[0]
-            record = msgpack.unpackb(fields[b"release"])
+            kept = msgpack.unpackb(fields[b"release"])
+            record = json.loads(kept["entry"]) | kept
             if version <= moved:
                 # Its offsets are of other partitions than those of today: it may hold any document.
                 record |= {"cut": {}}

@@ -1,5 +1,7 @@
 """Global keys: one leader, versions staged once and whole, an outbox that neither loses nor repeats."""
 
+import json
+
 import pytest
 
 from streamtopic.errors import StateMismatch
@@ -29,13 +31,13 @@ def state(connection, model):
 
 def stage(state, lease, version=1, base=None, **more):
     """Stage a version with plain contents."""
-    contents = {"release": {"version": version}, "records": RECORDS, **more}
+    contents = {"release": recorded(version), "records": RECORDS, **more}
     return state.stage(lease, version, base=base, **contents)
 
 
-def of_ledger(version, digest="d" * 64):
-    """The record of a version that the ledger has."""
-    return {"version": version, "withdrawn": [], "digest": digest}
+def recorded(version, **more):
+    """The record of a version, whose facts are in its entry."""
+    return {"entry": json.dumps({"version": version, "withdrawn": [], "release": "d" * 64}), **more}
 
 
 def test_settings_are_fixed_at_creation(connection, model, state):
@@ -68,7 +70,8 @@ def test_a_version_is_staged_whole_and_once(state):
     assert stage(state, lease, base=base) == Applied()
     assert stage(state, lease, base=base) == AlreadyApplied()
     assert state.base() == base
-    assert state.releases() == [(1, {"version": 1})]
+    facts = {"version": 1, "withdrawn": [], "release": "d" * 64}
+    assert state.releases() == [(1, recorded(1) | facts)]
     assert [entry.record for entry in state.outbox()] == RECORDS
 
 
@@ -77,9 +80,9 @@ def test_versions_have_no_gaps_and_no_second_content(state):
     lease = state.acquire("one", 60_000)
     assert isinstance(stage(state, lease, 2), Stale)
     assert stage(state, lease, 1) == Applied()
-    assert isinstance(stage(state, lease, 1, release={"version": 1, "other": True}), Stale)
+    assert isinstance(stage(state, lease, 1, release=recorded(1, other=True)), Stale)
     assert stage(state, lease, 2) == Applied()
-    assert state.releases(1) == [(2, {"version": 2})]
+    assert [(version, record["version"]) for version, record in state.releases(1)] == [(2, 2)]
     assert isinstance(stage(state, lease, 5, before=1), Stale)
     assert stage(state, lease, 5, before=2) == Applied()
     assert [version for version, _ in state.releases()] == [1, 2, 5]
@@ -116,7 +119,7 @@ def test_whoever_lost_the_lease_stages_nothing_even_with_the_newest_token(state)
     state.release(lease)
     assert isinstance(stage(state, lease), Stale)
     assert isinstance(stage(state, Lease("two", lease.token)), Stale)
-    assert isinstance(state.adopt(lease, 1, of_ledger(1)), Stale)
+    assert isinstance(state.adopt(lease, 1, recorded(1)), Stale)
     assert isinstance(state.withdraw(lease, [1], []), Stale)
     assert (state.releases(), state.withdrawn()) == ([], set())
 
@@ -124,7 +127,7 @@ def test_whoever_lost_the_lease_stages_nothing_even_with_the_newest_token(state)
 def test_versions_are_withdrawn_without_a_new_one(state):
     """Tombstones and the mark are written together, once."""
     lease = state.acquire("one", 60_000)
-    assert stage(state, lease, 1, release={"withdrawn": []}) == Applied()
+    assert stage(state, lease, 1) == Applied()
     state.confirm(state.outbox())
     gone = [Message(b"1/0", None)]
     assert state.withdraw(lease, [1], gone) == Applied()

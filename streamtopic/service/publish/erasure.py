@@ -20,7 +20,7 @@ from streamtopic.service.publish.ledger_writer import cut_of
 from streamtopic.service.watching import Watch
 from streamtopic.signed import tombstones, version_of
 from streamtopic.state.deletions import Residue, ResidueState, Rewrite, Stage
-from streamtopic.state.model_state import BASE_GRACE_SECONDS
+from streamtopic.state.model_state import BASE_GRACE_SECONDS, NEWEST
 from streamtopic.state.reader import remaining_noted
 from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import TopicNames, pages
@@ -162,10 +162,9 @@ class ResidueKeeper:
         """Return, by partition, the offset before which both topics are free of deleted documents."""
         found = dict[int, int]()
         there = yield from standing_versions(self._log, self._names.releases)
-        newest = self._state.releases(1)
         # A version is withdrawn by a later one: no record of one before these speaks of them.
-        since = [(min(there), newest[0][0])] if there and newest else []
-        records = dict(self._state.releases_among(since)) | dict(newest)
+        since = self._state.releases_among([(min(there), NEWEST)] if there else [])
+        records = dict(since) | dict(self._state.releases(1))
         standing = there & self._state.withdrawn(list(records.items()))
         if standing:
             # Only a closed file is compacted, and only a further record closes it: the next version may take months.

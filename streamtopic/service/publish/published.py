@@ -1,8 +1,6 @@
 """Read the releases topic back, and show versions, releases and receipts as JSON."""
 
 import math
-from collections import deque
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -16,22 +14,11 @@ __all__ = [
     "finite",
     "heads_of",
     "quality_of",
-    "read_all_releases",
-    "read_earlier",
     "read_release",
     "receipt_fields",
     "topics_of",
     "versions_of",
 ]
-
-# A page follows topics over so many versions: more lines than these are not read, and each version is held in memory.
-_MOST_EARLIER = 12
-
-
-def read_all_releases(log: EventLog, model: str, keys: KeyRing) -> Iterator[Release]:
-    """Yield every published version that is not withdrawn, verified."""
-    with ModelSubscriber(log, model=model, public_key=keys, idle_seconds=0) as subscriber:
-        yield from subscriber
 
 
 def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int | None) -> Release:
@@ -63,22 +50,7 @@ def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int |
     return found
 
 
-def read_earlier(
-    log: EventLog, state: ModelState, keys: KeyRing, version: int
-) -> tuple[tuple[Release, ...], tuple[int, ...]]:
-    """Return the newest releases before a version that still stand, oldest first, and the numbers of withdrawn ones."""
-    # A withdrawn version stays readable until the log is compacted. But words that it has and a later version has not
-    # are those of forgotten documents, so a page has its number alone.
-    withdrawn = {number for number in state.withdrawn() if number < version}
-    standing: deque[Release] = deque(maxlen=_MOST_EARLIER)
-    for earlier in read_all_releases(log, state.model, keys):
-        if earlier.version < version and earlier.version not in withdrawn:
-            standing.append(earlier)
-    return tuple(standing), tuple(sorted(withdrawn))
-
-
 _SHOWN = (
-    "kind",
     "epsilon",
     "delta",
     "sigma",
@@ -104,6 +76,7 @@ def versions_of(state: ModelState, count: int | None = None) -> list[dict[str, A
     for version, record in releases:
         fields = {name: record[name] for name in _SHOWN}
         fields |= {"version": version, "withdrawn": version in withdrawn, "documents": record["m"]}
+        fields["kind"] = record["made_by"]
         fields["seconds"] = round(record.get("seconds", 0.0), 4)
         # Only a service with tasks records heads.
         fields |= {name: dict(record.get(name, {})) for name in ("heads", "unfitted")}

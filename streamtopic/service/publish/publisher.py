@@ -30,6 +30,7 @@ from streamtopic.signed import (
     receipt_id,
     request_digest,
     request_receipt_id,
+    sent_releases,
     service_document_salt,
     service_salt,
     version_of,
@@ -37,6 +38,7 @@ from streamtopic.signed import (
 from streamtopic.state import Reader
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import LinkKeys, ResidueState, Stage, month_of, months_before
+from streamtopic.state.model_state import NEWEST
 from streamtopic.streams import Message, TopicNames
 
 if TYPE_CHECKING:
@@ -61,8 +63,9 @@ PAGE = 1000
 _REQUESTS = 100
 # A writer that loses so often in a row is not alone for long.
 _ATTEMPTS = 20
-# Versions that may still be the first without some document: usually a deletion waits for the next few.
-_FEW, _VERSIONS = 8, 1000
+# Versions that may still be the first without some document, if there are more: a deletion that comes back with a
+# restored Redis may have waited for many.
+_VERSIONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +201,8 @@ class Publisher:
 
     def _versions(self) -> list[Envelope]:
         """Return the staged versions that the ledger lacks, oldest first."""
-        newest = self._writer.ledger.newest
-        staged = self._state.releases(1)
-        behind = staged[0][0] - newest if staged else 0
-        if behind > 1:
-            staged = self._state.releases(behind)
-        return [recorded(record) for version, record in staged if version > newest]
+        staged = self._state.releases_among([(self._writer.ledger.newest + 1, NEWEST)])
+        return [recorded(record) for _, record in staged]
 
     def _alive(self, versions: Sequence[Envelope]) -> Alive | None:
         """Return the next `alive` if one is due, or if something else holds than the last one said.
@@ -244,7 +243,7 @@ class Publisher:
         latest = (self._writer.ledger.newest, tuple(one.release for one in versions), self._state.moved())
         # A million deletions may wait for the next version: they are read once, until something changes.
         waiting = [p for p in waiting if self._looked_at.get(p) != (marks[p], latest)]
-        cuts = self._cuts(versions, waiting) if waiting else []
+        cuts = self._cuts(versions) if waiting else []
         found = list[_Served]()
         for partition in waiting:
             of_partition = _served(self._forgets[partition], partition, cuts, PAGE - len(found))
@@ -255,24 +254,17 @@ class Publisher:
                 break
         return found
 
-    def _cuts(self, versions: Sequence[Envelope], waiting: Sequence[int]) -> Cuts:
-        """Return (version, cut) of the newest versions in the ledger and of those that it gets, oldest first.
-
-        waiting: partitions with deletions that wait. The oldest version was made before all of these deletions were
-        counted, unless there is no such version, or too many came since.
-        """
-        oldest = {p: forget.offset for p in waiting if (forget := self._forgets[p].oldest())}
-        ledger, cuts = self._writer.ledger, Cuts()
-        for count in (_FEW, _VERSIONS):
-            records = self._state.releases(count)
-            # A version that waits is not in the ledger, and one that was drawn again is not the one in it. Of those
-            # long ago the ledger does not remember the digest.
-            there = [(n, record) for n, record in records if ledger.digest(n) in {None, record["digest"]}]
-            cuts = [(version, cut_of(record)) for version, record in there if version <= ledger.newest]
-            reaches = cuts and all(cuts[0][1].get(p, 0) <= offset for p, offset in oldest.items())
-            if reaches or len(records) < count:
-                break
-        return cuts + [(one.version, dict(one.cut)) for one in versions]
+    def _cuts(self, versions: Sequence[Envelope]) -> Cuts:
+        """Return (version, cut) of the newest versions in the ledger and of those that it gets, oldest first."""
+        ledger = self._writer.ledger
+        # A version that waits is not in the ledger, and one that was drawn again is not the one in it. Of those long
+        # ago the ledger does not remember the digest.
+        there = [
+            (version, cut_of(record))
+            for version, record in self._state.releases(_VERSIONS)
+            if version <= ledger.newest and ledger.digest(version) in {None, record["release"]}
+        ]
+        return there + [(one.version, dict(one.cut)) for one in versions]
 
     def _receipts(self, served: Sequence[_Served]) -> list[Receipt]:
         """Return the receipts of these deletions that the ledger lacks."""
@@ -421,8 +413,9 @@ class Publisher:
         revoked = len(ledger.keys.revoked)
         if revoked == self._writer.index.proved():
             return
-        gone = self._state.withdrawn()
-        standing = [version for version, record in self._state.releases() if record["chunks"] and version not in gone]
+        gone = ledger.withdrawn | self._state.withdrawn_alone()
+        sent = sent_releases(self._log, self._state.model)
+        standing = [version for version, one in sent.items() if one.has_chunks and version not in gone]
         proved = [version for version in standing if ledger.index_of(version) is not None]
         self._log.append_many(self._names.releases, [self._proof(version) for version in proved])
         self._writer.index.note_proved(revoked)

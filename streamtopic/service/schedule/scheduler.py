@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -588,16 +588,13 @@ def describe(made: Made, base: Base, forgotten: int) -> dict[str, Any]:
 def release_record(
     envelope: Envelope, *, chunks: int, reason: str, facts: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return the record that Redis keeps of a version, for decisions, the publisher and people.
+    """Return the record that Redis keeps of a version beside its facts, for decisions, the publisher and people.
 
     chunks: number of its messages in the releases topic.
     reason: of the decision to make it.
     facts: further fields, which subscribers do not get.
     """
-    repeated = {field.name: getattr(envelope, field.name) for field in fields(envelope)}
-    cut = {str(partition): offset for partition, offset in envelope.cut.items()}
-    own = {"cut": cut, "withdrawn": list(envelope.withdrawn), "digest": repeated.pop("release")}
-    return {**facts, **repeated, **own, "chunks": chunks, "reason": reason, "entry": line_of(envelope)}
+    return {**facts, "chunks": chunks, "reason": reason, "entry": line_of(envelope)}
 
 
 def holding(
@@ -651,14 +648,14 @@ def follow_ledger(state: ModelState, lease: Lease, ledger: LedgerWriter, log: Ev
     newest = state.releases(1)
     known, record = newest[0] if newest else (0, {})
     read = ledger.ledger
-    if read.newest < known or (read.newest == known and read.digest(known) in {None, record.get("digest")}):
+    if read.newest < known or (read.newest == known and read.digest(known) in {None, record.get("release")}):
         return False
     sent = sent_releases(log, state.model)
     names = [f"version/{number}" for number in range(max(known, 1), read.newest + 1)]
     found = ledger.find(names)
     # Those that are void are left out.
     for envelope in [found[name][0].entry for name in names if name in found]:
-        if not isinstance(envelope, Envelope) or (envelope.version == known and envelope.release == record["digest"]):
+        if not isinstance(envelope, Envelope) or (envelope.version == known and envelope.release == record["release"]):
             continue
         bytes_there = sent.get(envelope.version, SentRelease())
         # Bytes that were in Redis alone are lost: the version needs a successor.

@@ -18,6 +18,7 @@ from streamtopic.settings import Settings
 from streamtopic.signed import Envelope
 from streamtopic.state import Forget, Meta, ModelState, Reader, RemainingBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
+from streamtopic.state.model_state import NEWEST
 
 __all__ = [
     "SituationReader",
@@ -25,10 +26,6 @@ __all__ = [
     "policy_of",
     "unserved",
 ]
-
-
-# A number above those of all versions.
-_NEWEST = 1 << 53
 
 
 def accepted(positions: Mapping[int, Meta]) -> int:
@@ -180,7 +177,7 @@ class SituationReader:
 
     def _own(self, base: int) -> list[dict[str, Any]]:
         """Return the records of the versions of a base model."""
-        records = self._state.releases_among([(base, _NEWEST)])
+        records = self._state.releases_among([(base, NEWEST)])
         return [record for _, record in records if record["base"] == base]
 
     def unsent(self) -> tuple[int, ...]:

@@ -386,7 +386,6 @@ def _take(values):
 def _read_line(data):
     from streamtopic.commands.receipts import readable
     from streamtopic.service.publish.published import receipt_fields
-    from streamtopic.service.verify.ledger_checks import entry_facts
 
     line = _text(data)
     _take(_pages([line]))
@@ -400,7 +399,7 @@ def _read_line(data):
             readable(fields)
             entry.is_about("doc", SALT)
         case Envelope():
-            json.dumps(entry_facts(entry), allow_nan=False)
+            json.dumps(json.loads(line_of(entry)), allow_nan=False)
         case Erased():
             json.dumps([list(entry.ends), entry.covers(receipt_of(7))])
         case _:

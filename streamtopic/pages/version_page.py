@@ -12,7 +12,7 @@ from streamtopic.pages.charts import Curve, Picture, line_chart, small_line
 from streamtopic.pages.model_view import cards_of, history_of, map_of, related_of, view_of
 from streamtopic.pages.plots import draw_correlations, draw_map
 from streamtopic.pages.rendering import render
-from streamtopic.service.publish.published import heads_of, read_earlier
+from streamtopic.service.publish.published import heads_of
 from streamtopic.service.verify import gather
 from streamtopic.signed.release import GIVEN_AWAY, HELPS, ONE_DOCUMENT
 
@@ -60,16 +60,15 @@ def version_facts(
 
     Raises as `gather`.
     """
-    evidence = gather(service.sources, version, update)
-    release = service.release(version)
-    standing, withdrawn = read_earlier(service.log, service.state, service.keys, version)
-    words = {task: head["classes"] for task, head in heads_of(release, _WORDS_OF_CLASS).items()}
+    evidence, known = gather(service.sources, version, update)
+    words = {task: head["classes"] for task, head in heads_of(known.release, _WORDS_OF_CLASS).items()}
     if public:
         evidence["conditions"] = {"checks": [], "constants": {}, "vacuity": None}
     return evidence | {
         "tasks": evidence["tasks"] | {"words": words},
-        "pictures": picture_facts(release, standing),
-        "left_out": list(withdrawn),
+        "pictures": picture_facts(known.release, known.earlier),
+        # Words that such a version has and a later one has not are those of forgotten documents: its number is enough.
+        "left_out": sorted(number for number in known.withdrawn if number < version),
     }
 
 

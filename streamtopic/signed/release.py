@@ -370,14 +370,6 @@ class Release:
         return np.cumsum([0, *map(len, rows)]), counts[:, 0], counts[:, 1]
 
 
-def open_release(data: bytes, envelope: Envelope, proof: str = "") -> Release:
-    """Return the release in its bytes. Raises InvalidRelease if they contradict the facts.
-
-    envelope: its entry in the ledger, proved by `proof`. Whoever calls it has checked both (`Ledger.open_release`).
-    """
-    return Release(unpack_payload(data, envelope), envelope, proof=proof)
-
-
 def pack_payload(payload: Payload, envelope: Envelope) -> bytes:
     """Return the bytes of a release, in the safetensors format. Raises as `check_release`.
 
@@ -389,8 +381,11 @@ def pack_payload(payload: Payload, envelope: Envelope) -> bytes:
         return b"".join(parts(payload.arrays, {"release": write(payload)}))
 
 
-def unpack_payload(data: bytes, envelope: Envelope) -> Payload:
-    """Undo `pack_payload`. Raises InvalidRelease for other bytes, and as `check_release`."""
+def open_release(data: bytes, envelope: Envelope, proof: str = "") -> Release:
+    """Return the release in its bytes. Raises InvalidRelease for other bytes than those of `pack_payload`.
+
+    envelope: its entry in the ledger, proved by `proof`. Whoever calls it has checked both (`Ledger.open_release`).
+    """
     with reading("release"):
         arrays, texts = unpacked(data)
         payload = parse(Payload, texts["release"], "release")
@@ -402,7 +397,7 @@ def unpack_payload(data: bytes, envelope: Envelope) -> Payload:
         if payload.arrays.keys() != arrays.keys() or len(texts) > 1:
             raise ValueError("it has arrays or texts that no model has")
     check_release(payload, envelope)
-    return payload
+    return Release(payload, envelope, proof=proof)
 
 
 def check_release(payload: Payload, envelope: Envelope) -> None:

@@ -105,7 +105,8 @@ def updated_without(instance, candidates):
     instance.delete([document.id for document in gone])
     (version,) = instance.settle().versions
     assert (version["version"], version["kind"]) == (2, "unlearn")
-    release, evidence = instance.release(2), gather(instance.sources, 2, silent)
+    release = instance.release(2)
+    evidence, _ = gather(instance.sources, 2, silent)
     return release, version, evidence
 
 

@@ -121,7 +121,7 @@ def test_a_check_is_evidence(opened):
     """The report of a version that was checked says so, as a finding and in the record."""
     instance = opened(self_check=0)
     forget(instance, 1)
-    evidence = gather(instance.sources, 2)
+    evidence, _ = gather(instance.sources, 2)
     (finding,) = (one for one in evidence["findings"] if one["name"] == "self check")
     assert finding["passed"] is True
     assert evidence["record"]["self_check"]["passed"] is True

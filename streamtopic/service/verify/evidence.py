@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from streamtopic import __version__
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.service.verify.finding import as_json, doubt, fails, passed
-from streamtopic.service.verify.ledger_checks import (
-    entry_facts,
-    plain,
-    read_ledger,
-    read_waiting,
-    release_findings,
-    version_in_log,
-)
+from streamtopic.service.verify.ledger_checks import read_ledger, read_waiting, release_findings, version_in_log
 from streamtopic.service.verify.relearn import Relearning, read_kept
-from streamtopic.signed import LedgerProof
+from streamtopic.signed import LedgerProof, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["gather", "verify_instance"]
 
 _PROGRAM = f"streamtopic {__version__}"
+_ANYTHING = TypeAdapter[object](object)
 _ANCHOR_WORDS = re.compile(r"(anchor words changed):.*", re.DOTALL)
 
 Json = dict[str, Any]
@@ -72,8 +69,10 @@ def _findings(sources: Sources, whole: WholeLedger, known: InLog | None) -> Iter
         yield read_waiting(sources, known.envelope).finding(known.release.version)
 
 
-def gather(sources: Sources, version: int, update: Progress | None = None) -> Json:
-    """Return the evidence about a published version: a map of JSON values. Its `passed` says that no check failed.
+def gather(sources: Sources, version: int, update: Progress | None = None) -> tuple[Json, InLog]:
+    """Return the evidence about a published version, a map of JSON values, and the version as it is in the log.
+
+    The `passed` of the evidence says that no check failed.
 
     version: number of the version.
     update: given if the report is to count and learn again; as of `verify_instance`.
@@ -97,7 +96,7 @@ def gather(sources: Sources, version: int, update: Progress | None = None) -> Js
         "version": version,
         "newest": whole.newest,
         "findings": as_json(findings),
-        "envelope": entry_facts(known.envelope),
+        "envelope": json.loads(line_of(known.envelope)),
         "proof": _proof_facts(release.proof, whole.ledger.keys),
         "published": "tasks" if release.payload.A is None else "topics",
         "record": {
@@ -117,8 +116,8 @@ def gather(sources: Sources, version: int, update: Progress | None = None) -> Js
         "guided": release.payload.guided,
         "quality": dict(release.quality),
     }
-    found: Json = plain(evidence)
-    return found
+    # None for infinities and NaN, which JSON does not have, and the text of a value that it does not know.
+    return json.loads(_ANYTHING.dump_json(evidence, fallback=str)), known
 
 
 def _proof_facts(text: str, keys: KeyRing) -> Json:

@@ -6,16 +6,15 @@ its claim needs, and leaves no bytes of withdrawn ones in the log.
 
 from __future__ import annotations
 
-import json
 import math
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.paper.capacity_formulas import theorem_sigma
@@ -30,7 +29,6 @@ from streamtopic.signed import (
     Release,
     ReleaseReader,
     RequestReceipt,
-    line_of,
     receipt_id,
     sent_releases,
 )
@@ -47,8 +45,6 @@ __all__ = [
     "InLog",
     "Waiting",
     "WholeLedger",
-    "entry_facts",
-    "plain",
     "read_ledger",
     "read_waiting",
     "release_findings",
@@ -61,11 +57,12 @@ Record = Mapping[str, Any]
 _UNUSABLE = "do not use this version: `streamtopic unlearn --retrain`"
 _STILL_THERE = "`streamtopic run` erases them; if they come again, see who may write to the releases topic"
 
-_ANYTHING = TypeAdapter[object](object)
 # Of a few double precision operations on the way from scale to epsilon and back.
 _ROUNDING = 1e-9
 # Problems that a finding names one by one.
 _NAMED = 5
+# A page follows topics over so many versions: more lines than these are not read, and each version is in memory.
+_MOST_EARLIER = 12
 _RESTORE = "restore the ledger topic from a copy: whoever has one has every entry"
 _OTHERS = "find out who else holds the signing key; `streamtopic keys revoke` makes its entries void"
 _AGAIN = "do not rely on these receipts: find out who else holds the signing key"
@@ -201,12 +198,16 @@ class InLog:
     standing: versions of which a part is in the releases topic.
     whole: the ledger.
     record: of the version in Redis; empty if Redis was set back to before it.
+    earlier: the newest releases before it that are not withdrawn, oldest first.
+    withdrawn: numbers of the versions that must not be used, as far as ledger and Redis know them.
     """
 
     release: Release
     standing: frozenset[int]
     whole: WholeLedger
     record: Record = field(default_factory=dict)
+    earlier: tuple[Release, ...] = ()
+    withdrawn: AbstractSet[int] = frozenset()
 
     @property
     def envelope(self) -> Envelope:
@@ -224,18 +225,21 @@ def version_in_log(sources: Sources, whole: WholeLedger, version: int) -> InLog:
     """
     found: Release | None = None
     refused = ""
+    earlier: deque[Release] = deque(maxlen=_MOST_EARLIER)
     for news in ReleaseReader(whole.ledger).read(sources.log):
-        if news.version != version:
-            continue
-        if isinstance(news, Refused):
-            refused = str(news.reason)
-        else:
-            found = news
-    records = dict(sources.state.releases())
+        match news:
+            case Refused(version=number, reason=reason) if number == version:
+                refused = str(reason)
+            case Release() if news.version == version:
+                found = news
+            case Release() if news.version < version and news.version not in whole.ledger.withdrawn:
+                earlier.append(news)
+    records = sources.state.releases()
+    known, withdrawn = dict(records), whole.ledger.withdrawn | sources.state.withdrawn(records)
     # First, since nobody should use a withdrawn version, whether or not its bytes are still in the log.
-    if version in whole.ledger.withdrawn or version in sources.state.withdrawn():
+    if version in withdrawn:
         raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; report on a later one")
-    if version not in whole.versions and version in records:
+    if version not in whole.versions and version in known:
         raise UsageError(f"version {version} is made but not in the log: `streamtopic status` says what is waiting")
     if version not in whole.versions:
         raise UsageError(f"there is no version {version}: `streamtopic versions` lists them")
@@ -250,7 +254,9 @@ def version_in_log(sources: Sources, whole: WholeLedger, version: int) -> InLog:
             "write to the releases topic"
         )
     standing = frozenset(number for number, one in sent.items() if one.has_chunks)
-    return InLog(found, standing, whole, records.get(version, {}))
+    before = [release for release in earlier if release.version not in withdrawn]
+    before.sort(key=lambda release: release.version)
+    return InLog(found, standing, whole, known.get(version, {}), tuple(before), withdrawn)
 
 
 def release_findings(known: InLog) -> Iterator[Finding]:
@@ -413,14 +419,3 @@ def read_waiting(sources: Sources, envelope: Envelope) -> Waiting:
             # The version holds a document that came before its cut and was deleted after it.
             held += forget.found and forget.offset >= reflected > forget.document_offset
     return Waiting(len(received), held if cut else None, min(received, default=None), lag)
-
-
-def entry_facts(envelope: Envelope) -> dict[str, Any]:
-    """Return the facts of a version as JSON values, as its line in the ledger has them."""
-    found: dict[str, Any] = json.loads(line_of(envelope))
-    return found
-
-
-def plain(value: object) -> Any:  # noqa: ANN401 -- whatever JSON has
-    """Return a value as JSON has it: None for infinities and NaN, and the text of a value that it does not know."""
-    return json.loads(_ANYTHING.dump_json(value, fallback=str))

@@ -228,8 +228,8 @@ def version_in_log(sources: Sources, whole: WholeLedger, version: int) -> InLog:
     earlier: deque[Release] = deque(maxlen=_MOST_EARLIER)
     for news in ReleaseReader(whole.ledger).read(sources.log):
         match news:
-            case Refused(version=number, reason=reason) if number == version:
-                refused = str(reason)
+            case Refused(version=number, reason=why) if number == version:
+                refused = str(why)
             case Release() if news.version == version:
                 found = news
             case Release() if news.version < version and news.version not in whole.ledger.withdrawn:

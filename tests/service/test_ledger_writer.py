@@ -7,7 +7,7 @@ from ledger_world import World
 
 from streamtopic.errors import SettingsError, StateMismatch
 from streamtopic.service.publish.ledger_writer import LedgerWriter
-from streamtopic.signed import LedgerProof, leaf_hash
+from streamtopic.signed import Ledger, LedgerProof, leaf_hash, page_record
 from streamtopic.streams import Message
 from whole_tree import Tree
 
@@ -92,6 +92,22 @@ def test_a_reader_without_the_key_writes_nothing(world, behind):
     put_back({})
     reader.catch_up()
     assert len(reader.find(["link1000"])["link1000"]) == len(reader.find(["link7"])["link7"]) == 1
+
+
+def test_a_draft_of_a_tree_that_never_comes_keeps_no_entry_from_the_index(world):
+    """Readers go on at that draft for as long as it waits, and entries after it are found all the same."""
+    writer, _ = filled(world, 1, 1)
+    elsewhere = Ledger.restore(writer.ledger.dump(), world.keys())
+    elsewhere.take(elsewhere.draft([world.receipt(offset) for offset in range(50, 60)], world.key))
+    elsewhere.take(page_record(elsewhere.sign(elsewhere.pending, world.key)))
+    ahead = elsewhere.draft([world.receipt(60)], world.key)
+    world.log.append_many(world.names.ledger, [Message(None, ahead, partition=0)])
+    for offset in range(1, 6):
+        assert writer.append([world.receipt(offset)])
+    for one in (writer, world.writer()):
+        one.catch_up()
+        found = one.find([f"link{offset}" for offset in range(6)])
+        assert [[logged.index for logged in some] for some in found.values()] == [[index] for index in range(6)]
 
 
 def test_a_topic_that_lost_records_is_never_signed_again(world):

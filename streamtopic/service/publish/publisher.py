@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -449,29 +450,31 @@ def _dated(stages: Mapping[Stage, int | None]) -> dict[str, int]:
 def _served(stream: Forgets, partition: int, cuts: Cuts, most: int) -> list[_Served]:
     """Return the oldest deletions that a published version reflects, each with the first such version."""
     served = list[_Served]()
+    # Cuts only grow, so all versions after the first one without a document are without it, too.
+    ends = [cut.get(partition, 0) for _, cut in cuts]
     # A document may be deleted, added and deleted again while its first deletion still waits.
     touched: dict[bytes, list[Forget]] = {}
     offset = 0
     while cuts and len(served) < most and (page := stream.read(offset, PAGE)):
         offset = page[-1].offset + 1
         for forget in page:
-            version = _first(forget, partition, cuts, touched.get(forget.document, []))
-            if version is not None:
-                served.append(_Served(partition, forget, version))
+            place = _first(forget, ends, touched.get(forget.document, []))
+            if place < len(cuts):
+                served.append(_Served(partition, forget, cuts[place][0]))
             touched.setdefault(forget.document, []).append(forget)
     return served[:most]
 
 
-def _first(forget: Forget, partition: int, cuts: Cuts, earlier: Sequence[Forget]) -> int | None:
-    """Return the version that a receipt names as the first without the document, None while there is no such version.
+def _first(forget: Forget, ends: Sequence[int], earlier: Sequence[Forget]) -> int:
+    """Return the place of the version that a receipt names as the first without the document; past them all for none.
 
     A document that was there: the first version that reflects the deletion.
     A document that was not there, and no earlier deletion of which waits: the version at the time of the deletion.
+
+    ends: of each version, the first offset that it does not reflect.
+    earlier: deletions of the document that wait, too.
     """
+    reflects = bisect_right(ends, forget.offset)
+    was_there = forget.found or any(before.found for before in earlier)
     # Before the first version nothing can be named: a version that was being made at that time may hold the document.
-    if not forget.found and not any(before.found for before in earlier):
-        for version, cut in reversed(cuts):
-            if cut.get(partition, 0) <= forget.offset:
-                return version
-    # Cuts only grow, so all later versions are without the document, too.
-    return next((version for version, cut in cuts if cut.get(partition, 0) > forget.offset), None)
+    return reflects if was_there else max(reflects - 1, 0)

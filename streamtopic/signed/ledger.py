@@ -110,7 +110,7 @@ class _Kept:
     tail: whether the first page that is read may be anywhere.
     tree: its frontier.
     gaps: indexes of entries that were not read: those before the first page, and those that the topic lacks.
-    strays: number of records that were passed over.
+    strays: number of records that were passed over; a reader who goes on from a dump may count some of them twice.
     checkpoint: the newest one, a signed note; "" before the first.
     origin: name of the ledger, "" before the first page.
     alive: the newest `alive`, None before the first. end: of the model, None without one.

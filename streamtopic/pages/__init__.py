@@ -9,7 +9,6 @@ Pages and pictures, which need no network and no script:
     version_page    the page of a version: for readers, for an auditor, and on the server
 The server, `streamtopic serve`:
     service_view    what the pages read of a service: one reader at a time, each answer kept for a few seconds
-    service_facts   the state of the service, as values, and what a person must act on, with the remedy
     gate            hosts, sizes and the token of all requests
     web_pages       addresses to pages, probes, metrics and requests for deletions
 

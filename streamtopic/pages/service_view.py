@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.service.app import Service
-from streamtopic.service.processes import Looks
-from streamtopic.service.watching import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
     from streamtopic.settings import Settings
 
-__all__ = ["Answer", "ModelGauges", "ServiceView"]
+__all__ = ["Answer", "ServiceView"]
 
 T = TypeVar("T")
 
@@ -119,18 +117,3 @@ class ServiceView:
     def _give_up(self) -> None:
         self._service = None
         self._stack.close()
-
-
-class ModelGauges:
-    """The metrics that this server knows: those of the model, by a look at each question."""
-
-    def __init__(self) -> None:
-        self._watch = Watch("serve")
-        self._looks: tuple[Service, Looks] | None = None
-
-    def text(self, service: Service) -> bytes:
-        """Return them as Prometheus reads them. Raises as Looks.look."""
-        if self._looks is None or self._looks[0] is not service:
-            self._looks = service, Looks(service, self._watch)
-        self._looks[1].look()
-        return self._watch.metrics.text()

@@ -31,12 +31,15 @@ from streamtopic.errors import (
 )
 from streamtopic.pages.gate import Access, Gate
 from streamtopic.pages.rendering import render
-from streamtopic.pages.service_facts import MOST_REFUSED, concerns, read_refused, read_service
-from streamtopic.pages.service_view import ModelGauges
 from streamtopic.pages.version_page import chart_to_limit, spending_chart, version_facts, version_page
 from streamtopic.security.concealing import conceal
+from streamtopic.service.ingest.rejections import RefusedRecords
+from streamtopic.service.inspection.examination import concerns
+from streamtopic.service.inspection.facts import show_gauges, status_fields
 from streamtopic.service.requests.request_door import receipts_of_request
+from streamtopic.service.watching import Watch
 from streamtopic.signed import Receipt, RequestReceipt
+from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.deletions import Stage
 
 if TYPE_CHECKING:
@@ -58,6 +61,10 @@ PAGES = {"/": "Overview", "/deletions": "Deletions", "/versions": "Versions", "/
 _TOPIC_SECONDS, _VERSION_SECONDS = 20.0, 300.0
 _REFRESH_SECONDS = 15
 _MOST_VERSIONS = 60
+_MOST_ENDED = _MOST_NEWEST = 20
+_MOST_OPEN = 100
+# Anybody who may send documents can fill the topic of refused records.
+_MOST_REFUSED = 5_000
 _STAGES = {
     Stage.STATE: "Redis holds no trace of it",
     Stage.LOG: "nor do the documents topic and the releases topic",
@@ -73,6 +80,38 @@ _PROBLEMS: Mapping[type[StreamtopicError], tuple[int, str]] = {
     CheckFailed: (HTTPStatus.INTERNAL_SERVER_ERROR, "This must not be relied on."),
     StreamtopicError: (HTTPStatus.INTERNAL_SERVER_ERROR, "The service's state cannot be shown."),
 }
+
+
+def read_service(service: Service) -> dict[str, Any]:
+    """Return what pages show of a service. Raises StateMissing before all partitions are counted.
+
+    status: as `streamtopic status` shows it.
+    concerns: findings that a person must act on or look at, those that failed first.
+    queued: the deletions that wait.
+    number, open: how many requests for deletions have not ended, and those that are shown, the paused first.
+    ended: the last requests to end, newest first.
+    versions: oldest first.
+    """
+    # A new instance in a folder has no state before its writers open it.
+    _ = service.reader
+    facts = service.facts(served=True)
+    # Stable orders: findings of a kind stay as they were, and requests oldest first.
+    found = sorted(concerns(facts), key=lambda one: one.passed is not False)
+    still = sorted(facts.requests, key=lambda request: request.state is not RequestState.PAUSED)
+    over = sorted(service.door.requests.ended(), key=lambda request: -request.changed_ms)
+    return {
+        "status": status_fields(facts, [one.text for one in found]),
+        "concerns": found,
+        "queued": facts.waiting,
+        "number": len(still),
+        "open": still[:_MOST_OPEN],
+        "ended": over[:_MOST_ENDED],
+        "versions": service.versions(),
+    }
+
+
+def _read_refused(service: Service) -> RefusedRecords:
+    return RefusedRecords.read(service.log, service.names, _MOST_NEWEST, _MOST_REFUSED)
 
 
 def web_pages(view: ServiceView, access: Access, names: frozenset[str] = frozenset()) -> ASGIApp:
@@ -92,7 +131,8 @@ class _Pages:
         self._view = view
         # The page of a version reads the whole ledger, and nobody else must wait for that.
         self._slow = view.apart()
-        self._gauges = ModelGauges()
+        # The metrics that this server knows: those of the model, by a look at each question.
+        self._watch = Watch("serve")
 
     def application(self) -> Starlette:
         """Return the routes."""
@@ -115,17 +155,16 @@ class _Pages:
 
     def _overview(self, request: Request) -> Response:
         answer = self._view.read("service", read_service)
-        values = {"facts": answer.value, "concerns": concerns(answer.value)}
-        return self._shown(request, "overview.html", values, answer.at)
+        return self._shown(request, "overview.html", answer.value, answer.at)
 
     def _deletions(self, request: Request) -> Response:
         answer = self._view.read("service", read_service)
-        values = {"facts": answer.value, "stages": _STAGES, "settings": self._view.settings}
+        values = {**answer.value, "stages": _STAGES, "settings": self._view.settings}
         return self._shown(request, "deletions.html", values, answer.at)
 
     def _versions(self, request: Request) -> Response:
         answer = self._view.read("service", read_service)
-        versions = answer.value.versions
+        versions = answer.value["versions"]
         budget = self._view.settings.budget
         charts = [_capacity_chart(versions), spending_chart(versions[-_MOST_VERSIONS:], budget)]
         values = {"versions": versions, "charts": [chart for chart in charts if chart is not None]}
@@ -133,7 +172,7 @@ class _Pages:
 
     def _version(self, request: Request) -> Response:
         version = request.path_params["version"]
-        known = {one["version"]: one for one in self._view.read("service", read_service).value.versions}
+        known = {one["version"]: one for one in self._view.read("service", read_service).value["versions"]}
         # A page that was made before a withdrawal must not be shown after it.
         if version not in known or known[version]["withdrawn"]:
             raise UsageError("there is no such version, or it was withdrawn: choose one on the page of versions")
@@ -143,8 +182,8 @@ class _Pages:
         return HTMLResponse(version_page(answer.value, frame))
 
     def _rejected(self, request: Request) -> Response:
-        answer = self._view.read("rejected", read_refused, _TOPIC_SECONDS)
-        return self._shown(request, "rejected.html", {"refused": answer.value, "most": MOST_REFUSED}, answer.at)
+        answer = self._view.read("rejected", _read_refused, _TOPIC_SECONDS)
+        return self._shown(request, "rejected.html", {"refused": answer.value, "most": _MOST_REFUSED}, answer.at)
 
     def _ready(self, _: Request) -> Response:
         try:
@@ -158,10 +197,14 @@ class _Pages:
 
     def _metrics(self, _: Request) -> Response:
         try:
-            text = self._view.read("metrics", self._gauges.text).value
+            text = self._view.read("metrics", self._gauges).value
         except StreamtopicError as error:
             return PlainTextResponse(f"{conceal(str(error))}\n", HTTPStatus.SERVICE_UNAVAILABLE)
         return Response(text, media_type="text/plain; version=0.0.4")
+
+    def _gauges(self, service: Service) -> bytes:
+        show_gauges(service.facts(), self._watch)
+        return self._watch.metrics.text()
 
     # What pages share
 

@@ -28,8 +28,8 @@ from streamtopic.service import assembly, instance
 from streamtopic.service.ingest.missed_deletes import delete_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
-from streamtopic.service.inspection.examination import examine
-from streamtopic.service.inspection.status_facts import status_of
+from streamtopic.service.inspection.examination import concerns, examine
+from streamtopic.service.inspection.facts import ModelFacts, status_fields
 from streamtopic.service.log_history import departures
 from streamtopic.service.private_mode import Series
 from streamtopic.service.publish.erasure import ResidueKeeper
@@ -41,7 +41,6 @@ from streamtopic.service.requests.request_mover import Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.payload import task_options
 from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
-from streamtopic.service.schedule.situation import SituationReader
 from streamtopic.service.upkeep import rebuild_state
 from streamtopic.service.upkeep.model_removal import RemovedModel, facts_of, remove
 from streamtopic.service.verify import verify_instance
@@ -50,7 +49,6 @@ from streamtopic.service.watching import Watch
 from streamtopic.signed import KeyRing, load_secret
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
 from streamtopic.state.deletions import LinkKeys
-from streamtopic.state.reader import remaining_noted
 from streamtopic.state.stored_counts import CountsStore
 from streamtopic.streams import FileLog, Message, TopicNames, addressed, open_log
 
@@ -60,11 +58,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from streamtopic.documents.corpus import Document
-    from streamtopic.service.schedule.modeller import Base, ModelBeforeNoise, Modeller
+    from streamtopic.service.schedule.modeller import ModelBeforeNoise, Modeller
     from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
     from streamtopic.signed import End, PublicKey, Receipt, Release, SigningKey
-    from streamtopic.state import Meta, RemainingBase
     from streamtopic.streams import EventLog
 
 __all__ = ["Sent", "Service", "Settled", "silent"]
@@ -394,12 +391,6 @@ class Service:
         """The co-occurrence counts of the working vocabulary in Redis."""
         return CountsStore(self.connection, self.settings.model)
 
-    @cached_property
-    def situation(self) -> SituationReader:
-        """Reads the situation of the model, without the keys that a scheduler needs."""
-        mode = self._modeller()
-        return SituationReader(self.reader, self.state, mode, self._left, self.settings, self.clock)
-
     def _modeller(self) -> Modeller:
         """Return the mode in which models are made, with nothing in memory yet."""
         return assembly.modeller(self.settings, self.state.base, self.sums.read, self._series)
@@ -407,10 +398,6 @@ class Service:
     def _series(self, base: int, version: int) -> Series:
         """Return the versions of a period in private mode before a version. base: the first one of the period."""
         return Series.of((recorded(record) for _, record in self.state.releases()), base, version)
-
-    def _left(self, base: Base, _positions: Mapping[int, Meta]) -> RemainingBase:
-        """Return what is left of the base model, as the leader noted it last."""
-        return remaining_noted(self.connection, self.settings.model, base.version, base.start)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -706,27 +693,31 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         """Return the state of the instance as `status --json` shows it, without changing it."""
-        return status_of(
-            self.settings,
-            self.log,
-            self.state,
-            self.reader,
-            self.situation,
-            lambda: self.ledger,
-            running=not self.leads,
-            now=self.clock(),
-        )
+        # A new instance has no state before its writers open it.
+        _ = self.reader
+        facts = self.facts()
+        return status_fields(facts, [one.text for one in concerns(facts)])
+
+    def facts(self, state: ModelState | None = None, *, served: bool = False) -> ModelFacts:
+        """Return what is known of the model now.
+
+        state: over a connection of the thread that asks, if it is another one.
+        served: as of `ModelFacts`.
+        """
+        known = self.state if state is None else state
+        ledger, now = lambda: self.ledger, self.clock()
+        return ModelFacts(self.settings, self.log, known, ledger, now, alone=self.leads, served=served)
 
     def examine(self) -> Iterator[Finding]:
         """Yield what the doctor finds. Nothing is changed."""
         yield from examine(
             self.settings,
-            self.fixed,
             self.topic_settings,
             self.clock,
             connection=lambda: self.connection,
             log=lambda: self.log,
             ledger=lambda: self.ledger,
+            facts=lambda: self.facts(ModelState(self.connection, self.settings.model, self.fixed)),
         )
 
     def rebuild(self, update: Callable[[int, int | None], None]) -> rebuild_state.Rebuilt:

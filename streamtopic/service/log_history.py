@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamtopic.console import instant
 from streamtopic.errors import SettingsError, StateMismatch
 
 if TYPE_CHECKING:
@@ -47,8 +48,14 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A way in which a log is not the one that was counted. fault: the facts; remedy: what to do about it."""
+    """A way in which a log is not the one that was counted.
 
+    partition: its number, None for the topic as a whole.
+    fault: the facts.
+    remedy: what to do about it.
+    """
+
+    partition: int | None
     fault: str
     remedy: str
 
@@ -77,7 +84,7 @@ def departures(
             f"topic {topic} has {known.partitions} partitions and {partitions} are counted, and records of others, "
             "deletes perhaps among them, count for nothing"
         )
-        return [Departure(fault, "make a model of another name (docs/operations.md)")]
+        return [Departure(None, fault, "make a model of another name (docs/operations.md)")]
     found = []
     for partition, meta in positions.items():
         departure = _of_offsets(log, topic, partition, meta) or _of_topic(known.id, topic, partition, meta)
@@ -99,13 +106,13 @@ def _of_offsets(log: EventLog, topic: str, partition: int, meta: Meta) -> Depart
             f"partition {partition} of {topic}: records {counted} to {begin - 1} left the log before they were "
             "counted, deletes perhaps among them"
         )
-        return Departure(fault, "run `streamtopic rebuild`")
+        return Departure(partition, fault, "run `streamtopic rebuild`")
     if counted > end:
         fault = (
             f"partition {partition} of {topic} ends at offset {end}, but records up to offset {counted} were counted, "
             "so the log was cut, or is another one"
         )
-        return Departure(fault, _REMEDY)
+        return Departure(partition, fault, _REMEDY)
     return None
 
 
@@ -117,7 +124,7 @@ def _of_topic(known: str, topic: str, partition: int, meta: Meta) -> Departure |
         f"partition {partition} of {topic}: records up to offset {meta.next_offset} were counted in a topic with the "
         f"id {counted.topic}, and this one has the id {known}, so the topic was removed and made again"
     )
-    return Departure(fault, _REMEDY)
+    return Departure(partition, fault, _REMEDY)
 
 
 def _of_last_record(log: EventLog, topic: str, partition: int, meta: Meta) -> Departure | None:
@@ -131,7 +138,7 @@ def _of_last_record(log: EventLog, topic: str, partition: int, meta: Meta) -> De
         f"partition {partition} of {topic}: records up to offset {meta.next_offset} were counted, and the one that was "
         f"counted at offset {counted.offset} is another one now, so the log was cut and written again"
     )
-    return Departure(fault, _REMEDY)
+    return Departure(partition, fault, _REMEDY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +158,11 @@ class Hidden:
     def text(self) -> str:
         """A line for an operator."""
         return f"partition {self.partition}: {self.records} records hidden by an open transaction"
+
+    @property
+    def since(self) -> str:
+        """Since when, as people read it in UTC."""
+        return instant(self.since_ms, "seconds")
 
 
 def hidden(log: EventLog, topic: str, partitions: Iterable[int]) -> list[Hidden]:

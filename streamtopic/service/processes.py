@@ -14,12 +14,11 @@ So has a look, since a gauge must move while the work does not. A look writes no
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from streamtopic.errors import (
@@ -36,18 +35,14 @@ from streamtopic.errors import (
 from streamtopic.monitoring import metrics as catalogue
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
-from streamtopic.service.log_history import departures
+from streamtopic.service.inspection.facts import show_gauges
 from streamtopic.service.publish.publisher import Published
 from streamtopic.service.requests.request_mover import Moved
 from streamtopic.service.schedule.decide import Wait, decision_text
-from streamtopic.service.schedule.modeller import Base
 from streamtopic.service.schedule.scheduler import Step
 from streamtopic.service.watching import Watch
 from streamtopic.signed.signing_keys import read_note
-from streamtopic.state import MAX_WORD_IDS, CutGone, ModelState, Reader
-from streamtopic.state.deletion_requests import DeletionRequests, RequestState
-from streamtopic.state.deletions import ResidueState
-from streamtopic.state.reader import remaining_noted
+from streamtopic.state import CutGone, ModelState
 from streamtopic.streams.opening import open_membership
 
 if TYPE_CHECKING:
@@ -62,7 +57,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERY",
-    "Looks",
     "Publishing",
     "leave_in_time",
     "looked_at",
@@ -99,116 +93,6 @@ PUBLISH = "publish"
 _LEAVE = 2.0
 
 
-class Looks:
-    """Sets the gauges of a process.
-
-    service: whose log, settings and clock are used; Redis is reached over a connection of its own.
-    """
-
-    def __init__(self, service: Service, watch: Watch) -> None:
-        self._service = service
-        self._watch = watch
-        self._metrics = watch.metrics
-        # Opened here and not in the thread that looks: the service's parts are made by the thread that works.
-        self._log = service.log
-        self._state: ModelState | None = None
-        # An ingest process may not read the model.
-        if watch.role != "ingest":
-            self._state = ModelState(service.connect(), service.settings.model, service.fixed)
-
-    def look(self) -> None:
-        """Look once. Raises StreamtopicError if a server does not answer, or refuses."""
-        self._history()
-        self._partitions()
-        if self._state is not None:
-            self._model(self._state)
-
-    def _history(self) -> None:
-        """Look whether the log is the one that is counted."""
-        owned = self._watch.owned
-        if self._state is None and not owned:
-            return
-        positions = {partition: ingest.state.meta for partition, ingest in owned.items()}
-        if self._state is not None:
-            reader = Reader(self._state.connection, self._state.model, self._state.settings.partitions)
-            with suppress(StateMissing):
-                positions = dict(reader.positions())
-        topic = self._service.names.documents
-        # Without the records: ingest compares them when it takes ownership, and once a minute.
-        found = departures(self._log, topic, self._service.settings.partitions, positions, read=False)
-        self._watch.health.found(one.text for one in found)
-
-    def _partitions(self) -> None:
-        log = self._log
-        topic = self._service.names.documents
-        now = self._service.clock()
-        for partition, ingest in self._watch.owned.items():
-            meta = ingest.state.meta
-            readable = log.end(topic, partition)
-            lag = max(readable - meta.next_offset, 0)
-            oldest = log.appended_ms(topic, partition, meta.next_offset) if lag else None
-            values = {
-                catalogue.LAG_RECORDS: lag,
-                catalogue.LAG_SECONDS: 0.0 if oldest is None else max(now - oldest / 1000, 0.0),
-                catalogue.LAST_COMMIT: meta.moved_ms / 1000 or None,
-                catalogue.WORDS: meta.next_word / MAX_WORD_IDS,
-            }
-            hidden = max(log.written_end(topic, partition) - readable, 0)
-            self._watch.show_partition(partition, values, hidden)
-
-    def _model(self, state: ModelState) -> None:
-        reader = Reader(state.connection, state.model, state.settings.partitions)
-        self._metrics.show(catalogue.PARTITIONS, state.settings.partitions)
-        self._metrics.show(catalogue.FORGET_LIMIT, self._service.settings.max_forget_lag)
-        self._metrics.show(catalogue.OUTBOX, state.waiting())
-        try:
-            positions = reader.positions()
-        except StateMissing:
-            # Before every partition was counted for the first time there is nothing to show.
-            return
-        self._metrics.show(catalogue.DOCUMENTS, sum(meta.documents for meta in positions.values()))
-        streams = [reader.forgets(partition) for partition in positions]
-        first = [oldest.received_ms for stream in streams if (oldest := stream.oldest())]
-        self._metrics.show(catalogue.FORGET_PENDING, sum(map(len, streams)), at="counted")
-        self._requests(state)
-        self._metrics.show(catalogue.FORGET_OLDEST, min(first) / 1000 if first else None, at="counted")
-        self._residue(state)
-        self._versions(state)
-        # The doctor says what takes it.
-        self._metrics.show(catalogue.REDIS_BYTES, state.connection.information().get("used_memory"))
-
-    def _requests(self, state: ModelState) -> None:
-        found = DeletionRequests(state.connection, state.model).open()
-        for at, kind in (("held", RequestState.WAITING), ("paused", RequestState.PAUSED)):
-            documents = sum(request.known for request in found if request.state is kind)
-            self._metrics.show(catalogue.FORGET_PENDING, documents, at=at)
-
-    def _residue(self, state: ModelState) -> None:
-        residue = ResidueState(state.connection, state.model).read()
-        for stage, one in residue.waiting().items():
-            self._metrics.show(catalogue.FORGET_PENDING, one.documents, at=stage)
-            since = None if one.since_ms is None else one.since_ms / 1000
-            self._metrics.show(catalogue.FORGET_OLDEST, since, at=stage)
-
-    def _versions(self, state: ModelState) -> None:
-        newest = state.releases(1)
-        head = state.base_head()
-        if newest:
-            record = newest[0][1]
-            settings = self._service.settings
-            # In private mode a budget is spent whole and periods add up, so no share of it means trouble.
-            epsilon = math.inf if record["cumulative_epsilon"] is None else record["cumulative_epsilon"]
-            spent = None if settings.guarantee == "private" else epsilon / settings.budget
-            self._metrics.show(catalogue.RELEASE, record["created"] / 1000)
-            self._metrics.show(catalogue.BUDGET, spent, of="epsilon")
-        base = None if head is None else Base.parse(head)
-        used = None
-        if base is not None and base.capacity:
-            left = remaining_noted(state.connection, state.model, base.version, base.start)
-            used = (base.documents - left.documents) / base.capacity
-        self._metrics.show(catalogue.BUDGET, used, of="capacity")
-
-
 @contextmanager
 def looked_at(service: Service, every: float = EVERY) -> Iterator[None]:
     """Look now and then as long as the block runs, where a service is watched. every: seconds between looks."""
@@ -216,13 +100,15 @@ def looked_at(service: Service, every: float = EVERY) -> Iterator[None]:
     if not watch.role:
         yield
         return
-    looks = Looks(service, watch)
+    # Made here and not in the thread that looks: the service's parts are made by the thread that works.
+    _ = service.log
+    state = ModelState(service.connect(), service.settings.model, service.fixed)
     done = threading.Event()
 
     def look() -> None:
         while not done.is_set():
             try:
-                looks.look()
+                show_gauges(service.facts(state), watch)
             except StreamtopicError:
                 # The work meets the same error and says so; here it means only that gauges are old.
                 if not done.is_set():

@@ -1,6 +1,6 @@
 """Reports of the service's parts about their work, and the metrics and health that are made of these reports.
 
-Gauges of the state are set by the looks in processes.py. The parts give numbers, and names that the catalogue of
+Gauges of the state are set by `inspection/facts.py`. The parts give numbers, and names that the catalogue of
 metrics lists: never a document's id and never a word.
 """
 

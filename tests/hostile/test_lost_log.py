@@ -17,8 +17,8 @@ from streamtopic.errors import StateMismatch, TakenOver
 from streamtopic.monitoring.health import Health
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.inspection.facts import show_gauges
 from streamtopic.service.instance import provision
-from streamtopic.service.processes import Looks
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 from streamtopic.signed import SigningKey
@@ -247,14 +247,13 @@ def test_a_service_with_partitions_that_nobody_counts_is_not_well(on_kafka):
         assert service.log.partitions(topic) == 1
         watching.owns(0, service.open_ingest(0))
         health.moved("ingest")
-        looks = Looks(service, watching)
-        looks.look()
+        show_gauges(service.facts(), watching)
         assert health.verdict.ready
         add_partitions(on_kafka.kafka, topic, 2)
         facts = service.status()
         assert (facts["lag"], facts["healthy"]) == (0, False)
         assert "2 partitions and 1 are counted" in facts["remarks"][-1]
-        looks.look()
+        show_gauges(service.facts(), watching)
         assert (health.verdict.ready, health.verdict.live) == (False, True)
         assert "2 partitions and 1 are counted" in health.verdict.findings[0]
         assert watching.verdict().findings

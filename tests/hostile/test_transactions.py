@@ -9,7 +9,7 @@ import pytest
 import waiting
 from streamtopic.documents.events import encode_add
 from streamtopic.service.app import Service
-from streamtopic.service.inspection import examination, status_facts
+from streamtopic.service.inspection import facts
 from streamtopic.service.log_history import hidden
 from streamtopic.settings import load
 from waiting import until
@@ -21,8 +21,7 @@ PATIENCE = 0.5
 @pytest.fixture
 def service(tmp_path, kafka_server, redis_server, monkeypatch):
     """A service next to Kafka, with one document counted, which soon takes hidden records for a fault."""
-    for reader in (status_facts, examination):
-        monkeypatch.setattr(reader, "STALLED_AFTER", PATIENCE)
+    monkeypatch.setattr(facts, "STALLED_AFTER", PATIENCE)
     given = {"kafka": kafka_server.servers, "redis_url": redis_server.url, "model": f"open{next(_numbers)}"}
     with Service(load(given)) as made:
         for topic, settings in made.topic_settings.items():

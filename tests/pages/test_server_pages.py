@@ -3,16 +3,19 @@
 import re
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from pages_client import HOSTILE, SECRET_ID, SECRET_TEXT, TOKEN, served
 
+from streamtopic.errors import SettingsError, StateMismatch
 from streamtopic.local import LocalRedis
 from streamtopic.pages import web_pages
-from streamtopic.pages.service_facts import concerns, read_service
 from streamtopic.pages.web_pages import PAGES
 from streamtopic.service.app import Service
+from streamtopic.service.inspection.examination import concerns
 from streamtopic.settings import Settings
+from streamtopic.signed import Alive
 from strict_html import Strict
 
 ALL = [*PAGES, "/versions/2", "/nothing"]
@@ -55,42 +58,62 @@ def test_the_overview_says_what_to_act_on(ask):
     assert re.search(r"last word on the newest version</dt><dd>\s*20\d\d-[^<]*: version 2</dd>", text)
 
 
-@pytest.fixture(scope="module")
+def _ledger(facts, age=1.0, interval=600_000, **changes):
+    """Return a whole ledger whose last word is so many seconds old; interval: milliseconds to the promised next one."""
+    alive = Alive(int(1000 * (facts.now - age)), interval, 2)
+    return SimpleNamespace(**{"size": 9, "missing": [], "strays": 0, "checkpoint": "", "alive": alive, **changes})
+
+
+@pytest.fixture
 def well(prepared):
     """The facts of a service at which nothing is wrong."""
     with Service(prepared.settings) as service:
-        facts = read_service(service)
-    ledger = facts.status["ledger"] | {"unread": None, "gaps": 0, "alive": {"due": 5.0, "age": 1.0}}
-    status = facts.status | {"ledger": ledger, "remarks": [], "hidden": [], "stalled_partitions": []}
-    queued, requests = replace(facts.queued, oldest=()), replace(facts.requests, paused=0)
-    return replace(facts, status=status, queued=queued, requests=requests, leading=True, counting=True)
+        facts = service.facts(served=True)
+        facts.leader, facts.counting, facts.ledger = "somebody", True, _ledger(facts)
+        facts.hidden = facts.departures = facts.requests = ()
+        facts.waiting = replace(facts.waiting, oldest=())
+        yield facts
+
+
+def _urgent(facts):
+    return [one.passed is False for one in concerns(facts)]
 
 
 def test_all_is_well_only_while_every_part_runs(well):
-    """No leader, nobody who counts, and a ledger without a new entry: each alone is urgent; an unknown is a warning."""
-    assert concerns(well) == []
-    for changed in (replace(well, leading=False), replace(well, counting=False)):
-        assert [one.urgent for one in concerns(changed)] == [True]
-    assert [one.urgent for one in concerns(replace(well, counting=None))] == [False]
+    """No leader, and nobody who counts: each alone is urgent; an unknown is a warning."""
+    assert _urgent(well) == []
+    well.counting = None
+    assert _urgent(well) == [False]
+    well.counting = False
+    assert _urgent(well) == [True]
+    well.leader, well.counting = None, True
+    assert _urgent(well) == [True]
 
 
 @pytest.mark.parametrize(
     ("ledger", "urgent"),
     [
-        ({"unread": "no key"}, False),
-        ({"gaps": 3}, True),
-        ({"alive": {"due": -3600.0, "age": 4200.0}}, True),
-        ({"alive": {"due": None, "age": 4200.0}}, True),
+        (StateMismatch("it was cut"), True),
+        (SettingsError("it may not be read"), True),
+        ({"missing": ["0 to 2"]}, True),
+        ({"age": 4200.0}, True),
+        ({"age": 4200.0, "interval": 0}, True),
         ({"alive": None}, True),
-        ({"alive": {"due": None, "age": 5.0}}, None),
-        ({"alive": {"due": -5.0, "age": 605.0}}, None),
+        ({"age": 5.0, "interval": 0}, None),
+        ({"age": 605.0}, None),
     ],
 )
 def test_what_is_wrong_with_the_ledger_is_acted_on(well, ledger, urgent):
     """Also if the process that ended promised no next entry: another one should have written it."""
-    status = well.status | {"ledger": well.status["ledger"] | ledger}
-    found = [one.urgent for one in concerns(replace(well, status=status))]
-    assert found == ([] if urgent is None else [urgent])
+    well.ledger = _ledger(well, **ledger) if isinstance(ledger, dict) else ledger
+    assert _urgent(well) == ([] if urgent is None else [urgent])
+
+
+def test_a_ledger_that_nobody_here_has_a_key_for_is_a_warning(well):
+    """All else can be looked at without."""
+    well.ledger = SettingsError("no key")
+    well.settings = well.settings.model_copy(update={"dir": None})
+    assert _urgent(well) == [False]
 
 
 def test_deletions_have_their_age_and_requests_their_state(ask):

@@ -52,7 +52,7 @@ def test_the_first_version_leaves_sums_that_changes_carry_on(settings):
     with Service(settings) as instance:
         add(instance)
         about = sums_are_counted(instance)
-        assert (about.words, instance.status()["counts"]["words"]) == (10, 10)
+        assert about.words == 10
         instance.add([Document("new", "rose tulip orchid orchid soil", {})])
         instance.delete(["d0-3", "d0-8"])
         instance.settle()

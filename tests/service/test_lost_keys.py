@@ -198,8 +198,7 @@ def test_a_lost_key_of_a_partition_is_noticed_with_the_remedy(world, twin, kind,
 
 def _failing(service):
     """Findings of the doctor about the state that fail."""
-    every = examine_state(service.connection, service.log, service.settings, service.fixed, service.clock)
-    return [found for found in every if found.passed is False]
+    return [found for found in examine_state(service.facts()) if found.passed is False]
 
 
 def test_doctor_names_what_is_lost(world):

@@ -6,7 +6,7 @@ import time
 from streamtopic.documents.corpus import Document
 from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.app import Service
-from streamtopic.service.processes import Looks
+from streamtopic.service.inspection.facts import show_gauges
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 
@@ -92,10 +92,9 @@ def opened(folder, watch, clock, **more):
         "backups_kept": 0.0,
     }
     with Service(Settings(**{**plain, **more}), clock=clock, watch=watch) as service:
-        looks = Looks(service, watch)
 
         def look():
-            looks.look()
+            show_gauges(service.facts(), watch)
             watch.note()
 
         service.look = look

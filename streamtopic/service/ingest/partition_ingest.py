@@ -14,7 +14,7 @@ from streamtopic.documents.deletion_record import encode_misplaced
 from streamtopic.errors import StateError, StateMismatch, StreamtopicError
 from streamtopic.monitoring.tracing import span
 from streamtopic.service.ingest.decode import decode_all
-from streamtopic.service.ingest.resolve import OUTCOMES, resolve
+from streamtopic.service.ingest.resolve import resolve
 from streamtopic.service.ingest.suppressions import NOBODY, Suppressions
 from streamtopic.service.log_history import count_remedy, departures
 from streamtopic.state import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from streamtopic.state import Connection, Lexicon, ModelSettings
     from streamtopic.streams import EventLog, Record, TopicNames
 
-__all__ = ["OUTCOMES", "Ingest", "Progress"]
+__all__ = ["Ingest", "Progress"]
 
 # A partition has one writer, so its state changes under it a few times at most: after this many, something is wrong.
 _ATTEMPTS = 10
@@ -62,7 +62,7 @@ class Progress:
 
     records: how many records were read.
     next_offset: the offset of the next record to read.
-    outcomes: number of events by outcome, see OUTCOMES.
+    outcomes: number of events by outcome, as `records_total` of the metrics names them.
     reasons: number of refused records by reason.
     waited: seconds from when each delete was sent until it was counted.
     seconds: time that it took to count and commit the flush.

@@ -18,7 +18,6 @@ from streamtopic.documents.events import (
 )
 from streamtopic.documents.suppression import suppressed
 from streamtopic.errors import InvalidEvent
-from streamtopic.monitoring.metrics import OUTCOMES
 from streamtopic.monitoring.tracing import trace_of
 from streamtopic.service.ingest.suppressions import NOBODY, Refusals
 from streamtopic.state import Changes, Forget, ForgetKind
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from streamtopic.state import PreparedBatch, StoredDocument
     from streamtopic.streams import Message, Record
 
-__all__ = ["MISPLACED", "OUTCOMES", "Resolution", "misplaced", "resolve"]
+__all__ = ["MISPLACED", "Resolution", "misplaced", "resolve"]
 
 MISPLACED = "partition"
 """The reason code of an add in another partition than its key's."""

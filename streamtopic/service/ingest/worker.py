@@ -47,7 +47,7 @@ class Round:
 
     partitions: the partitions that it owns.
     records: how many records were counted.
-    outcomes: number of events by outcome, see OUTCOMES.
+    outcomes: number of events by outcome, as `records_total` of the metrics names them.
     waiting: why it can own none, "" if it could: a process without a partition gets on as long as its group answers.
     """
 

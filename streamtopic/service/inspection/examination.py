@@ -1,15 +1,21 @@
-"""Examine an instance or a service for faults before they do harm. Each line of the doctor names a remedy.
+"""Judge a running model, and examine what it runs on, before a fault does harm. What did not pass has a remedy.
 
-The doctor looks at keys, Redis, the log, the ledger, the state and its words, in this order. It changes nothing.
+    examine   everything, for the doctor: keys, Redis, the log, then the model
+    judge     the facts of the model alone
+    concerns  those that a person must act on or look at, for the status and the overview of the pages
+
+Nothing is changed. No finding of the model holds a document's id or text, or names a person.
 """
 
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamtopic import __version__
+from streamtopic.console import duration
 from streamtopic.errors import (
     ComponentUnreachable,
     SettingsError,
@@ -18,15 +24,16 @@ from streamtopic.errors import (
     StateMissing,
     StreamtopicError,
 )
-from streamtopic.monitoring.health import STALLED_AFTER
 from streamtopic.monitoring.open_connections import is_loopback
 from streamtopic.security.concealing import clear_address
 from streamtopic.service.instance import differing, key_file, present_key
-from streamtopic.service.log_history import END_TRANSACTION, count_remedy, departures, hidden, wanted_partitions
+from streamtopic.service.log_history import END_TRANSACTION, count_remedy, wanted_partitions
+from streamtopic.service.publish.publisher import ALIVE_EVERY
 from streamtopic.service.publish.witnesses import Witnesses
 from streamtopic.service.verify.finding import Finding, doubt, fails, holds
 from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret
-from streamtopic.state import MAX_WORD_IDS, ModelState, Reader
+from streamtopic.state import MAX_WORD_IDS, ModelState
+from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.meta import require_keys
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.word_ids import MANY_WORDS, NEARLY
@@ -35,14 +42,18 @@ from streamtopic.streams import TopicNames
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
+    from streamtopic.service.inspection.facts import Counted, ModelFacts
     from streamtopic.service.instance import KeyName
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.settings import Settings
     from streamtopic.signed import Ledger
-    from streamtopic.state import Connection, Meta, ModelSettings
+    from streamtopic.state import Connection
     from streamtopic.streams import EventLog
 
-__all__ = ["examine", "examine_log", "examine_state"]
+    # Whether something is wrong, what the finding is then, its detail, and the remedy.
+    Rule = tuple[bool, Callable[[str, str, str], Finding], str, str]
+
+__all__ = ["concerns", "examine", "examine_log", "examine_redis", "examine_state", "judge"]
 
 _USERS: Mapping[KeyName, str] = {
     **dict.fromkeys(("signing.key", "noise.key", "receipt.key"), "schedule runs"),
@@ -60,40 +71,49 @@ _INIT = "run `streamtopic init`"
 _RETENTION = {"retention.ms", "retention.bytes"}
 
 _BUSY_OUTBOX = 1_000
-_RUNNING = "is `streamtopic schedule` running?"
+# Seconds: an entry of the ledger takes its way, and clocks differ.
+_GRACE = 60.0
+_LOOK_AT_SCHEDULE = "look whether `streamtopic schedule` runs"
 
 
 def examine(
     settings: Settings,
-    fixed: ModelSettings,
     topics: Mapping[str, Mapping[str, str]],
     clock: Callable[[], float],
     *,
     connection: Callable[[], Connection],
     log: Callable[[], EventLog],
     ledger: Callable[[], LedgerWriter],
+    facts: Callable[[], ModelFacts],
 ) -> Iterator[Finding]:
     """Yield each finding as it is made. A part that does not answer is a finding too, and the others go on.
 
-    fixed: the settings that are fixed when a model is made, as they are now.
     topics: name of each topic to the settings that it should have.
     clock: seconds since 1970.
     connection, log, ledger: open each of them.
+    facts: opens those of the model, with a state that is not compared with the settings yet.
     """
     yield holds("program", f"streamtopic {__version__}, Python {platform.python_version()}, model {settings.model}")
     yield from _guarded("keys", lambda: examine_keys(settings, ledger))
     redis = yield from _guarded("redis", lambda: examine_redis(connection(), clock))
     read = yield from _guarded("log", lambda: examine_log(log(), settings, topics))
     if redis and read:
-        yield from _guarded("ledger", lambda: examine_ledger(ledger(), settings, clock))
-        yield from _guarded("state", lambda: examine_state(connection(), log(), settings, fixed, clock))
+        known = facts()
+        yield from _guarded("ledger", lambda: _ledger(known))
+        yield from _guarded("state", lambda: examine_state(known))
     else:
         yield doubt("state", "not looked at", "make Redis and the log answer first")
 
 
-def _judged(name: str, detail: str, remedy: str, otherwise: Callable[[str, str, str], Finding] = doubt) -> Finding:
-    """Return the finding of a check. remedy: "" if nothing is wrong; otherwise: what it is if something is."""
-    return otherwise(name, detail, remedy) if remedy else holds(name, detail)
+def _judged(name: str, well: str, *rules: Rule) -> Finding:
+    """Return the finding of a check: that of the first rule by which something is wrong.
+
+    well: the detail if nothing is, and of rules that have none of their own.
+    """
+    for wrong, finding, detail, remedy in rules:
+        if wrong:
+            return finding(name, detail or well, remedy)
+    return holds(name, well)
 
 
 def _guarded(name: str, look: Callable[[], Iterator[Finding]]) -> Generator[Finding, None, bool]:
@@ -138,7 +158,12 @@ def _public_key(
     settings: Settings, opened: Callable[[], LedgerWriter], signing: SigningKey | None
 ) -> Iterator[Finding]:
     """Examine whether the public key, or the key list of its root key, verifies the signatures of the service."""
-    ledger = _read_ledger(opened)
+    ledger: Ledger | None = None
+    # That log or Redis does not answer, or that no key is here, is a finding of its own.
+    with suppress(ComponentUnreachable, SettingsError, StateMismatch):
+        writer = opened()
+        writer.catch_up()
+        ledger = writer.ledger
     if ledger is not None and ledger.foreign:
         yield fails(
             "signing.pub",
@@ -176,16 +201,6 @@ def _public_key(
         yield holds("signing.pub", f"{path}, key {public.key_id}{belongs}")
 
 
-def _read_ledger(opened: Callable[[], LedgerWriter]) -> Ledger | None:
-    """Return the ledger; None if log or Redis does not answer, or no key is here, which are findings of their own."""
-    try:
-        writer = opened()
-        writer.catch_up()
-    except (ComponentUnreachable, SettingsError, StateMismatch):
-        return None
-    return writer.ledger
-
-
 def examine_redis(connection: Connection, clock: Callable[[], float]) -> Iterator[Finding]:
     """Examine each server that holds keys: its version, its clock, and that it does not lose data."""
     servers = connection.servers()
@@ -196,21 +211,22 @@ def examine_redis(connection: Connection, clock: Callable[[], float]) -> Iterato
     told = (int(s) + int(micros) / 1e6 for s, micros in connection.everywhere("TIME").values())
     skews = [clock() - seconds for seconds in told]
     skew = max(skews, key=abs)
-    detail = f"this machine is {skew:+.1f} s from Redis"
-    yield _judged("clock", detail, "run NTP on both: receipts carry these times" if abs(skew) > _SKEW_SECONDS else "")
-    yield from _redis_network(connection.address)
-
-
-def _redis_network(address: str) -> Iterator[Finding]:
-    """Examine whether what Redis is told can be read on the way to another machine."""
-    found = clear_address(address)
-    if found is None or found["scheme"] == "unix":
-        return
-    if found["scheme"].startswith("rediss"):
-        yield holds("redis tls", "the connection is encrypted, and the server's certificate is checked")
-    elif _elsewhere(found["server"]):
+    remedy = "run NTP on both: receipts carry these times"
+    yield _judged("clock", f"this machine is {skew:+.1f} s from Redis", (abs(skew) > _SKEW_SECONDS, doubt, "", remedy))
+    found = clear_address(connection.address)
+    if found is not None and found["scheme"] != "unix":
         remedy = "use rediss:// (docs/deploy.md): the network can read counts, ids and the password"
-        yield doubt("redis tls", f"{found['server']} is reached without TLS", remedy)
+        yield from _network(
+            "redis", found["server"], found["scheme"], remedy, secure=found["scheme"].startswith("rediss")
+        )
+
+
+def _network(name: str, servers: str, protocol: str, remedy: str, *, secure: bool) -> Iterator[Finding]:
+    """Examine whether what servers are told can be read on the way to another machine."""
+    if secure:
+        yield holds(f"{name} tls", f"{protocol}: the connection is encrypted, and each server's certificate is checked")
+    elif _elsewhere(servers):
+        yield doubt(f"{name} tls", f"{servers} is reached by {protocol}, without TLS", remedy)
 
 
 def _elsewhere(servers: str) -> bool:
@@ -222,36 +238,26 @@ def _elsewhere(servers: str) -> bool:
 
 def _server(place: str, info: dict[str, Any]) -> Iterator[Finding]:
     version = str(info["redis_version"])
-    where = f"{place}, {info.get('server_name', 'redis')} {version}"
     release = tuple(int(part) for part in version.split(".")[:2])
-    if release < _OLDEST_REDIS:
-        yield fails("redis", where, "use Redis 6.2 or later, or Valkey")
-    elif info["role"] != "master":
-        yield fails("redis", f"{where}, a replica", "set redis_url to the primary")
-    else:
-        yield holds("redis", where)
-    yield _policy(info)
-    yield _memory(info)
-    yield _persistence(info)
-    yield from _replicas(place, info)
-
-
-def _policy(info: dict[str, Any]) -> Finding:
-    """Examine whether Redis may evict keys."""
+    master = info["role"] == "master"
+    yield _judged(
+        "redis",
+        f"{place}, {info.get('server_name', 'redis')} {version}{'' if master else ', a replica'}",
+        (release < _OLDEST_REDIS, fails, "", "use Redis 6.2 or later, or Valkey"),
+        (not master, fails, "", "set redis_url to the primary"),
+    )
     policy = str(info.get("maxmemory_policy", "unknown"))
     remedy = (
         "CONFIG SET maxmemory-policy noeviction, and in redis.conf: any other policy evicts counts when memory is full"
     )
-    return _judged("eviction", f"maxmemory-policy {policy}", "" if policy == "noeviction" else remedy, fails)
-
-
-def _memory(info: dict[str, Any]) -> Finding:
-    """Examine the memory in use against the limit."""
-    used = int(info["used_memory"])
-    limit = int(info.get("maxmemory", 0))
+    yield _judged("eviction", f"maxmemory-policy {policy}", (policy != "noeviction", fails, "", remedy))
+    used, limit = int(info["used_memory"]), int(info.get("maxmemory", 0))
     of = f"of {limit / 2**20:,.0f} MiB" if limit else "no maxmemory of its own"
-    remedy = "raise maxmemory: at the limit ingest stops" if limit and used > _FULL * limit else ""
-    return _judged("memory", f"{used / 2**20:,.0f} MiB used, {of}", remedy)
+    full = 0 < _FULL * limit < used
+    remedy = "raise maxmemory: at the limit ingest stops"
+    yield _judged("memory", f"{used / 2**20:,.0f} MiB used, {of}", (full, doubt, "", remedy))
+    yield _persistence(info)
+    yield from _replicas(place, info)
 
 
 def _persistence(info: dict[str, Any]) -> Finding:
@@ -273,51 +279,51 @@ def _persistence(info: dict[str, Any]) -> Finding:
 
 def _replicas(place: str, info: dict[str, Any]) -> Iterator[Finding]:
     """Examine how much a replica may have missed when it takes its master's place."""
-    name, replicas = "replicas", int(info.get("connected_slaves", 0))
+    replicas = int(info.get("connected_slaves", 0))
     promoted = bool(info.get("cluster_enabled")) or "+sentinel://" in place
-    if not replicas:
-        if promoted:
-            remedy = "give it a replica: if it is lost, so are its partitions until `streamtopic rebuild`"
-            yield doubt(name, "none", remedy)
-    elif "min_slaves_good_slaves" not in info:  # Redis shows this only where min-replicas-to-write is set
-        detail = (
-            f"{replicas}, and a master that has lost them goes on writing (min-replicas-to-write 0). A replica that is "
-            "promoted lacks these writes: counts, deletions, receipts and versions come back from the log, keys of "
-            "months that were made meanwhile do not"
+    alone = "give it a replica: if it is lost, so are its partitions until `streamtopic rebuild`"
+    forgets = (
+        f"{replicas}, and a master that has lost them goes on writing (min-replicas-to-write 0). A replica that is "
+        "promoted lacks these writes: counts, deletions, receipts and versions come back from the log, keys of "
+        "months that were made meanwhile do not"
+    )
+    remedy = "CONFIG SET min-replicas-to-write 1, and in redis.conf of every node"
+    # Redis shows this only where min-replicas-to-write is set.
+    unsafe = "min_slaves_good_slaves" not in info
+    if replicas or promoted:
+        yield _judged(
+            "replicas",
+            f"{replicas}; without them nothing is written",
+            (not replicas, doubt, "none", alone),
+            (unsafe, fails if promoted else doubt, forgets, remedy),
         )
-        remedy = "CONFIG SET min-replicas-to-write 1, and in redis.conf of every node"
-        yield fails(name, detail, remedy) if promoted else doubt(name, detail, remedy)
-    else:
-        yield holds(name, f"{replicas}; without them nothing is written")
 
 
 def examine_log(log: EventLog, settings: Settings, topics: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
     """Examine each topic: partitions, settings, and whether deletes stay long enough to be read."""
-    yield from _kafka_network(settings)
+    if settings.kafka is not None:
+        protocol = settings.kafka_security_protocol
+        remedy = "set kafka_security_protocol to SASL_SSL (docs/deploy.md): the network can read every document"
+        yield from _network("kafka", settings.kafka, protocol, remedy, secure=protocol.endswith("SSL"))
     names = TopicNames(settings.model)
     for topic, wanted in topics.items():
-        count = log.partitions(topic)
-        right = wanted_partitions(names, topic, settings.partitions)
-        if not count:
-            yield fails(topic, "there is no such topic", _INIT)
-        elif count != right:
-            remedy = count_remedy(names, topic, count)
-            yield fails(topic, f"{count} partitions, not {right}", remedy)
-        else:
-            yield _topic_settings(log, settings, topic, count, wanted)
+        count, right = log.partitions(topic), wanted_partitions(names, topic, settings.partitions)
+        changed = differing(log, topic, wanted) if settings.kafka is not None and count == right else {}
+        detail = ", ".join(f"{name} is {have or 'not set'}, not {value}" for name, (have, value) in changed.items())
+        loses = "cleanup.policy" in changed or (topic == names.ledger and not changed.keys().isdisjoint(_RETENTION))
+        lost = f"{_INIT}: documents or receipts would be lost, or deleted text would stay"
+        large = f"{_INIT}: a small record could unfold into gigabytes before anybody can refuse it"
+        yield _judged(
+            topic,
+            f"{count} partition(s), {'in files' if settings.kafka is None else 'settings as they should be'}",
+            (not count, fails, "there is no such topic", _INIT),
+            (count != right, fails, f"{count} partitions, not {right}", count_remedy(names, topic, count)),
+            (loses, fails, detail, lost),
+            ("compression.type" in changed, fails, detail, large),
+            (bool(changed), doubt, detail, _INIT),
+        )
+        if count == right:
             yield from _topic_copies(log, settings, topic)
-
-
-def _kafka_network(settings: Settings) -> Iterator[Finding]:
-    """Examine whether what Kafka is told can be read on the way to another machine."""
-    protocol = settings.kafka_security_protocol
-    if settings.kafka is None:
-        return
-    if protocol.endswith("SSL"):
-        yield holds("kafka tls", f"{protocol}: the connection is encrypted, and each broker's certificate is checked")
-    elif _elsewhere(settings.kafka):
-        remedy = "set kafka_security_protocol to SASL_SSL (docs/deploy.md): the network can read every document"
-        yield doubt("kafka tls", f"{settings.kafka} is reached by {protocol}, without TLS", remedy)
 
 
 def _topic_copies(log: EventLog, settings: Settings, topic: str) -> Iterator[Finding]:
@@ -333,154 +339,206 @@ def _topic_copies(log: EventLog, settings: Settings, topic: str) -> Iterator[Fin
     replicas, in_sync = log.copies(topic)
     least = int(log.settings(topic).get("min.insync.replicas", 1))
     detail = f"{replicas} replica(s), {in_sync} in sync, min.insync.replicas {least}"
-    if in_sync < least:
-        remedy = "bring brokers back, or lower min.insync.replicas: until then nothing can be written"
-        yield fails(name, detail, remedy)
-    elif replicas == 1 and _elsewhere(servers):
-        remedy = "use three replicas and min.insync.replicas 2 (docs/deploy.md): a lost disk loses these records"
-        yield doubt(name, detail, remedy)
-    elif in_sync < replicas:
-        yield doubt(name, detail, "see the logs of the brokers: a replica does not follow")
-    elif replicas > 1 and least == 1:
-        remedy = "set min.insync.replicas to 2: a record that one broker confirmed alone is lost with it"
-        yield doubt(name, detail, remedy)
-    elif replicas > 1 and least == replicas:
-        yield doubt(name, detail, "set min.insync.replicas one lower: without one broker nothing can be written")
-    else:
-        yield holds(name, detail)
+    lone, several = replicas == 1 and _elsewhere(servers), replicas > 1
+    down = "bring brokers back, or lower min.insync.replicas: until then nothing can be written"
+    single = "use three replicas and min.insync.replicas 2 (docs/deploy.md): a lost disk loses these records"
+    few = "set min.insync.replicas to 2: a record that one broker confirmed alone is lost with it"
+    many = "set min.insync.replicas one lower: without one broker nothing can be written"
+    yield _judged(
+        name,
+        detail,
+        (in_sync < least, fails, "", down),
+        (lone, doubt, "", single),
+        (in_sync < replicas, doubt, "", "see the logs of the brokers: a replica does not follow"),
+        (several and least == 1, doubt, "", few),
+        (several and least == replicas, doubt, "", many),
+    )
 
 
-def _topic_settings(log: EventLog, settings: Settings, topic: str, count: int, wanted: Mapping[str, str]) -> Finding:
-    """Examine the settings of a topic."""
-    if settings.kafka is None:
-        return holds(topic, f"{count} partition(s), in files")
-    changed = differing(log, topic, wanted)
-    if not changed:
-        return holds(topic, f"{count} partition(s), settings as they should be")
-    detail = ", ".join(f"{name} is {have or 'not set'}, not {value}" for name, (have, value) in changed.items())
-    loses_receipts = topic == TopicNames(settings.model).ledger and changed.keys() & _RETENTION
-    if "cleanup.policy" in changed or loses_receipts:
-        return fails(topic, detail, f"{_INIT}: documents or receipts would be lost, or deleted text would stay")
-    if "compression.type" in changed:
-        return fails(topic, detail, f"{_INIT}: a small record could unfold into gigabytes before anybody can refuse it")
-    return doubt(topic, detail, _INIT)
-
-
-def examine_ledger(writer: LedgerWriter, settings: Settings, clock: Callable[[], float]) -> Iterator[Finding]:
-    """Examine whether the ledger is whole, whether witnesses sign it, and whether its service has spoken lately."""
-    writer.catch_up()
-    ledger = writer.ledger
-    shown = f"{ledger.size:,} entries"
-    if ledger.missing:
-        gaps = ", ".join(ledger.missing)
-        yield fails("ledger", f"{shown}, but {gaps} are missing from the log", "restore its topic from a backup")
-    else:
-        yield holds("ledger", f"{shown}, one tree; {ledger.strays} other records passed over")
-    if settings.witnesses is not None and ledger.checkpoint:
-        yield _witnesses(Witnesses.load(settings.witnesses), settings, ledger.checkpoint)
-    yield _alive(ledger, clock())
-
-
-def _witnesses(witnesses: Witnesses, settings: Settings, checkpoint: str) -> Finding:
-    """Examine whether enough witnesses have signed the newest checkpoint."""
-    signed = witnesses.signers(checkpoint)
-    met = bool(signed) and witnesses.quorum.met_by(signed)
-    names = ", ".join(sorted(signed)) or "no witness"
-    detail = f"{names} signed the newest checkpoint, which is {'' if met else 'not '}the quorum"
-    remedy = "" if met else "the log of `streamtopic schedule` says why"
-    return _judged("witnesses", detail, remedy, fails if settings.require_witnesses else doubt)
-
-
-def _alive(ledger: Ledger, now: float) -> Finding:
-    """Examine the age of the service's last word on which version is the newest. now: seconds since 1970."""
-    alive, name = ledger.alive, "alive"
-    if alive is None:
-        return doubt(name, "the service has not said yet which version is the newest", "start `schedule` or `run`")
-    age = now - alive.made / 1000
-    promised = f", and one was promised every {alive.interval / 1000:,.0f} s" if alive.interval else ""
-    late = alive.interval and age > 2 * alive.interval / 1000
-    detail = f"the last word on the newest version is {age:,.0f} s old{promised}"
-    return _judged(name, detail, _RUNNING if late else "")
-
-
-def examine_state(
-    connection: Connection, log: EventLog, settings: Settings, fixed: ModelSettings, clock: Callable[[], float]
-) -> Iterator[Finding]:
-    """Examine the state against settings and log, and whether the parts of the service keep up."""
-    found = ModelState.find(connection, settings.model)
-    if found is None:
-        remedy = "run `streamtopic init`, then `run`, or `ingest` and `schedule`"
-        yield doubt("state", "there is none yet", remedy)
+def examine_state(facts: ModelFacts) -> Iterator[Finding]:
+    """Examine the state against settings and log, and judge the model that it holds."""
+    connection, model, fixed = facts.state.connection, facts.state.model, facts.state.settings
+    if ModelState.find(connection, model) is None:
+        yield doubt("state", "there is none yet", "run `streamtopic init`, then `run`, or `ingest` and `schedule`")
         return
     # For its checks: one that does not fit the settings is an error with its remedy.
-    ModelState.open(connection, settings.model, fixed)
+    ModelState.open(connection, model, fixed)
     yield holds("state", f"made for {fixed.partitions} partitions by {fixed.partitioner}, cap {fixed.cap}")
-    reader = Reader(connection, settings.model, settings.partitions)
     try:
-        positions = reader.positions()
+        positions = facts.positions
     except StateMissing:
         yield doubt("counts", "nothing is counted yet", "start `streamtopic ingest`, or `run`")
         return
-    for partition, meta in positions.items():
-        yield _position(log, settings, clock(), partition, meta)
-        yield from _lost_keys(connection, settings.model, partition)
-        yield _words(f"words of partition {partition}", meta)
-    yield from _open_transactions(log, settings.model, positions, clock)
-    yield from _waiting(found)
+    for partition in positions:
+        try:
+            require_keys(connection, ModelKeys(model).partition(partition))
+        except StateCorrupt as error:
+            remedy = "stop ingest and run `streamtopic rebuild`; then see why Redis lost them (docs/operations.md)"
+            yield fails(f"keys of partition {partition}", str(error), remedy)
+    yield from _model(facts)
 
 
-def _position(log: EventLog, settings: Settings, now: float, partition: int, meta: Meta) -> Finding:
-    """Examine how far a partition is counted. now: seconds since 1970."""
-    name = f"partition {partition}"
-    topic = TopicNames(settings.model).documents
-    departed = departures(log, topic, settings.partitions, {partition: meta})
-    if departed:
-        return fails(name, departed[0].fault, departed[0].remedy)
-    lag = log.end(topic, partition) - meta.next_offset
-    age_ms = now * 1000 - meta.time_ms
-    # Half of the retention, in milliseconds: from then on ingest compares all documents with the log.
-    if lag and meta.time_ms and age_ms > settings.delete_retention * 500:
-        days = age_ms / 86_400_000
-        detail = f"the newest record counted is {days:.0f} days old, {lag} wait: deletes may have left the log"
-        return doubt(name, detail, "start ingest: it compares all documents with the log before it goes on")
-    return holds(name, f"{meta.documents} documents, {lag} records to count")
+def concerns(facts: ModelFacts) -> list[Finding]:
+    """Return what is wrong with a running model, or worth a look.
+
+    That there is nothing is a promise: what should run does run, records are counted, deletions are in time, and the
+    service's own checks passed.
+    """
+    return [finding for finding in judge(facts) if finding.passed is not True]
 
 
-def _lost_keys(connection: Connection, model: str, partition: int) -> Iterator[Finding]:
-    """Report keys of a partition that Redis has lost."""
-    try:
-        require_keys(connection, ModelKeys(model).partition(partition))
-    except StateCorrupt as error:
-        remedy = "stop ingest and run `streamtopic rebuild`; then see why Redis lost them (docs/operations.md)"
-        yield fails(f"keys of partition {partition}", str(error), remedy)
+def judge(facts: ModelFacts) -> Iterator[Finding]:
+    """Yield every finding of a running model. Raises StateMissing before all partitions are counted."""
+    yield from _ledger(facts)
+    yield from _model(facts)
 
 
-def _open_transactions(
-    log: EventLog, model: str, positions: Mapping[int, Meta], clock: Callable[[], float]
-) -> Iterator[Finding]:
-    """Report transactions that have hidden records for too long."""
-    patience = STALLED_AFTER * 1000
-    for one in hidden(log, TopicNames(model).documents, positions):
-        age_ms = 1000 * clock() - one.since_ms
-        if age_ms > patience:
-            yield fails(
-                "transaction", f"{one.text} for {age_ms / 1000:.0f} s, deletes perhaps among them", END_TRANSACTION
-            )
+def _model(facts: ModelFacts) -> Iterator[Finding]:
+    if not facts.at_rest:
+        yield from _parts(facts)
+    yield from _version(facts)
+    yield from _deletions(facts)
+    yield from _records(facts)
 
 
-def _waiting(state: ModelState) -> Iterator[Finding]:
-    """Examine the outbox, and whether there is a model."""
-    waiting = state.waiting()
-    yield _judged("outbox", f"{waiting} records wait to be published", _RUNNING if waiting >= _BUSY_OUTBOX else "")
-    if state.base_head() is None:
-        yield doubt("model", "there is no base model yet", "`streamtopic status` gives the reason")
+def _parts(facts: ModelFacts) -> Iterator[Finding]:
+    """Examine whether what should run does run."""
+    nobody = "no scheduler leads: no version is made, and no receipt"
+    wrong = facts.leader is None
+    yield _judged("scheduler", f"{facts.leader} leads", (wrong, fails, nobody, "start `streamtopic schedule`"))
+    nobody = "nobody counts the partitions: no record takes effect"
+    unknown = "whether somebody counts the partitions cannot be seen here"
+    right = "give this user of Kafka the right to describe the consumer group: `deploy/kafka-acls.sh`"
+    yield _judged(
+        "ingest",
+        "somebody counts the partitions",
+        (facts.counting is False, fails, nobody, "start `streamtopic ingest`"),
+        (facts.counting is None, doubt, unknown, right),
+    )
 
 
-def _words(name: str, meta: Meta) -> Finding:
+def _version(facts: ModelFacts) -> Iterator[Finding]:
+    """Examine the model and its newest version: what it bears, what was proved of it, and the service's own check."""
+    name = "model"
+    if facts.base is None:
+        yield doubt(name, "there is no base model yet", "the last decision in `streamtopic status` says why")
+    elif facts.capacity == 0:
+        yield doubt(name, "capacity 0: every deletion is a retrain", "")
+    _, record = facts.newest
+    checks = record.get("checks", [])
+    failed = [check["name"] for check in checks if not check["holds"]]
+    if failed:
+        yield doubt(name, f"{len(failed)} of {len(checks)} conditions of the proof fail: {', '.join(failed)}", "")
+    ended = ", ".join(topic for topic, seeds in record.get("guided", {}).items() if not seeds)
+    if ended:
+        yield doubt(name, f"guided topics have ended, since the documents do not bear them any more: {ended}", "")
+    if "vacuity" in record:
+        yield doubt(name, record["vacuity"], "")
+    if checked := facts.state.checked():
+        well = f"version {checked['version']} passed the service's own check"
+        wrong = f"the service's own check did not bear out version {checked['version']}: {checked['detail']}"
+        remedy = "run `streamtopic verify`, and test the machine's memory"
+        yield _judged("self-check", well, (not checked["passed"], fails, wrong, remedy))
+    staged = facts.state.waiting()
+    yield _judged(
+        "outbox", f"{staged} records wait to be published", (staged >= _BUSY_OUTBOX, doubt, "", _LOOK_AT_SCHEDULE)
+    )
+
+
+def _deletions(facts: ModelFacts) -> Iterator[Finding]:
+    """Examine whether deletions get on."""
+    waiting, asked = facts.waiting, facts.requests
+    late = f"a deletion has waited {duration(waiting.age)}; it may wait {duration(waiting.limit)}"
+    remedy = f"{_LOOK_AT_SCHEDULE}; the last decision in `streamtopic status` says why no version is made"
+    yield _judged("deletions", f"{waiting.number:,} wait for their receipt", (waiting.late, fails, late, remedy))
+    number = len(facts.requested(RequestState.PAUSED))
+    paused = f"the brake has paused requests for deletions: {number:,}"
+    remedy = "decide about them: `streamtopic deletions approve` or `streamtopic deletions cancel`"
+    yield _judged("requests", f"{len(asked):,} have not ended", (number > 0, fails, paused, remedy))
+
+
+def _ledger(facts: ModelFacts) -> Iterator[Finding]:
+    """Examine whether the ledger is whole, whether witnesses sign it, and whether its service has spoken lately."""
+    ledger, settings = facts.ledger, facts.settings
+    if isinstance(ledger, Exception):
+        # Who has no key may still look at all else; a log that lost entries or refuses its reader is a fault.
+        keyless = present_key(settings, "root.pub", "signing.pub", "signing.key") is None
+        yield (doubt if keyless else fails)("ledger", f"it cannot be read here: {ledger}", "")
+        return
+    shown, gaps = f"{ledger.size:,} entries", ", ".join(ledger.missing)
+    whole = f"{shown}, one tree; {ledger.strays} other records passed over"
+    lost = f"{shown}, but {gaps} are missing from the log"
+    yield _judged("ledger", whole, (bool(gaps), fails, lost, "restore its topic from a backup"))
+    if settings.witnesses is not None and ledger.checkpoint:
+        witnesses = Witnesses.load(settings.witnesses)
+        signed = witnesses.signers(ledger.checkpoint)
+        met = bool(signed) and witnesses.quorum.met_by(signed)
+        names = ", ".join(sorted(signed)) or "no witness"
+        detail = f"{names} signed the newest checkpoint, which is {'' if met else 'not '}the quorum"
+        wrong = fails if settings.require_witnesses else doubt
+        yield _judged("witnesses", detail, (not met, wrong, "", "the log of `streamtopic schedule` says why"))
+    yield _alive(facts, ledger)
+
+
+def _alive(facts: ModelFacts, ledger: Ledger) -> Finding:
+    """Examine the age of the service's last word on which version is the newest."""
+    alive, name = ledger.alive, "alive"
+    missed = doubt if facts.at_rest else fails
+    if alive is None:
+        detail, remedy = "the service has not said yet which version is the newest", "start `schedule` or `run`"
+        return (missed if facts.newest[0] else doubt)(name, detail, remedy)
+    age, promised = facts.now - alive.made / 1000, alive.interval / 1000
+    # A process that has ended promised no next entry, and where one should run another one should have written it.
+    due = promised or ALIVE_EVERY
+    late = age > due + _GRACE and bool(promised or not facts.at_rest)
+    detail = f"the last word on the newest version is {age:,.0f} s old, and one was due every {due:,.0f} s"
+    return _judged(name, detail, (late, missed, "", f"{_LOOK_AT_SCHEDULE}; subscribers notice it too"))
+
+
+def _records(facts: ModelFacts) -> Iterator[Finding]:
+    """Examine how far the documents topic is counted, and whether it is the one that was counted."""
+    for one in facts.overdue:
+        yield fails("transaction", f"{one.text} since {one.since}, deletes perhaps among them", END_TRANSACTION)
+    for counted in facts.partitions:
+        yield _words(counted)
+        if counted.partition not in {one.partition for one in facts.departures}:
+            yield _progress(facts, counted)
+    for departure in facts.departures:
+        place = "partitions" if departure.partition is None else f"partition {departure.partition}"
+        yield fails(place, departure.fault, departure.remedy)
+
+
+def _progress(facts: ModelFacts, one: Counted) -> Finding:
+    """Examine how far a partition is counted."""
+    documents, lag = one.meta.documents, one.lag
+    stalled = one.stalled and not facts.at_rest
+    still = f"{documents} documents, {lag} records to count, and none was counted for {duration(one.still)}"
+    look = "look whether `streamtopic ingest` runs, and what it logs; `streamtopic doctor` says which server is away"
+    # Half of the retention: from then on ingest compares all documents with the log.
+    days = (facts.now - one.meta.time_ms / 1000) / 86_400
+    old = bool(lag and one.meta.time_ms) and days > facts.settings.delete_retention / 172_800
+    gone = f"the newest record counted is {days:.0f} days old, {lag} wait: deletes may have left the log"
+    return _judged(
+        f"partition {one.partition}",
+        f"{documents} documents, {lag} records to count",
+        (
+            old,
+            fails if stalled else doubt,
+            gone,
+            "start ingest: it compares all documents with the log before it goes on",
+        ),
+        (stalled, fails, still, look),
+    )
+
+
+def _words(one: Counted) -> Finding:
     """Examine the words and word ids of a partition."""
-    remedy = ""
-    if meta.next_word > NEARLY * MAX_WORD_IDS:
-        remedy = "run `streamtopic rebuild`, which gives new ids: without ids ingest stops"
-    elif meta.words > MANY_WORDS:
-        remedy = "keep ids, hashes and base64 out of the texts: each word costs memory everywhere"
-    return _judged(name, f"{meta.words:,}; {meta.next_word:,} of {MAX_WORD_IDS:,} word ids were given", remedy)
+    words, given = one.meta.words, one.meta.next_word
+    anew = "run `streamtopic rebuild`, which gives new ids: without ids ingest stops"
+    fewer = "keep ids, hashes and base64 out of the texts: each word costs memory everywhere"
+    return _judged(
+        f"words of partition {one.partition}",
+        f"{words:,}; {given:,} of {MAX_WORD_IDS:,} word ids were given",
+        (given > NEARLY * MAX_WORD_IDS, doubt, "", anew),
+        (words > MANY_WORDS, doubt, "", fewer),
+    )

@@ -10,7 +10,7 @@ import logging
 import time
 from copy import deepcopy
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streamtopic.state import Meta, ModelState, Reader
     from streamtopic.streams import EventLog, Record
 
-__all__ = ["ResidueKeeper", "residue_fields", "superseded_from"]
+__all__ = ["ResidueKeeper", "superseded_from"]
 
 logger = logging.getLogger(__name__)
 
@@ -331,19 +331,3 @@ def _reached(before: Residue, after: Residue, now_ms: int) -> Iterator[tuple[Sta
             since = traces.counted.reached(passed) if marks.offset > passed else None
             if since is not None:
                 yield stage, max(now_ms - since, 0) / 1000
-
-
-def residue_fields(residue: Residue) -> dict[str, Any]:
-    """Return the traces that are left of deletions, as `status --json` and `residue --json` show them."""
-    waiting = {}
-    for stage, one in residue.waiting().items():
-        waiting[stage.value] = {"documents": one.documents, "since": one.since_ms}
-    attested = {stage.value: time_ms for stage, time_ms in residue.attested.items()}
-    completed = {str(partition): offset for partition, offset in residue.completed.items()}
-    return {
-        "waiting": waiting,
-        "attested": attested,
-        "file_forbidden": residue.forbidden,
-        "looked": residue.looked or None,
-        "completed": completed,
-    }

@@ -43,7 +43,7 @@ from streamtopic.service.schedule.modeller import (
     check_is_due,
 )
 from streamtopic.service.schedule.payload import PayloadPlan, TaskData, no_sample, read_labelled, remarks, task_options
-from streamtopic.service.schedule.situation import SituationReader, accepted, policy_of, unserved
+from streamtopic.service.schedule.situation import SituationReader, accepted, policy_of, suspects, unserved
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 from streamtopic.signed import (
@@ -512,7 +512,7 @@ class Scheduler:
         found = {*self._holding(counts), *self._situation.unsent()}
         last = self.state.checked()
         if last is not None and not last["passed"]:
-            found.update(self._situation.suspects())
+            found.update(suspects(self.state))
         # Others came from another leader meanwhile, and this version will not be staged.
         return tuple(sorted(version for version in found if version <= self._parent))
 

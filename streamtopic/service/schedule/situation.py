@@ -1,7 +1,9 @@
-"""Read the situation of a model from Redis, as `decide` needs it. It writes nothing, so `status` uses it as well.
+"""Read the situation of a model from Redis, as `decide` needs it. It writes nothing.
 
-unserved           the deletions that no version reflects yet
-SituationReader    reads the situation, and the versions that must be withdrawn
+accepted, unserved    documents that came, and deletions that no version reflects yet
+last_version          the newest version with its exact numbers
+suspects              versions that an error in memory may have reached
+SituationReader       reads the situation
 """
 
 import math
@@ -23,7 +25,9 @@ from streamtopic.state.model_state import NEWEST
 __all__ = [
     "SituationReader",
     "accepted",
+    "last_version",
     "policy_of",
+    "suspects",
     "unserved",
 ]
 
@@ -46,6 +50,28 @@ def unserved(reader: Reader, positions: Mapping[int, Meta], last: Mapping[int, i
         forgets = reader.forgets(partition).each(last.get(partition, 0))
         waiting += [(partition, forget) for forget in forgets if forget.found]
     return waiting
+
+
+def last_version(record: Mapping[str, Any]) -> Envelope | None:
+    """Return the version of a record in Redis, None without one. Its cut is empty if documents were moved since.
+
+    Numbers that its entry shows with noise are exact here.
+    """
+    return replace(recorded(record), cut=cut_of(record), **record.get("exact", {})) if record else None
+
+
+def suspects(state: ModelState) -> tuple[int, ...]:
+    """Return the versions that an error in memory may have reached.
+
+    These were carried over since the last version that was learned cold or borne out by a check.
+    """
+    found = list[int]()
+    # Newest first, up to a version that does not rest on a carried-over model: an older error ended there.
+    for version, record in reversed(state.releases()):
+        if not record.get("warm") or record.get("self_check", {}).get("passed"):
+            break
+        found.append(version)
+    return tuple(reversed(found))
 
 
 def policy_of(settings: Settings) -> Policy:
@@ -159,12 +185,8 @@ class SituationReader:
         return next(iter(self._state.releases(1)), (0, {}))
 
     def last(self) -> Envelope | None:
-        """Return the newest version, None before the first. Its cut is empty if documents were moved since.
-
-        Numbers that its entry shows with noise are exact here.
-        """
-        _, record = self.newest()
-        return replace(recorded(record), cut=cut_of(record), **record.get("exact", {})) if record else None
+        """Return the newest version, None before the first; see `last_version`."""
+        return last_version(self.newest()[1])
 
     def base(self) -> Base | None:
         """Return the base model, None before the first."""
@@ -184,19 +206,6 @@ class SituationReader:
         """Return the newest version if its bytes were lost before they were sent, unless it is withdrawn."""
         version, record = self.newest()
         return (version,) if record.get("unsent") and version not in self._state.withdrawn() else ()
-
-    def suspects(self) -> tuple[int, ...]:
-        """Return the versions that an error in memory may have reached.
-
-        These were carried over since the last version that was learned cold or borne out by a check.
-        """
-        found = list[int]()
-        # Newest first, up to a version that does not rest on a carried-over model: an older error ended there.
-        for version, record in reversed(self._state.releases()):
-            if not record.get("warm") or record.get("self_check", {}).get("passed"):
-                break
-            found.append(version)
-        return tuple(reversed(found))
 
     def now(self) -> int:
         """Return milliseconds since 1970."""

@@ -35,6 +35,11 @@ class Finding:
     detail: str
     remedy: str = ""
 
+    @property
+    def text(self) -> str:
+        """A line for a person: the facts, and what to do about them."""
+        return f"{self.detail}: {self.remedy}" if self.remedy else self.detail
+
 
 def holds(name: str, detail: str) -> Finding:
     """Return the finding of a check that passed."""

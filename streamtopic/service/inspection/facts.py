@@ -1,0 +1,447 @@
+"""What is known of a running model: each fact is read here, for everybody who judges it or shows it.
+
+    ModelFacts      the facts of one moment
+    status_fields   all of them, as `status --json` shows them
+    residue_fields  the traces of deletions, as JSON
+    show_gauges     those that a monitoring system sees
+
+`examination` judges them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.errors import SettingsError, StateMismatch, StateMissing
+from streamtopic.monitoring import metrics as catalogue
+from streamtopic.monitoring.health import STALLED_AFTER
+from streamtopic.service.log_history import departures, hidden
+from streamtopic.service.publish.published import finite
+from streamtopic.service.schedule.modeller import Base
+from streamtopic.service.schedule.situation import accepted, last_version, suspects, unserved
+from streamtopic.signed.signing_keys import read_note
+from streamtopic.state import MAX_WORD_IDS, Reader, Suppressed
+from streamtopic.state.deletion_requests import DeletionRequests, RequestState
+from streamtopic.state.deletions import ResidueState
+from streamtopic.state.model_state import leader
+from streamtopic.state.reader import remaining_noted
+from streamtopic.streams import TopicNames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streamtopic.monitoring.metrics import Metrics
+    from streamtopic.service.log_history import Departure, Hidden
+    from streamtopic.service.publish.ledger_writer import LedgerWriter
+    from streamtopic.service.watching import Watch
+    from streamtopic.settings import Settings
+    from streamtopic.signed import Ledger
+    from streamtopic.state import Meta, ModelState
+    from streamtopic.state.deletion_requests import DeletionRequest
+    from streamtopic.state.deletions import Forget, Residue
+    from streamtopic.streams import EventLog
+
+__all__ = ["Counted", "ModelFacts", "WaitingDeletions", "residue_fields", "show_gauges", "status_fields"]
+
+_SHOWN = 20
+_RECORD = {"cumulative_epsilon": 0.0, "guarantee": None, "ratio": None, "covered": None, "unfitted": {}}
+"""Fields of the newest version's record that the status shows, each with its value before the first version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How far a partition of the documents topic is counted.
+
+    partition: its number.
+    meta: what is counted of it.
+    lag: number of records that can be read and are not counted yet.
+    waits_ms: when the first of them was appended, milliseconds since 1970 by the log's clock; None without one, and for
+        a user who may not read it.
+    still: seconds for which records have waited, and none was counted; 0 without one.
+    """
+
+    partition: int
+    meta: Meta
+    lag: int
+    waits_ms: int | None
+    still: float
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the work stands still: a lag alone only says that there is work."""
+        return self.still > STALLED_AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingDeletions:
+    """Deletions that are counted out and wait for their receipt.
+
+    number: how many there are, replaced documents included.
+    limit: seconds that one may wait for a version without it (`max_forget_lag`).
+    now: seconds since 1970.
+    oldest: the oldest of them as (partition, entry), oldest first.
+    """
+
+    number: int
+    limit: float
+    now: float
+    oldest: Sequence[tuple[int, Forget]]
+
+    @property
+    def age(self) -> float:
+        """Seconds since the oldest was received, 0 without one."""
+        return self.age_of(self.oldest[0][1]) if self.oldest else 0.0
+
+    @property
+    def late(self) -> bool:
+        """Whether the oldest has waited longer than it may."""
+        return self.age > self.limit
+
+    def age_of(self, forget: Forget) -> float:
+        """Return the seconds since a deletion was received."""
+        # The clock of the machine that sent it may be ahead.
+        return max(self.now - forget.received_ms / 1000, 0.0)
+
+
+class ModelFacts:
+    """What is known of a model at one moment. Each fact is read when it is first asked for, and kept.
+
+    settings: of the process that looks.
+    log: whose documents topic is counted.
+    state: the model's keys, over a connection of the thread that looks.
+    opened: opens the ledger; a process without a key cannot.
+    now: seconds since 1970.
+    alone: whether this process holds the folder of an instance, so that no other process works on it.
+    served: whether the parts should run in any case, as for a server that stays.
+
+    All raise ComponentUnreachable; what needs positions raises StateMissing before all partitions are counted.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        log: EventLog,
+        state: ModelState,
+        opened: Callable[[], LedgerWriter],
+        now: float,
+        *,
+        alone: bool = False,
+        served: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.log = log
+        self.state = state
+        self.now = now
+        # Commands on an instance in a folder do the work themselves.
+        self.at_rest = alone and not served
+        self.topic = TopicNames(settings.model).documents
+        self._opened = opened
+        self._alone = alone
+        self.reader = Reader(state.connection, state.model, state.settings.partitions)
+
+    @cached_property
+    def leader(self) -> str | None:
+        """Who leads; None if no scheduler does."""
+        if self.settings.dir is not None:
+            return None if self._alone else "the process that runs the instance"
+        return leader(self.state.connection, self.state.model)
+
+    @cached_property
+    def counting(self) -> bool | None:
+        """Whether somebody counts the partitions; None if that cannot be seen."""
+        if self.settings.dir is not None:
+            return not self._alone
+        try:
+            return bool(self.log.members(self.settings.consumer_group))
+        except SettingsError:
+            # A user of Kafka without this right still reads everything else.
+            return None
+
+    @cached_property
+    def positions(self) -> Mapping[int, Meta]:
+        """What is counted of each partition."""
+        return self.reader.positions()
+
+    @cached_property
+    def documents(self) -> int:
+        """Number of live documents."""
+        return sum(meta.documents for meta in self.positions.values())
+
+    @cached_property
+    def partitions(self) -> list[Counted]:
+        """How far each partition is counted."""
+        return [self.counted(partition, meta) for partition, meta in self.positions.items()]
+
+    def counted(self, partition: int, meta: Meta) -> Counted:
+        """Return how far a partition is counted. meta: what is counted of it."""
+        # Below 0 in a log that was cut, which is among the departures.
+        lag = max(self.log.end(self.topic, partition) - meta.next_offset, 0)
+        if not lag:
+            return Counted(partition, meta, 0, None, 0.0)
+        waits_ms = None
+        # A user who may not read documents, as that of `serve`, goes by the last commit.
+        with suppress(SettingsError):
+            waits_ms = self.log.appended_ms(self.topic, partition, meta.next_offset)
+        # After a quiet hour the last commit is old, and nothing is wrong.
+        since_ms = max(meta.moved_ms, waits_ms or 0)
+        return Counted(partition, meta, lag, waits_ms, self.now - since_ms / 1000)
+
+    @cached_property
+    def departures(self) -> list[Departure]:
+        """The ways in which the log is not the one that was counted."""
+        return departures(self.log, self.topic, self.settings.partitions, self.positions)
+
+    @cached_property
+    def hidden(self) -> list[Hidden]:
+        """Records that cannot be read before a transaction ends."""
+        return hidden(self.log, self.topic, self.positions)
+
+    @property
+    def overdue(self) -> list[Hidden]:
+        """Those that a transaction has hidden for too long: only one that never ends is a fault."""
+        return [one for one in self.hidden if self.now - one.since_ms / 1000 > STALLED_AFTER]
+
+    @cached_property
+    def waiting(self) -> WaitingDeletions:
+        """The deletions that wait for their receipt."""
+        number = 0
+        oldest: list[tuple[int, Forget]] = []
+        for partition in self.positions:
+            forgets = self.reader.forgets(partition)
+            number += len(forgets)
+            oldest += [(partition, forget) for forget in forgets.read(0, _SHOWN)]
+        oldest.sort(key=lambda entry: entry[1].received_ms)
+        return WaitingDeletions(number, self.settings.max_forget_lag, self.now, oldest[:_SHOWN])
+
+    @cached_property
+    def requests(self) -> list[DeletionRequest]:
+        """Requests for deletions that have not ended, oldest first."""
+        return DeletionRequests(self.state.connection, self.state.model).open()
+
+    def requested(self, kind: RequestState) -> list[DeletionRequest]:
+        """Return the requests of a state."""
+        return [request for request in self.requests if request.state is kind]
+
+    @cached_property
+    def residue(self) -> Residue:
+        """The traces that are left of deletions."""
+        return ResidueState(self.state.connection, self.state.model).read()
+
+    @cached_property
+    def newest(self) -> tuple[int, Mapping[str, Any]]:
+        """Number and record of the newest version, 0 and nothing before the first."""
+        return next(iter(self.state.releases(1)), (0, {}))
+
+    @cached_property
+    def base(self) -> Base | None:
+        """The base model, None before the first."""
+        head = self.state.base_head()
+        return None if head is None else Base.parse(head)
+
+    @property
+    def capacity(self) -> int | None:
+        """Number of deletions that the base model bears; None without one, and in private mode, which has no limit."""
+        return None if self.base is None or self.base.guarantee == "private" else self.base.capacity
+
+    @cached_property
+    def forget_set(self) -> int:
+        """Documents of the base model that were deleted since, as the leader noted it last."""
+        if self.base is None:
+            return 0
+        left = remaining_noted(self.state.connection, self.state.model, self.base.version, self.base.start)
+        return self.base.documents - left.documents
+
+    @cached_property
+    def ledger(self) -> Ledger | SettingsError | StateMismatch:
+        """The ledger as far as it is written; the error if no key is here to verify it with, or if it was cut."""
+        try:
+            writer = self._opened()
+            writer.catch_up()
+        except (SettingsError, StateMismatch) as error:
+            return error
+        return writer.ledger
+
+
+def status_fields(facts: ModelFacts, remarks: Sequence[str]) -> dict[str, Any]:
+    """Return the fields that `status --json` shows.
+
+    remarks: on everything that is not as it should be.
+
+    The fields that do not explain themselves:
+
+    running, counting: whether a scheduler leads, and whether somebody counts; None if that cannot be seen.
+    lag: number of records that are not counted yet.
+    words: number of words of live documents, by partition.
+    word_ids: number of word ids given so far, also to words that are gone, by partition.
+    hidden: records that cannot be read before a transaction ends.
+    unserved_deletions: number of deletions that no version reflects yet.
+    new_documents: number of documents that came since the newest version.
+    suppressed: number of ids and subjects that are suppressed.
+    guarantee, ratio, covered, unfitted: of the newest version. ratio: of the noise to the model. unfitted: for each
+        task without a head, the reason.
+    decided: time of the last decision, milliseconds since 1970.
+    healthy: whether every record that can be read is counted in time.
+
+    Raises StateMissing before all partitions are counted, ComponentUnreachable.
+    """
+    decision, decided = facts.state.decision() or ("no scheduler has decided yet", None)
+    version, record = facts.newest
+    last, base, capacity, metas = last_version(record), facts.base, facts.capacity, facts.positions
+    stalled = [one.partition for one in facts.partitions if one.stalled]
+    outcomes = Counter[str]()
+    for meta in metas.values():
+        outcomes.update(meta.totals)
+    kept = Suppressed(facts.state.connection, facts.state.model).records()
+    return {
+        "model": facts.state.model,
+        "documents": facts.documents,
+        "version": version or None,
+        "base_documents": None if base is None else base.documents,
+        "forget_set": facts.forget_set,
+        "capacity": capacity,
+        "capacity_rule": None if base is None or capacity is None else base.capacity_rule,
+        "unserved_deletions": 0 if last is None else len(unserved(facts.reader, metas, last.cut)),
+        "new_documents": 0 if last is None else accepted(metas) - last.counted,
+        "epsilon_budget": facts.settings.budget,
+        **finite({name: record.get(name, before) for name, before in _RECORD.items()}),
+        "self_check": _self_check(facts),
+        "decision": decision,
+        "decided": decided,
+        "words": {partition: meta.words for partition, meta in metas.items()},
+        "word_ids": {partition: meta.next_word for partition, meta in metas.items()},
+        "lag": sum(one.lag for one in facts.partitions),
+        "suppressed": sum(value.startswith(b"suppress") for value in kept.values()),
+        "hidden": [{"partition": one.partition, "records": one.records, "since": one.since} for one in facts.hidden],
+        "stalled_partitions": stalled,
+        "receipts_waiting": facts.waiting.number,
+        "outbox": facts.state.waiting(),
+        "outcomes": dict(outcomes),
+        "ledger": _ledger(facts),
+        "residue": residue_fields(facts.residue),
+        "running": facts.leader is not None,
+        "counting": facts.counting,
+        "remarks": remarks,
+        "healthy": not stalled and not facts.overdue and not facts.departures,
+    }
+
+
+def _self_check(facts: ModelFacts) -> dict[str, Any]:
+    """Return the last of the service's own checks.
+
+    interval: seconds from one check to the next, None if updates are not checked.
+    at: time of the last check, milliseconds since 1970.
+    seconds: how long it took.
+    unchecked: number of versions carried over in memory since the last version that was learned cold or checked.
+    """
+    last, interval = facts.state.checked() or {}, facts.settings.self_check
+    return {
+        "interval": None if interval == "off" else interval,
+        **{name: last.get(name) for name in ("version", "passed", "detail", "at", "seconds")},
+        "unchecked": len(suspects(facts.state)),
+    }
+
+
+def _ledger(facts: ModelFacts) -> dict[str, Any]:
+    """Return the state of the ledger.
+
+    size: number of entries.
+    gaps: number of entries that its topic has lost.
+    strays: number of records that are not part of it.
+    witnesses: number of others who signed the newest checkpoint.
+    alive: the last word on the versions, None before the first: when it was made in milliseconds since 1970, the
+        seconds until the promised next one (below 0 if it is late, None if none is promised), the newest version, and
+        how many are withdrawn.
+    unread: why it cannot be read here; then all else is None.
+    """
+    ledger, nothing = facts.ledger, dict.fromkeys(("size", "gaps", "strays", "witnesses", "alive", "unread"))
+    if isinstance(ledger, Exception):
+        return nothing | {"unread": str(ledger)}
+    said = None
+    if (alive := ledger.alive) is not None:
+        due = round((alive.made + alive.interval) / 1000 - facts.now, 3) if alive.interval else None
+        said = {"made": alive.made, "due": due, "newest": alive.newest, "withdrawn": len(alive.withdrawn)}
+    return nothing | {
+        "size": ledger.size,
+        "gaps": len(ledger.gaps),
+        "strays": ledger.strays,
+        "witnesses": len(read_note(ledger.checkpoint).signatures) - 1 if ledger.checkpoint else 0,
+        "alive": said,
+    }
+
+
+def residue_fields(residue: Residue) -> dict[str, Any]:
+    """Return the traces that are left of deletions, as `status --json` and `deletions residue --json` show them."""
+    waiting = residue.waiting().items()
+    return {
+        "waiting": {stage.value: {"documents": one.documents, "since": one.since_ms} for stage, one in waiting},
+        "attested": {stage.value: time_ms for stage, time_ms in residue.attested.items()},
+        "file_forbidden": residue.forbidden,
+        "looked": residue.looked or None,
+        "completed": {str(partition): offset for partition, offset in residue.completed.items()},
+    }
+
+
+def show_gauges(facts: ModelFacts, watch: Watch) -> None:
+    """Set the gauges of a process, and tell its health whether the log is the one that is counted.
+
+    Raises StreamtopicError if a server does not answer, or refuses.
+    """
+    owned = {partition: ingest.state.meta for partition, ingest in watch.owned.items()}
+    # An ingest process may not read the model.
+    reads = watch.role != "ingest"
+    if not reads and not owned:
+        return
+    positions: Mapping[int, Meta] = owned
+    counted = False
+    with suppress(StateMissing):
+        if reads:
+            positions, counted = facts.positions, True
+    # Without the records: ingest compares them when it takes ownership, and once a minute.
+    found = departures(facts.log, facts.topic, facts.settings.partitions, positions, read=False)
+    watch.health.found(one.text for one in found)
+    covered = {one.partition: one.records for one in hidden(facts.log, facts.topic, owned)}
+    for partition, meta in owned.items():
+        one = facts.counted(partition, meta)
+        values = {
+            catalogue.LAG_RECORDS: one.lag,
+            catalogue.LAG_SECONDS: 0.0 if one.waits_ms is None else max(facts.now - one.waits_ms / 1000, 0.0),
+            catalogue.LAST_COMMIT: meta.moved_ms / 1000 or None,
+            catalogue.WORDS: meta.next_word / MAX_WORD_IDS,
+        }
+        watch.show_partition(partition, values, covered.get(partition, 0))
+    if reads:
+        watch.metrics.show(catalogue.PARTITIONS, facts.settings.partitions)
+        watch.metrics.show(catalogue.FORGET_LIMIT, facts.settings.max_forget_lag)
+        watch.metrics.show(catalogue.OUTBOX, facts.state.waiting())
+    # Before every partition was counted for the first time there is nothing else to show.
+    if counted:
+        _show_model(facts, watch.metrics)
+
+
+def _show_model(facts: ModelFacts, metrics: Metrics) -> None:
+    """Set the gauges of the whole model."""
+    metrics.show(catalogue.DOCUMENTS, facts.documents)
+    metrics.show(catalogue.REDIS_BYTES, facts.state.connection.information().get("used_memory"))
+    for at, kind in (("held", RequestState.WAITING), ("paused", RequestState.PAUSED)):
+        asked = sum(request.known for request in facts.requested(kind))
+        metrics.show(catalogue.FORGET_PENDING, asked, at=at)
+    oldest = facts.waiting.oldest
+    pending = {"counted": (facts.waiting.number, oldest[0][1].received_ms if oldest else None)}
+    pending |= {stage.value: (one.documents, one.since_ms) for stage, one in facts.residue.waiting().items()}
+    for at, (number, since_ms) in pending.items():
+        metrics.show(catalogue.FORGET_PENDING, number, at=at)
+        metrics.show(catalogue.FORGET_OLDEST, None if since_ms is None else since_ms / 1000, at=at)
+    _, record = facts.newest
+    if record:
+        metrics.show(catalogue.RELEASE, record["created"] / 1000)
+        # In private mode a budget is spent whole and periods add up, so no share of it means trouble.
+        private = facts.settings.guarantee == "private"
+        epsilon = math.inf if record["cumulative_epsilon"] is None else record["cumulative_epsilon"]
+        spent = None if private else epsilon / facts.settings.budget
+        metrics.show(catalogue.BUDGET, spent, of="epsilon")
+    metrics.show(catalogue.BUDGET, facts.forget_set / facts.capacity if facts.capacity else None, of="capacity")

@@ -1,0 +1,74 @@
+"""What is known of a running model is read and judged once: status, doctor, overview and gauges do not disagree."""
+
+import time
+
+import pytest
+from watched_service import Clock, Watched, documents
+
+from streamtopic.documents.corpus import Document
+from streamtopic.service.app import Service
+from streamtopic.service.inspection.examination import concerns, judge
+from streamtopic.service.inspection.facts import show_gauges
+from streamtopic.settings import Settings
+
+
+@pytest.fixture
+def service(tmp_path):
+    """An instance with a version, whose deletions may not wait, and whose brake pauses every request."""
+    plain = {"dir": tmp_path, "topics": 2, "min_df": 1, "max_df": 1.0, "capacity": {"rule": "fixed", "documents": 50}}
+    with Service(Settings(**plain, max_forget_lag=0.0, brake_share=0.001), clock=Clock()) as service:
+        service.add(documents())
+        service.settle()
+        yield service
+
+
+def failed(findings):
+    """Names of the findings that failed."""
+    return {one.name for one in findings if one.passed is False}
+
+
+def test_records_that_nobody_counts_are_a_fault_where_somebody_should(service):
+    """A lag alone is none, and at rest a command counts them when it is called."""
+    service.add([Document("late", "apple banana", {})])
+    assert service.status()["healthy"] is True
+    service.clock.ahead += 120.0
+    status = service.status()
+    assert (status["lag"], status["stalled_partitions"], status["healthy"]) == (1, [0], False)
+    assert "partition 0" in failed(concerns(service.facts(served=True)))
+    assert "partition 0" not in failed(service.examine())
+
+
+def test_a_late_deletion_and_a_paused_request_are_said_by_all(service):
+    """Doctor, status and overview have the same words, and the gauges the same numbers."""
+    service.delete([documents()[3].id])
+    for ingest in service.ingests:
+        list(ingest.drain())
+    service.door.receive([documents()[5].id])
+    service.move_requests()
+    service.clock.ahead += 60.0
+    found = [one for one in concerns(service.facts()) if one.passed is False]
+    assert failed(found) == failed(service.examine()) == {"deletions", "requests"}
+    assert {one.text for one in found} <= set(service.status()["remarks"])
+    watch = Watched()
+    show_gauges(service.facts(), watch)
+    shown = watch.metrics.samples()
+    assert shown["streamtopic_forget_pending", ("counted",)] == service.status()["receipts_waiting"] == 1
+    assert shown["streamtopic_forget_pending", ("paused",)] == 1
+    assert shown["streamtopic_forget_oldest_timestamp_seconds", ("counted",)] <= time.time()
+
+
+def test_a_server_says_that_nothing_runs(service):
+    """Where a server stays, the parts should run; what a folder's own commands do needs nobody."""
+    assert failed(concerns(service.facts(served=True))) == {"scheduler", "ingest"}
+    assert failed(concerns(service.facts())) == set()
+
+
+def test_the_doctor_names_who_leads(service):
+    """Of a service: the holder of the lease; nobody is in the group of a log in files."""
+    with service.scheduler.leading() as lease:
+        assert lease is not None
+        facts = service.facts(served=True)
+        facts.settings = facts.settings.model_copy(update={"dir": None})
+        found = {one.name: one for one in judge(facts)}
+    assert (found["scheduler"].passed, found["ingest"].passed) == (True, False)
+    assert service.holder in found["scheduler"].detail

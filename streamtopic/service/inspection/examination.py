@@ -450,7 +450,9 @@ def _deletions(facts: ModelFacts) -> Iterator[Finding]:
     waiting, asked = facts.waiting, facts.requests
     late = f"a deletion has waited {duration(waiting.age)}; it may wait {duration(waiting.limit)}"
     remedy = f"{_LOOK_AT_SCHEDULE}; the last decision in `streamtopic status` says why no version is made"
-    yield _judged("deletions", f"{waiting.number:,} wait for their receipt", (waiting.late, fails, late, remedy))
+    # Without a process nobody breaks a promise: `streamtopic unlearn` keeps it.
+    wrong = doubt if facts.at_rest else fails
+    yield _judged("deletions", f"{waiting.number:,} wait for their receipt", (waiting.late, wrong, late, remedy))
     number = len(facts.requested(RequestState.PAUSED))
     paused = f"the brake has paused requests for deletions: {number:,}"
     remedy = "decide about them: `streamtopic deletions approve` or `streamtopic deletions cancel`"

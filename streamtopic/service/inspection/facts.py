@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Counted", "ModelFacts", "WaitingDeletions", "residue_fields", "show_gauges", "status_fields"]
 
 _SHOWN = 20
-_RECORD = {"cumulative_epsilon": 0.0, "guarantee": None, "ratio": None, "covered": None, "unfitted": {}}
+_RECORD: dict[str, Any] = {"cumulative_epsilon": 0.0, "guarantee": None, "ratio": None, "covered": None, "unfitted": {}}
 """Fields of the newest version's record that the status shows, each with its value before the first version."""
 
 

@@ -23,7 +23,7 @@ def kept(tmp_path_factory):
     with embedded(folder, capacity={"rule": "fixed", "documents": 9}) as instance:
         instance.add(corpus())
         instance.settle()
-        return folder, instance.situation.base()
+        return folder, instance.facts().base
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ def copied(kept, tmp_path):
 def test_a_restart_keeps_the_capacity(kept, copied):
     """It is read from Redis, whatever the settings are by then; new ones count from the next retrain on."""
     with embedded(copied, capacity={"rule": "fixed", "documents": 7}) as again:
-        assert again.situation.base() == kept[1]
+        assert again.facts().base == kept[1]
         assert (again.status()["capacity"], again.status()["capacity_rule"]) == (9, "fixed")
         again.state.request("retrain")
         again.settle()
-        assert again.situation.base().capacity == 7
+        assert again.facts().base.capacity == 7
 
 
 def test_each_rule_gives_its_number():

@@ -147,7 +147,7 @@ def test_no_version_parts_the_documents_of_a_request(service):
     assert isinstance(decision, Wait)
     assert "request" in decision.reason
     cut = {one.partition: one.state.meta.next_offset for one in service.ingests}
-    assert service.situation.splits(cut) is not None
+    assert service.scheduler._situation.splits(cut) is not None
     settled = service.settle()
     assert [version["documents"] for version in settled.versions] == [60]
 

@@ -58,6 +58,7 @@ __all__ = ["PAGES", "web_pages"]
 logger = logging.getLogger(__name__)
 
 PAGES = {"/": "Overview", "/deletions": "Deletions", "/versions": "Versions", "/rejected": "Rejected records"}
+_OF_SERVICE = {"/": "overview.html", "/deletions": "deletions.html", "/versions": "versions.html"}
 _TOPIC_SECONDS, _VERSION_SECONDS = 20.0, 300.0
 _REFRESH_SECONDS = 15
 _MOST_VERSIONS = 60
@@ -91,6 +92,8 @@ def read_service(service: Service) -> dict[str, Any]:
     number, open: how many requests for deletions have not ended, and those that are shown, the paused first.
     ended: the last requests to end, newest first.
     versions: oldest first.
+    charts: of their capacity and epsilon.
+    settings, stages: for hold and brake of requests, and the meaning of each stage of a deletion.
     """
     # A new instance in a folder has no state before its writers open it.
     _ = service.reader
@@ -99,14 +102,19 @@ def read_service(service: Service) -> dict[str, Any]:
     found = sorted(concerns(facts), key=lambda one: one.passed is not False)
     still = sorted(facts.requests, key=lambda request: request.state is not RequestState.PAUSED)
     over = sorted(service.door.requests.ended(), key=lambda request: -request.changed_ms)
+    versions = service.versions()
+    charts = [_capacity_chart(versions), spending_chart(versions[-_MOST_VERSIONS:], service.settings.budget)]
     return {
+        "settings": service.settings,
+        "stages": _STAGES,
         "status": status_fields(facts, [one.text for one in found]),
         "concerns": found,
         "queued": facts.waiting,
         "number": len(still),
         "open": still[:_MOST_OPEN],
         "ended": over[:_MOST_ENDED],
-        "versions": service.versions(),
+        "versions": versions,
+        "charts": [chart for chart in charts if chart is not None],
     }
 
 
@@ -137,9 +145,7 @@ class _Pages:
     def application(self) -> Starlette:
         """Return the routes."""
         pages = {
-            "/": self._overview,
-            "/deletions": self._deletions,
-            "/versions": self._versions,
+            **dict.fromkeys(_OF_SERVICE, self._of_service),
             "/versions/{version:int}": self._version,
             "/rejected": self._rejected,
         }
@@ -153,22 +159,9 @@ class _Pages:
         handlers = {HTTPException: self._not_found, ClientDisconnect: _nobody_waits}
         return Starlette(routes=routes, exception_handlers=handlers)
 
-    def _overview(self, request: Request) -> Response:
+    def _of_service(self, request: Request) -> Response:
         answer = self._view.read("service", read_service)
-        return self._shown(request, "overview.html", answer.value, answer.at)
-
-    def _deletions(self, request: Request) -> Response:
-        answer = self._view.read("service", read_service)
-        values = {**answer.value, "stages": _STAGES, "settings": self._view.settings}
-        return self._shown(request, "deletions.html", values, answer.at)
-
-    def _versions(self, request: Request) -> Response:
-        answer = self._view.read("service", read_service)
-        versions = answer.value["versions"]
-        budget = self._view.settings.budget
-        charts = [_capacity_chart(versions), spending_chart(versions[-_MOST_VERSIONS:], budget)]
-        values = {"versions": versions, "charts": [chart for chart in charts if chart is not None]}
-        return self._shown(request, "versions.html", values, answer.at)
+        return self._shown(request, _OF_SERVICE[request.url.path], answer.value, answer.at)
 
     def _version(self, request: Request) -> Response:
         version = request.path_params["version"]

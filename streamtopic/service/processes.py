@@ -35,13 +35,12 @@ from streamtopic.errors import (
 from streamtopic.monitoring import metrics as catalogue
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
-from streamtopic.service.inspection.facts import show_gauges
+from streamtopic.service.inspection.facts import cosigned, show_gauges
 from streamtopic.service.publish.publisher import Published
 from streamtopic.service.requests.request_mover import Moved
 from streamtopic.service.schedule.decide import Wait, decision_text
 from streamtopic.service.schedule.scheduler import Step
 from streamtopic.service.watching import Watch
-from streamtopic.signed.signing_keys import read_note
 from streamtopic.state import CutGone, ModelState
 from streamtopic.streams.opening import open_membership
 
@@ -343,7 +342,7 @@ class Publishing:
         done = Published() if self._lease.acquire() is None else self._publisher.step()
         watch.moved(PUBLISH)
         if done.page and service.settings.witnesses is not None:
-            watch.witnessed(len(read_note(self._ledger.ledger.checkpoint).signatures) - 1)
+            watch.witnessed(cosigned(self._ledger.ledger.checkpoint))
         if done.did_something:
             # The next version may have waited for this one.
             service.undecided.set()

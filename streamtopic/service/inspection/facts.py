@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from streamtopic.state.deletions import Forget, Residue
     from streamtopic.streams import EventLog
 
-__all__ = ["Counted", "ModelFacts", "WaitingDeletions", "residue_fields", "show_gauges", "status_fields"]
+__all__ = ["Counted", "ModelFacts", "WaitingDeletions", "cosigned", "residue_fields", "show_gauges", "status_fields"]
 
 _SHOWN = 20
 _RECORD: dict[str, Any] = {"cumulative_epsilon": 0.0, "guarantee": None, "ratio": None, "covered": None, "unfitted": {}}
@@ -369,9 +369,14 @@ def _ledger(facts: ModelFacts) -> dict[str, Any]:
         "size": ledger.size,
         "gaps": len(ledger.gaps),
         "strays": ledger.strays,
-        "witnesses": len(read_note(ledger.checkpoint).signatures) - 1 if ledger.checkpoint else 0,
+        "witnesses": cosigned(ledger.checkpoint),
         "alive": said,
     }
+
+
+def cosigned(checkpoint: str) -> int:
+    """Return how many others signed a checkpoint of the ledger; "" is none."""
+    return len(read_note(checkpoint).signatures) - 1 if checkpoint else 0
 
 
 def residue_fields(residue: Residue) -> dict[str, Any]:

@@ -6,7 +6,7 @@ tests/streams/test_kafka_compat.py shows each fault in the installed version, an
 more.
 """
 
-import ssl
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -15,8 +15,6 @@ from typing import Any
 from kafka import errors
 from kafka.consumer.fetcher import Fetcher
 from kafka.net.compat import KafkaNetClient
-from kafka.net.inet import create_connection
-from kafka.net.transport import KafkaSSLTransport
 from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from kafka.record.util import decode_varint
 
@@ -29,7 +27,6 @@ __all__ = [
     "TlsRefused",
     "data_before_end",
     "give_up",
-    "let_go",
     "read_all_records",
     "records_in",
 ]
@@ -82,39 +79,17 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
             if not self._manager.bootstrapped:
                 self._net.call_soon(self._manager.close)
 
-    async def _built(self, *place: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
-        """Return a transport that keeps the last answer of a broker: 3.0.12 drops it if the end follows at once."""
-        secured = self._manager.ssl_enabled
-        transport = await (self._secured(*place, **options) if secured else self._build(*place, **options))
+    async def _built(self, *place: Any, timeout_at: float) -> Any:  # noqa: ANN401 - as above
+        """Return a transport that keeps the last answer of a broker: 3.0.12 drops it if the end follows at once.
+
+        It is given up at `timeout_at`, monotonic seconds: 3.0.12 waits for a handshake of TLS for ever.
+        """
+        making = self._manager.call_soon(lambda: self._build(*place, timeout_at=timeout_at))
+        transport = await self._manager.wait_for(making, 1000.0 * max(timeout_at - time.monotonic(), 0.0))
         transport._sock_recv = data_before_end(transport._sock_recv)
-        if not secured:
+        if not self._manager.ssl_enabled:
             transport._sock_recv = _without_tls(transport._sock_recv)
         return transport
-
-    async def _secured(self, node: Any, timeout_at: float | None = None) -> KafkaSSLTransport:  # noqa: ANN401 - as above
-        """Return a transport over TLS. 3.0.12 waits for a handshake for ever."""
-        given = self._manager.config
-        place = node.host, node.port
-        plain = await create_connection(self._net, *place, given["socket_options"], timeout_at=timeout_at)
-        options = {name: value for name, value in given.items() if name.startswith("ssl_")}
-        transport = KafkaSSLTransport(self._net, plain, host=node.host, **options)
-        try:
-            await self._shake_hands(transport._sock, timeout_at)
-        except Exception as error:
-            transport.close()
-            raise errors.KafkaConnectionError(f"TLS handshake failed: {error}") from error
-        return transport
-
-    async def _shake_hands(self, connection: ssl.SSLSocket, timeout_at: float | None) -> None:
-        while True:
-            try:
-                connection.do_handshake()
-            except ssl.SSLWantReadError:
-                await self._net.wait_read(connection, timeout_at)
-            except ssl.SSLWantWriteError:
-                await self._net.wait_write(connection, timeout_at)
-            else:
-                return
 
 
 def give_up(client: Any, **limits: Any) -> None:  # noqa: ANN401 - a client of kafka-python, and arguments of its `close`
@@ -127,17 +102,6 @@ def give_up(client: Any, **limits: Any) -> None:  # noqa: ANN401 - a client of k
     # A producer's network is closed by its own thread, once that is told to end.
     with suppress(Exception):
         client._sender.force_close()
-
-
-def let_go(consumer: Any) -> None:  # noqa: ANN401 - a consumer of kafka-python
-    """Let go of an answer whose records are all taken.
-
-    3.0.12 keeps it, and then never goes back to the records of a partition that was paused behind it and resumed since:
-    they are held for ever, and nothing more of that partition is fetched.
-    """
-    fetcher = consumer._fetcher
-    if not fetcher._next_partition_records:
-        fetcher._next_partition_records = None
 
 
 Receive = Callable[[], tuple[bytes, Exception | None]]
@@ -179,8 +143,10 @@ def _without_tls(receive: Receive) -> Receive:
     return received
 
 
-def read_all_records(consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
+def read_all_records(consumer: Any, answered: Callable[[], None]) -> None:  # noqa: ANN401 - kafka-python is untyped
     """Let a consumer read any record, and give all records of a batch as the value of one (`records_in`).
+
+    answered: called for each answer about a partition, with records or without.
 
     3.0.12 cannot get past a header name that is not UTF-8; its bytes are replaced. Other clients also send any number
     of headers: MAX_HEADERS and one more are kept, and the decoder refuses that many. And 3.0.12 makes three objects of
@@ -189,8 +155,13 @@ def read_all_records(consumer: Any) -> None:  # noqa: ANN401 - kafka-python is u
     A batch is decompressed as a whole: 1 MiB of gzip may become 1 GiB before a record of it is seen. So model topics
     store nothing compressed, since their broker undoes it (`TopicNames.settings`), and one that does is refused.
     """
+
+    def answer(*about: Any, **options: Any) -> _PartitionRecords:  # noqa: ANN401 - as above
+        answered()
+        return _PartitionRecords(*about, **options)
+
     # kafka-python has no public way to its decoder.
-    consumer._fetcher.PartitionRecords = _PartitionRecords
+    consumer._fetcher.PartitionRecords = answer
 
 
 def records_in(found: Sequence[Any], offset: int) -> list[Record]:

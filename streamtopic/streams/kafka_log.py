@@ -29,7 +29,7 @@ from streamtopic.streams.event_log import (
 from streamtopic.streams.kafka_clients import SharedClient, Writer, connect, retried
 from streamtopic.streams.kafka_compat import records_in
 from streamtopic.streams.kafka_options import KafkaOptions
-from streamtopic.streams.kafka_reader import PartitionReader, consumer_of
+from streamtopic.streams.kafka_reader import TopicReader, consumer_of
 
 __all__ = ["KafkaLog", "KafkaOptions"]
 
@@ -39,6 +39,7 @@ T = TypeVar("T")
 _REMEMBER_SECONDS = 60.0
 _EXPLAIN_SECONDS = 3.0
 _ASK_MS = 5_000
+_LOOK_SECONDS = 0.1
 # A stored record comes at once. Without one the wait must end: a transaction may have left nothing but its marks.
 _LOOK_MS = 2_000
 _NO_TOPIC = errors.UnknownTopicOrPartitionError.errno
@@ -67,8 +68,8 @@ class KafkaLog(Closing, EventLog):
         self.options = options
         self._clock = clock
         self._mutex = threading.RLock()
-        # A consumer of kafka-python may be used by one thread only.
-        self._readers: dict[threading.Thread, PartitionReader] = {}
+        # A consumer of kafka-python may be used by one thread only, and asks for metadata anew with each other topic.
+        self._readers: dict[tuple[threading.Thread, str], TopicReader] = {}
         self._counts: dict[str, tuple[int, float]] = {}
         self._admin = SharedClient(lambda: connect(KafkaAdminClient, options))
         self._writer = Writer(options)
@@ -173,16 +174,26 @@ class KafkaLog(Closing, EventLog):
     ) -> list[Record]:
         """See EventLog.read."""
         check_partition(topic, partition, self._count(topic))
-        reader = self._reader
+        reader = self._reader(topic)
         right = f"Read of topic {topic}"
-        return retried(lambda: reader.read(topic, partition, offset, max_records, max_bytes), self.options, right)
+        return retried(lambda: reader.read(partition, offset, max_records, max_bytes), self.options, right)
 
     def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
-        """See EventLog.wait."""
+        """See EventLog.wait; looks every 100 ms."""
         count = self._count(topic)
         for partition in positions:
             check_partition(topic, partition, count)
-        self._reader.wait(topic, positions, seconds)
+        wanted = {TopicPartition(topic, partition): offset for partition, offset in positions.items()}
+
+        def is_empty(consumer: Any) -> bool:  # noqa: ANN401 - as above
+            ends = consumer.end_offsets(list(wanted), timeout_ms=_ASK_MS)
+            return all(ends[place] <= offset for place, offset in wanted.items())
+
+        deadline = self._clock() + seconds
+        # An error ends the wait: the read that follows meets it too, and handles it.
+        with suppress(errors.KafkaError, OSError):
+            while self._finished.ask(is_empty) and (remaining := deadline - self._clock()) > 0:
+                time.sleep(min(remaining, _LOOK_SECONDS))
 
     def begin(self, topic: str, partition: int) -> int:
         """See EventLog.begin."""
@@ -303,18 +314,17 @@ class KafkaLog(Closing, EventLog):
     def _count(self, topic: str) -> int:
         return check_topic(topic, self.partitions(topic), f"on {self.options.servers}")
 
-    @property
-    def _reader(self) -> PartitionReader:
-        """The reader of this thread."""
+    def _reader(self, topic: str) -> TopicReader:
+        """Return the reader of a topic for this thread."""
         with self._mutex:
             # Nothing tells that a thread has ended: its connection is given back when the next one comes by.
-            ended = [thread for thread in self._readers if not thread.is_alive()]
-            for thread in ended:
-                self._readers.pop(thread).close()
-            thread = threading.current_thread()
-            if thread not in self._readers:
-                self._readers[thread] = PartitionReader(self.options, self, clock=self._clock)
-            return self._readers[thread]
+            ended = [place for place in self._readers if not place[0].is_alive()]
+            for place in ended:
+                self._readers.pop(place).close()
+            wanted = threading.current_thread(), topic
+            if wanted not in self._readers:
+                self._readers[wanted] = TopicReader(self.options, self, topic, clock=self._clock)
+            return self._readers[wanted]
 
 
 def _end(consumer: Any, place: TopicPartition) -> int:  # noqa: ANN401 - kafka-python is untyped

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import threading
+from types import SimpleNamespace
 
 import pytest
 from kafka import KafkaProducer, TopicPartition
@@ -110,43 +111,40 @@ def test_a_gap_at_the_end_is_an_end(log):
     assert [record.value for record in log.read(name, 0, 2)] == [b"after"]
 
 
-class LateConsumer:
-    """A consumer whose first answer is late, and then an emptied batch: Kafka keeps the last batch of a producer."""
+class SlowConsumer:
+    """A consumer of a log with an emptied batch, since Kafka keeps the last batch of a producer, and records after it.
 
-    def __init__(self, place):
-        self.place, self.assigned, self.answers, self.at, self.high = place, [], 0, 0, None
+    answers: of the broker, in order: None for a poll that ends without one, else the end that the broker knew of then.
+    """
+
+    def __init__(self, place, answers):
+        self.place, self.answers, self.assigned, self.at, self.high = place, iter(answers), set(), 0, None
 
     def assignment(self):
         """What is assigned."""
-        return set(self.assigned)
+        return self.assigned
 
     def assign(self, places):
-        """A partition that is assigned anew has no answer yet."""
-        if self.place not in places:
-            self.high = None
-        self.assigned = list(places)
+        """Fetch these from now on."""
+        self.assigned = set(places)
 
     def seek(self, _, offset):
         """Go on elsewhere."""
         self.at = offset
 
-    def paused(self):
-        """Nothing is paused."""
-        return set()
-
     def poll(self, **_):
-        """Nothing for eight times; then a batch without records, which ends before offset 3; then the records."""
-        self.answers += 1
-        if self.answers <= 8:
+        """The batch without records ends before offset 3."""
+        end = next(self.answers, 6)
+        if end is None:
             return {}
-        self.high = 6
-        if self.at < 3:
-            self.at = 3
-            return {}
-        records = [Record("t", 0, offset, b"k", b"v", (), 1) for offset in range(self.at, 6)]
-        self.at = 6
-        batch = ConsumerRecord("t", 0, -1, 5, 1, 0, None, records, (), None, -1, len(records), -1)
-        return {self.place: [batch]} if records else {}
+        self.high = end
+        self.answered()
+        if self.at < end == 6:
+            begin, self.at = self.at, 3 if self.at < 3 else 6
+            records = [Record("t", 0, offset, b"k", b"v", (), 1) for offset in range(max(begin, 3), self.at)]
+            batch = ConsumerRecord("t", 0, -1, 5, 1, 0, None, records, (), None, -1, len(records), -1)
+            return {self.place: [batch]} if records else {}
+        return {}
 
     def position(self, *_, **__):
         """Where the next answer begins."""
@@ -157,27 +155,28 @@ class LateConsumer:
         return self.high
 
 
-class SixRecords:
-    """A partition's ends."""
-
-    def begin(self, *_):
-        """The first offset."""
-        return 0
-
-    def end(self, *_):
-        """The end."""
-        return 6
-
-
-def test_an_emptied_batch_is_not_the_end(monkeypatch):
-    """An answer with no record but a batch that compaction has emptied says nothing of the records behind it."""
-    place = TopicPartition("t", 0)
+def reader_of(monkeypatch, answers, end):
+    """A reader of t, whose broker gives these answers."""
+    made = SlowConsumer(TopicPartition("t", 0), answers)
     seconds = itertools.count(step=0.2)
-    monkeypatch.setattr(kafka_reader, "connect", lambda *_, **__: LateConsumer(place))
-    monkeypatch.setattr(kafka_reader, "read_all_records", lambda _: None)
-    monkeypatch.setattr(kafka_reader, "let_go", lambda _: None)
-    reader = kafka_reader.PartitionReader(KafkaOptions("nowhere:1"), SixRecords(), clock=lambda: next(seconds))
-    assert [record.offset for record in reader.read("t", 0, 0, 100, 1 << 20)] == [3, 4, 5]
+    monkeypatch.setattr(kafka_reader, "connect", lambda *_, **__: made)
+    monkeypatch.setattr(kafka_reader, "read_all_records", lambda consumer, told: setattr(consumer, "answered", told))
+    ends = SimpleNamespace(begin=lambda *_: 0, end=lambda *_: end)
+    return kafka_reader.TopicReader(KafkaOptions("nowhere:1"), ends, "t", clock=lambda: next(seconds))
+
+
+@pytest.mark.parametrize("answers", [[None] * 8, [0, 0], [0] * 8])
+def test_a_late_answer_is_not_the_end(monkeypatch, answers):
+    """No answer, one to an earlier request, one of a broker that leads since a moment, an emptied batch: all go on."""
+    reader = reader_of(monkeypatch, answers, 6)
+    assert [record.offset for record in reader.read(0, 0, 100, 1 << 20)] == [3, 4, 5]
+
+
+def test_answers_without_records_up_to_the_end_are_the_end(monkeypatch):
+    """A read says so, and does not wait for ever; what is appended later is read."""
+    reader = reader_of(monkeypatch, [9, 9, 9], 6)
+    assert reader.read(0, 0, 100, 1 << 20) == []
+    assert [record.offset for record in reader.read(0, 0, 100, 1 << 20)] == [3, 4, 5]
 
 
 @pytest.mark.slow
@@ -242,7 +241,7 @@ def test_partitions_that_are_no_longer_read_take_no_memory(log):
         now[0] += 1_000
         assert len(other.read(name, 1, 0)) == 50
         (reader,) = other._readers.values()
-        assert [place.partition for place in reader._buffers] == [1]
+        assert [*reader._buffers] == [1]
         assert [record.value for record in other.read(name, 0, 10)] == [b"%d" % number for number in range(10, 50)]
 
 

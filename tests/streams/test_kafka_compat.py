@@ -2,17 +2,16 @@
 
 import contextlib
 import socket
-from collections import Counter
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer
 from kafka.net.compat import KafkaNetClient
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 
-from streamtopic.streams import KafkaLog, KafkaOptions, Message
-from streamtopic.streams.kafka_compat import NetClient, data_before_end, give_up, let_go
-from waiting import until
+from streamtopic.errors import ComponentUnreachable
+from streamtopic.streams import KafkaLog, KafkaOptions
+from streamtopic.streams.kafka_compat import NetClient, data_before_end, give_up
 
 
 class Listener:
@@ -73,41 +72,12 @@ def test_a_delay_is_given_in_seconds_without_the_repair():
     assert 5_000 < delays[NetClient] < 13_000
 
 
-def whole_after_a_pause(servers, topic, sizes, repair):
-    """Read one partition a little, pause it, read the other one to its end; return whether the first one goes on."""
-    consumer = KafkaConsumer(bootstrap_servers=servers, group_id=None, fetch_max_wait_ms=50)
-    places = [TopicPartition(topic, partition) for partition in range(len(sizes))]
-    taken = Counter()
-
-    def took(**options):
-        repair(consumer)
-        taken.update({place: len(some) for place, some in consumer.poll(timeout_ms=200, **options).items()})
-        return taken
-
-    with contextlib.closing(consumer):
-        consumer.assign(places)
-        for place in places:
-            consumer.seek(place, 0)
-        until(lambda: took(max_records=1))
-        (first,) = taken
-        (other,) = (place for place in places if place != first)
-        consumer.pause(first)
-        until(lambda: took()[other] == sizes[other.partition])
-        consumer.resume(first)
-        for _ in range(20):
-            took()
-    return taken[first] == sizes[first.partition]
-
-
-@pytest.mark.slow
-def test_a_partition_that_was_paused_goes_on_when_it_is_resumed(kafka_server):
-    """kafka-python keeps its records for ever, if another one was read to its end; `let_go` can go when this fails."""
-    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
-        log.create("paused", 2)
-        log.append_many("paused", [Message(b"%d" % k, b"x") for k in range(400)])
-        sizes = [log.end("paused", partition) for partition in range(2)]
-    assert whole_after_a_pause(kafka_server.servers, "paused", sizes, let_go)
-    assert not whole_after_a_pause(kafka_server.servers, "paused", sizes, lambda _: None)
+def test_a_handshake_that_never_ends_is_given_up():
+    """A server takes connections and says nothing: kafka-python waits for ever, `NetClient` until its time is up."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options = KafkaOptions(f"127.0.0.1:{silent.getsockname()[1]}", "SSL", patience=0.5)
+        with KafkaLog(options) as log, pytest.raises(ComponentUnreachable, match="does not answer"):
+            log.partitions("t")
 
 
 def test_a_client_whose_end_fails_gives_its_sockets_back(kafka_server):

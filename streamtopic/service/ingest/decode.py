@@ -37,10 +37,15 @@ if TYPE_CHECKING:
     from streamtopic.state import Lexicon
     from streamtopic.streams import Record
 
-__all__ = ["Decoded", "Event", "decode_all"]
+__all__ = ["Decoded", "Event", "Settled", "decode_all"]
 
 
-Event = Delete | Heartbeat | InvalidEvent
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A tombstone that the service itself wrote after a suppressed add."""
+
+
+Event = Delete | Heartbeat | Settled | InvalidEvent
 
 _NO_LABELS: Mapping[str, str] = {}
 

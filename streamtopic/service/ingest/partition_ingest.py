@@ -15,7 +15,6 @@ from streamtopic.errors import StateError, StateMismatch, StreamtopicError
 from streamtopic.monitoring.tracing import span
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.resolve import resolve
-from streamtopic.service.ingest.suppressions import NOBODY, Suppressions
 from streamtopic.service.log_history import count_remedy, departures
 from streamtopic.state import (
     MAX_FLUSH_DOCUMENTS,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from streamtopic.service.ingest.decode import Decoded
     from streamtopic.service.ingest.resolve import Resolution
+    from streamtopic.service.ingest.suppressions import Suppressions
     from streamtopic.state import Connection, Lexicon, ModelSettings
     from streamtopic.streams import EventLog, Record, TopicNames
 
@@ -291,8 +291,8 @@ class Ingest:
         if decoded.next_offset - offset > len(decoded.records):
             self._doubtful = self._log.end(self._topics.documents, self.partition)
         now_ms = int(self._clock() * 1000)
-        refusals = NOBODY if self._suppressions is None else self._suppressions.refuse(decoded)
-        resolution = resolve(decoded, ready, self.partition, now_ms, refusals, self._doubtful)
+        judged = decoded if self._suppressions is None else self._suppressions.refuse(decoded)
+        resolution = resolve(judged, ready, self.partition, now_ms, self._doubtful)
         # After the look-up, so that a loss before it is noticed. A rebuild keeps these as they are, or the log does.
         if _rests_on_absence(resolution.changes):
             self.state.require_keys()

@@ -16,10 +16,9 @@ from streamtopic.documents.events import (
     request_of,
     salt_of,
 )
-from streamtopic.documents.suppression import suppressed
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.tracing import trace_of
-from streamtopic.service.ingest.suppressions import NOBODY, Refusals
+from streamtopic.service.ingest.decode import Settled
 from streamtopic.state import Changes, Forget, ForgetKind
 
 if TYPE_CHECKING:
@@ -56,7 +55,6 @@ def resolve(
     ready: PreparedBatch,
     partition: int,
     now_ms: int,
-    refusals: Refusals = NOBODY,
     doubtful: int = 0,
 ) -> Resolution:
     """Apply records in order to the live documents, and return the changes.
@@ -64,7 +62,6 @@ def resolve(
     ready: the live documents of the ids in the records.
     partition: the partition of the records.
     now_ms: milliseconds since 1970, for receipts.
-    refusals: records that are about somebody who is suppressed.
     doubtful: offset before which compaction may have taken records that nobody has read.
 
     The result depends on the records only, not on how a log is cut into flushes, except for `applied_ms`. The documents
@@ -73,14 +70,10 @@ def resolve(
     run = _Run(decoded, ready, partition, now_ms, doubtful)
     records, homes, others, current = decoded.records, decoded.homes, decoded.others, run.current
     elsewhere = (k for k, home in enumerate(homes) if home != partition)
-    unusual = {*others, *elsewhere, *refusals.settled, *refusals.adds}
+    unusual = {*others, *elsewhere}
     for k, document in enumerate(decoded.documents.ids):
         if k in unusual:
-            if k in refusals.settled:
-                run.settle(k, records[k])
-            else:
-                event = suppressed() if k in refusals.adds else others.get(k)
-                run.take(k, records[k], event, homes[k])
+            run.take(k, records[k], others.get(k), homes[k])
         elif document in current:
             run.replace(k, records[k], current[document])
         else:
@@ -139,6 +132,9 @@ class _Run:
         home: partition of its key.
         """
         if isinstance(event, Heartbeat):
+            return
+        if isinstance(event, Settled):
+            self.settle(k, record)
             return
         document = self.documents.ids[k]
         # Partitioners differ over records without a key, and such a record names no document that could be deleted.

@@ -7,40 +7,24 @@ copy, and a copy that is lost is made from the topic.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamtopic.documents.events import Delete, Heartbeat
-from streamtopic.documents.suppression import Suppression, SuppressionKey
+from streamtopic.documents.suppression import Suppression, SuppressionKey, suppressed
 from streamtopic.errors import SettingsError
+from streamtopic.service.ingest.decode import Settled
 from streamtopic.state import Suppressed
 from streamtopic.streams import Message, TopicNames, pages
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from streamtopic.service.ingest.decode import Decoded
+    from streamtopic.service.ingest.decode import Decoded, Event
     from streamtopic.state import Connection
     from streamtopic.streams import EventLog, Record
 
-__all__ = ["NOBODY", "Refusals", "Suppressions"]
+__all__ = ["Suppressions"]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Refusals:
-    """Which records of a batch suppression is about.
-
-    adds: place of each add that is refused.
-    settled: place of each tombstone that the service itself wrote after such an add.
-    """
-
-    adds: Collection[int] = ()
-    settled: Collection[int] = ()
-
-
-NOBODY = Refusals()
 
 
 class Suppressions:
@@ -76,29 +60,31 @@ class Suppressions:
         self.catch_up()
         return max((self._said[one].made_ms for one in digests if one in self._said), default=0)
 
-    def refuse(self, decoded: Decoded) -> Refusals:
-        """Return which of these records suppression is about; the log has the tombstones of the refused ones then.
+    def refuse(self, decoded: Decoded) -> Decoded:
+        """Refuse the adds that suppression is about, and mark the tombstones of such adds, which are the service's own.
 
-        Whatever was said before a record was appended holds for it. Raises ComponentUnreachable.
+        The log has the tombstones of all adds that are refused then. Whatever was said before a record was appended
+        holds for it. Raises ComponentUnreachable.
         """
         key = self._key
         if key is None:
-            return NOBODY
+            return decoded
         self.catch_up()
         records = decoded.records
-        settled = {k for k, record in enumerate(records) if record.headers and _is_own(key, record)}
+        events: dict[int, Event] = {k: Settled() for k, one in enumerate(records) if one.headers and _is_own(key, one)}
         partition, start = records[0].partition, records[0].offset
         refused = {offset for offset in self._refused.get(partition, ()) if offset >= start}
-        if not (self._held or settled or refused):
-            return NOBODY
-        others = (k for k in range(len(records)) if k not in settled)
+        if not (self._held or events or refused):
+            return decoded
+        others = (k for k in range(len(records)) if k not in events)
         adds = [k for k in others if records[k].offset in refused or self._is_refused(key, decoded, k)]
         new = [records[k] for k in adds if records[k].offset not in refused]
         if new:
             gone = [Message(one.key, None, key.refusal(partition, one.offset), partition) for one in new]
             self._log.append_many(self._names.documents, gone)
         self._refused[partition] = refused | {one.offset for one in new}
-        return Refusals(frozenset(adds), settled)
+        events.update((k, suppressed()) for k in adds)
+        return replace(decoded, others={**decoded.others, **events})
 
     def _is_refused(self, key: SuppressionKey, decoded: Decoded, k: int) -> bool:
         """Return whether a record is about somebody who is suppressed. Nobody's delete is ever refused."""

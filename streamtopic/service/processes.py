@@ -34,7 +34,7 @@ from streamtopic.errors import (
 )
 from streamtopic.monitoring import metrics as catalogue
 from streamtopic.service.app import Service
-from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
+from streamtopic.service.ingest.worker import IngestWorker
 from streamtopic.service.inspection.facts import cosigned, show_gauges
 from streamtopic.service.publish.publisher import Published
 from streamtopic.service.requests.request_mover import Moved
@@ -231,13 +231,12 @@ def worker_of(service: Service) -> Iterator[IngestWorker]:
     names = service.names
     session_ms = int(settings.session_timeout * 1000)
     membership = open_membership(service.log, names.documents, settings.consumer_group, session_ms)
-    options = WorkerOptions(heartbeat=settings.residue_max_age / 2)
     worker = IngestWorker(
         service.log,
         names.documents,
         membership,
         service.open_ingest,
-        options,
+        heartbeat=settings.residue_max_age / 2,
         clock=service.clock,
         watch=service.watch,
     )

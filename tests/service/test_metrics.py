@@ -12,7 +12,7 @@ from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.local import LocalRedis
 from streamtopic.monitoring.metrics import CATALOGUE, PREFIX
-from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
+from streamtopic.service.ingest.worker import IngestWorker
 from streamtopic.service.processes import looked_at, run_part
 from streamtopic.settings import Settings
 from streamtopic.signed import COSIGNATURE, PublicKey
@@ -71,11 +71,8 @@ def _missed_a_delete(folder, watch):
 
 
 def _worker(service, share):
-    options = WorkerOptions(linger=0.0, heartbeat=0.0)
-    return IngestWorker(
-        service.log, service.names.documents, share, service.open_ingest, options, clock=service.clock,
-        watch=service.watch,
-    )  # fmt: skip
+    given = {"linger": 0.0, "clock": service.clock, "watch": service.watch}
+    return IngestWorker(service.log, service.names.documents, share, service.open_ingest, **given)
 
 
 def _lost_to_another(folder, watch):

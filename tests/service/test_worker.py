@@ -7,7 +7,7 @@ import pytest
 
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
+from streamtopic.service.ingest.worker import IngestWorker
 from streamtopic.state import ModelSettings, Reader
 from streamtopic.streams import FileLog, TopicNames
 
@@ -63,8 +63,8 @@ def work(connection, log, names):
         def open_ingest(partition):
             return Ingest.open(connection, log, names, partition, settings=SETTINGS, clock=lambda: now)
 
-        plain = WorkerOptions(**{"linger": 0.0, "heartbeat": 0.0, **options})
-        return IngestWorker(log, names.documents, share, open_ingest, plain, clock=lambda: now, ticks=ticks)
+        given = {"linger": 0.0, "clock": lambda: now, "ticks": ticks, **options}
+        return IngestWorker(log, names.documents, share, open_ingest, **given)
 
     return make
 
@@ -129,10 +129,8 @@ def test_a_worker_that_is_overtaken_while_it_opens_a_partition_waits(connection,
             ingest.state.reload()
         return ingest
 
-    plain = WorkerOptions(linger=0.0, heartbeat=0.0)
-    worker = IngestWorker(
-        log, names.documents, Share(0, 1, 2), overtaken, plain, clock=lambda: 1000.0, ticks=lambda: time[0]
-    )
+    given = {"linger": 0.0, "clock": lambda: 1000.0, "ticks": lambda: time[0]}
+    worker = IngestWorker(log, names.documents, Share(0, 1, 2), overtaken, **given)
     fill(log, names, 0, 60)
     settle(worker)
     assert sorted(worker.ingests) == [0, 2]

@@ -375,19 +375,6 @@ def _thread_of(log: EventLog) -> ThreadPoolExecutor:
     return thread
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """Decoded records that were read ahead.
-
-    offset: where they begin.
-    more: whether they filled the read, so that there are likely more after them.
-    """
-
-    offset: int
-    decoded: Decoded
-    more: bool
-
-
 class _ReadAhead:
     """Reads a partition, and the next records already while those before them are being counted.
 
@@ -404,57 +391,51 @@ class _ReadAhead:
         self._partitions = state.meta.settings.partitions
         # One thread for all partitions of a log: a log may keep a connection for each thread that reads.
         self._thread = _thread_of(log) if ahead else None
-        self._ready: _Ready | None = None
+        # An offset, and the records from there on: None if there were none when they were read.
+        self._next: tuple[int, Decoded | None] = 0, None
 
     def at(self, offset: int, lexicon: Lexicon, max_records: int) -> Decoded | None:
         """Return at least one record from `offset` on; None at the end of the log."""
-        ready = self._ready
-        if ready is None or ready.offset != offset:
-            ready = self._now(offset, lexicon, max_records)
-        elif ready.decoded.lexicon is not lexicon:
+        known, decoded = self._next
+        if known != offset or decoded is None:
+            decoded = self._now(offset, lexicon, max_records)
+        elif decoded.lexicon is not lexicon:
             # The state has begun a new table of words, where the same entries name other words.
-            ready = _Ready(offset, self._decoded(ready.decoded.records, lexicon), ready.more)
-        self._ready = ready
-        return None if ready is None else ready.decoded
+            decoded = self._decoded(decoded.records, lexicon)
+        self._next = offset, decoded
+        return decoded
 
     @contextmanager
     def beyond(self, used: Decoded, max_records: int) -> Iterator[None]:
-        """Read the records after the used ones meanwhile, for the next `at`, if there are likely any.
+        """Read the records after the used ones meanwhile, for the next `at`.
 
         used: the records that are being committed, the first that `at` returned.
 
         If the body of the `with` fails, the used records are kept, since they are to be read again.
         """
-        ready = self._ready
-        left = ready is not None and (ready.more or used is not ready.decoded)
-        if self._thread is None or not left:
+        if self._thread is None:
             yield
-            self._ready = None
             return
         future = self._thread.submit(self._read, used.next_offset, used.lexicon, max_records)
         try:
             yield
             # An error of reading ahead comes again when the records are read in turn, and is reported then.
-            self._ready = None if isinstance(future.exception(), StreamtopicError) else future.result()
+            failed = isinstance(future.exception(), StreamtopicError)
+            self._next = used.next_offset, None if failed else future.result()
         finally:
             # Waits for the thread: it must not read on during the next call.
             future.exception()
 
-    def _now(self, offset: int, lexicon: Lexicon, max_records: int) -> _Ready | None:
+    def _now(self, offset: int, lexicon: Lexicon, max_records: int) -> Decoded | None:
         """Read now, in the thread of the log if there is one."""
         if self._thread is None:
             return self._read(offset, lexicon, max_records)
         return self._thread.submit(self._read, offset, lexicon, max_records).result()
 
-    def _read(self, offset: int, lexicon: Lexicon, max_records: int) -> _Ready | None:
+    def _read(self, offset: int, lexicon: Lexicon, max_records: int) -> Decoded | None:
         """Read and decode records from `offset` on; None at the end of the log."""
         records = self._log.read(self._topic, self._state.partition, offset, max_records, _BYTES)
-        if not records:
-            return None
-        size = sum(len(record.value or b"") for record in records)
-        # Half: a read ends before the record that would exceed its bytes, and a record may have half of them.
-        more = len(records) >= max_records or size >= _BYTES // 2
-        return _Ready(offset, self._decoded(records, lexicon), more)
+        return self._decoded(records, lexicon) if records else None
 
     def _decoded(self, records: Sequence[Record], lexicon: Lexicon) -> Decoded:
         """Decode records of this partition."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamtopic.streams import EventLog
     from streamtopic.streams.opening import Membership
 
-__all__ = ["IngestWorker", "Round", "WorkerOptions"]
+__all__ = ["IngestWorker", "Round"]
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -27,18 +27,6 @@ logger = logging.getLogger(__name__)
 _TAKEN_OVER_PAUSE = 1.0
 # After a round of fewer records the next one waits for more: commits would cost more than the records in them.
 _FULL_ENOUGH = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerOptions:
-    """Options of an ingest process.
-
-    linger: seconds to wait for more records after a small round.
-    heartbeat: seconds between records that keep an idle partition moving, 0 for no such records.
-    """
-
-    linger: float = 0.1
-    heartbeat: float = 43_200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +50,8 @@ class IngestWorker:
 
     topic: the documents topic.
     open_ingest: opens a partition as its writer, and fences the writer before.
+    heartbeat: seconds between records that keep an idle partition moving, 0 for no such records.
+    linger: seconds to wait for more records after a small round.
     clock: seconds since 1970.
     ticks: seconds that only grow.
     watch: is told of partitions that come, go and are counted.
@@ -76,8 +66,9 @@ class IngestWorker:
         topic: str,
         membership: Membership,
         open_ingest: Callable[[int], Ingest],
-        options: WorkerOptions,
         *,
+        heartbeat: float = 0.0,
+        linger: float = 0.1,
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
         watch: Watch | None = None,
@@ -86,7 +77,8 @@ class IngestWorker:
         self._topic = topic
         self._membership = membership
         self._open_ingest = open_ingest
-        self._options = options
+        self._heartbeat = heartbeat
+        self._linger = linger
         self._clock = clock
         self._ticks = ticks
         self._watch = watch or Watch()
@@ -122,8 +114,8 @@ class IngestWorker:
             self._guarded(partition, lambda ingest: ingest.sum_if_due())
         if not records:
             self._idle(seconds)
-        elif records < _FULL_ENOUGH and self._options.linger:
-            time.sleep(self._options.linger)
+        elif records < _FULL_ENOUGH:
+            time.sleep(self._linger)
         waiting = "" if self._ingests else self._membership.lost
         return Round(frozenset(self._ingests), records, outcomes, waiting)
 
@@ -181,10 +173,9 @@ class IngestWorker:
     def _idle(self, seconds: float) -> None:
         """Wait for records, and keep idle partitions moving."""
         now_ms = int(self._clock() * 1000)
-        heartbeat = self._options.heartbeat
         for partition, ingest in self._ingests.items():
             quiet_ms = now_ms - ingest.state.meta.time_ms
-            if heartbeat and quiet_ms >= heartbeat * 1000:
+            if self._heartbeat and quiet_ms >= self._heartbeat * 1000:
                 # Kafka closes a partition's last file only on a new record, and compaction never reaches an open file.
                 self._log.append_many(self._topic, [encode_heartbeat(partition)])
         positions = {partition: ingest.state.meta.next_offset for partition, ingest in self._ingests.items()}

@@ -56,10 +56,15 @@ class Misplaced:
     trace: bytes = b""
 
     @property
+    def key(self) -> bytes:
+        """The key of the document's records."""
+        return self.document.encode()
+
+    @property
     def tombstone(self) -> Message:
         """The record that deletes the document at home."""
         headers = ("request", self.request.encode()), ("salt", self.salt), (HEADER, self.trace)
-        return Message(self.document.encode(), None, tuple((name, value) for name, value in headers if value))
+        return Message(self.key, None, tuple((name, value) for name, value in headers if value))
 
     def fields(self) -> list[object]:
         """Return it as JSON has it."""

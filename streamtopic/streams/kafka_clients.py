@@ -172,11 +172,11 @@ class SharedClient:
     A client that failed may hold a broken connection for as long as it lives, or refuse everything.
 
     make: returns the client.
-    end: closes it.
+    limits: arguments of its `close`.
     """
 
-    def __init__(self, make: Callable[[], Any], end: Callable[[Any], None] = give_up) -> None:
-        self._make, self._end = make, end
+    def __init__(self, make: Callable[[], Any], **limits: Any) -> None:  # noqa: ANN401 - kafka-python's arguments
+        self._make, self._limits = make, limits
         self._client: Any = None
         self._mutex = threading.Lock()
 
@@ -199,7 +199,7 @@ class SharedClient:
     def _discard(self) -> None:
         if self._client is not None:
             client, self._client = self._client, None
-            self._end(client)
+            give_up(client, **self._limits)
 
 
 # Topics have limits of their own. This one must be above all of them, or it would decide.
@@ -223,7 +223,8 @@ class Writer:
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
-        self._producer = SharedClient(self._connect, _abandon)
+        # After an error its pending records must not be sent: the caller learns of it, and may send others.
+        self._producer = SharedClient(self._connect, timeout=1)
         # Nothing is pending between two calls, since every append waits for its confirmations.
         self.close = self._producer.close
 
@@ -289,10 +290,3 @@ class Writer:
                 )
             case _:
                 return mapped(error, self._options, f"Write of topic {topic}")
-
-
-def _abandon(producer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-    """Close a producer. Its pending records must not be sent: the caller learns of an error, and may send others."""
-    producer._sender.force_close()  # noqa: SLF001 - its own close waits for pending records, or fails over them
-    with suppress(Exception):
-        producer.close(timeout=1)

@@ -93,15 +93,17 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
 
 
 def give_up(client: Any, **limits: Any) -> None:  # noqa: ANN401 - a client of kafka-python, and arguments of its `close`
-    """Close a client, whatever happens. 3.0.12 leaves its network open if a step before that fails."""
+    """Close a client, whatever happens. 3.0.12 leaves its network open if a step before that fails.
+
+    Records of a producer that are not confirmed yet are not sent any more, and its own thread closes its network.
+    """
     # It is given up in any case, so an error of its end does not matter.
+    with suppress(Exception):
+        client._sender.force_close()
     with suppress(Exception):
         client.close(**limits)
     with suppress(Exception):
         client._client.close()
-    # A producer's network is closed by its own thread, once that is told to end.
-    with suppress(Exception):
-        client._sender.force_close()
 
 
 Receive = Callable[[], tuple[bytes, Exception | None]]

@@ -18,7 +18,7 @@ request that has its receipt is not begun again, whatever Redis has forgotten.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
@@ -364,23 +364,20 @@ class RequestMover:
             return [encode_delete(one, wanted.id, salt, wanted.trace) for one in wanted.documents]
         if self._is_behind():
             return None
-        by_home: dict[int, dict[bytes, list[Misplaced]]] = {}
+        by_home: defaultdict[int, list[Misplaced]] = defaultdict(list)
         for one in wanted.misplaced:
-            if one in self._sent_lately:
-                continue
-            key = one.document.encode()
-            home = partition_of(key, self._partitions, self._partitioner)
-            by_home.setdefault(home, {}).setdefault(key, []).append(one)
+            if one not in self._sent_lately:
+                by_home[partition_of(one.key, self._partitions, self._partitioner)].append(one)
         self._ledger.catch_up()
         receipts = self._ledger.find([_digest(one) for one in wanted.misplaced if _digest(one)])
         due = list[Message]()
-        for home, named in by_home.items():
-            if not self._uncounted(home).isdisjoint(named):
+        for home, deletions in by_home.items():
+            keys = {one.key for one in deletions}
+            if not self._uncounted(home).isdisjoint(keys):
                 return None
-            added = self._reader.added_at(home, list(named))
-            for key, deletions in named.items():
-                open_ones = [one for one in deletions if not _is_done(one, home, receipts.get(_digest(one), ()))]
-                due += [one.tombstone for one in open_ones if self._is_due_at(one, home, added.get(key))]
+            added = self._reader.added_at(home, list(keys))
+            open_ones = [one for one in deletions if not _is_done(one, home, receipts.get(_digest(one), ()))]
+            due += [one.tombstone for one in open_ones if self._is_due_at(one, home, added.get(one.key))]
         return due
 
     def _is_due_at(self, one: Misplaced, home: int, added: int | None) -> bool:
@@ -388,14 +385,12 @@ class RequestMover:
         if added is None:
             # For the receipt, which somebody waits for.
             return one.asked
-        try:
+        with suppress(StateMismatch):
             found = self._log.read(self._names.documents, home, added, 1)
-        except StateMismatch:
-            # Retention has taken the record, so the document is an old one.
-            return True
-        if not found or found[0].offset != added:
-            return True
-        return found[0].appended_ms(self._now_ms()) <= one.time_ms + _CLOCKS_MS
+            if found and found[0].offset == added:
+                return found[0].appended_ms(self._now_ms()) <= one.time_ms + _CLOCKS_MS
+        # The record has left the log, so the document is an old one.
+        return True
 
     def _write(self, lease: Lease, wanted: Wanted) -> int:
         """Write tombstones for the documents of a request's people; return how many documents there are.

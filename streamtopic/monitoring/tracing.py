@@ -3,8 +3,8 @@
 A trace begins in `DocumentProducer.delete`, or in the span in which that is called. Its W3C `traceparent` travels in
 the record's header, stays with the deletion in Redis, and ends with the receipt, which does not hold it.
 
-OpenTelemetry is never imported here. A process in which nothing has imported it has no exporter, so nobody would see a
-span. Spans have numbers of partitions and versions: never an id, a word or the text of an error.
+OpenTelemetry is not imported before something else has imported it: such a process has no exporter, so nobody would see
+a span. Spans have numbers of partitions and versions: never an id, a word or the text of an error.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ def producing(name: str) -> Iterator[bytes]:
     # The text of an error may quote a document's id, so the span keeps the error's class alone.
     quiet = {"record_exception": False, "set_status_on_exception": False}
     with _tracer(api).start_as_current_span(name, kind=api.SpanKind.PRODUCER, **quiet) as opened:
+        carried = dict[str, str]()
+        _propagator().inject(carried)
         try:
-            yield _traceparent(opened.get_span_context())
+            yield carried.get(HEADER, "").encode()
         except Exception as error:
             opened.set_attribute("error.type", type(error).__name__)
             opened.set_status(api.StatusCode.ERROR)
@@ -66,7 +68,7 @@ def span(name: str, times_ms: tuple[int, int], facts: Mapping[str, int], parent:
     attributes = {f"streamtopic.{fact}": number for fact, number in facts.items()}
     made = _tracer(api).start_span(
         name,
-        context=_under(api, parent),
+        context=_propagator().extract({HEADER: parent.decode()}),
         kind=api.SpanKind.CONSUMER,
         attributes=attributes,
         start_time=begin * 1_000_000,
@@ -84,21 +86,8 @@ def _tracer(api: Any) -> Any:  # noqa: ANN401 - as `_api`
     return api.get_tracer("streamtopic")
 
 
-def _under(api: Any, trace: bytes) -> Any:  # noqa: ANN401 - as `_api`
-    """Return the place below a span that a `traceparent` names."""
-    parent = api.NonRecordingSpan(_context(api, trace))
-    return api.set_span_in_context(parent)
+def _propagator() -> Any:  # noqa: ANN401 - as `_api`
+    """Return OpenTelemetry's reader and writer of `traceparent`."""
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-
-def _context(api: Any, trace: bytes) -> Any:  # noqa: ANN401 - as `_api`
-    """Return the context that a `traceparent` names, which has the right form."""
-    _, trace_id, span_id, flags = trace.split(b"-")
-    trace_flags = api.TraceFlags(int(flags, 16))
-    return api.SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=trace_flags)
-
-
-def _traceparent(context: Any) -> bytes:  # noqa: ANN401 - as `_api`
-    """Return the `traceparent` of a context, b"" for an invalid one."""
-    if not context.is_valid:
-        return b""
-    return b"00-%032x-%016x-%02x" % (context.trace_id, context.span_id, context.trace_flags & 0xFF)
+    return TraceContextTextMapPropagator()

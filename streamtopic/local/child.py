@@ -1,5 +1,6 @@
 """Parts of all local servers: a folder that only its owner may read, and a process that ends with this one."""
 
+import atexit
 import contextlib
 import fcntl
 import importlib.util
@@ -11,11 +12,12 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
+from types import TracebackType
+from typing import IO, Self
 
 from streamtopic.errors import ComponentUnreachable
 
-__all__ = ["Child", "owns_folder", "private_folder", "program", "tighten"]
+__all__ = ["Child", "LocalServer", "failure_reason", "owns_folder", "private_folder", "program", "tighten"]
 
 
 _OTHERS = 0o077
@@ -129,6 +131,75 @@ class Child:
         # The watchdog last, so that the server also ends if this program is killed while it waits.
         self._watchdog.kill()
         self._watchdog.communicate()
+
+
+class LocalServer:
+    """A server for one program. It ends with `stop`, with the interpreter, and when the process is killed.
+
+    A class of servers has `start`, which begins with `_run` and waits for the first answer with `_await_answer`.
+    """
+
+    def __init__(self) -> None:
+        self._child: Child | None = None
+        self._temporary: Path | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the server, None if it does not run, or belongs to another program."""
+        return self._child.pid if self._child else None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Start the server and wait until it answers. Starting twice is harmless."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop the server. Its data stays, unless the folder is temporary. Stopping twice is harmless."""
+        self._end(signal.SIGTERM)
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+    def _run(self, command: Sequence[str], log: Path, lock: IO[bytes] | None = None) -> int:
+        """Run the server; return where its own output begins in the log."""
+        begin = log.stat().st_size if log.exists() else 0
+        self._child = Child(command, log, lock, self._temporary)
+        atexit.register(self.stop)
+        return begin
+
+    def _end(self, how: signal.Signals) -> None:
+        atexit.unregister(self.stop)
+        if self._child is not None:
+            self._child.end(how)
+            self._child = None
+
+    def _await_answer(self, name: str, answers: Callable[[], bool], log: Path, begin: int, seconds: float) -> None:
+        """Wait until the server answers. Raises ComponentUnreachable if it ends, or does not answer in time.
+
+        name: of the server. begin: of its output in the log. seconds: how long to wait at most.
+        """
+        deadline = time.monotonic() + seconds
+        while not answers():
+            if self._child is None or not self._child.running:
+                raise ComponentUnreachable(f"{name} did not start: {failure_reason(log, begin)} (see {log})")
+            if time.monotonic() > deadline:
+                raise ComponentUnreachable(f"{name} does not answer after {seconds:.0f} s: look at its log, {log}")
+            time.sleep(0.02)
+
+
+def failure_reason(log: Path, begin: int) -> str:
+    """Return the last exception that a server wrote to its log since the byte `begin`, else its last line."""
+    # The last one is the innermost cause.
+    with log.open("rb") as output:
+        output.seek(begin)
+        lines = output.read().decode("utf-8", "replace").strip().splitlines()
+    named = [line.strip() for line in lines if "Exception" in line and not line.lstrip().startswith("at ")]
+    return (named or lines or ["it wrote no log"])[-1]
 
 
 def owns_folder(lock: IO[bytes], attached: Callable[[], bool], seconds: float, folder: Path, name: str) -> bool:

@@ -1,6 +1,5 @@
 """A real Kafka broker on this machine, started and stopped by the program: Java, jars, properties, folder."""
 
-import atexit
 import contextlib
 import fcntl
 import hashlib
@@ -13,14 +12,12 @@ import socket
 import struct
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local.child import Child, private_folder, program
+from streamtopic.local.child import LocalServer, private_folder, program
 
 __all__ = ["LocalKafka"]
 
@@ -59,7 +56,7 @@ COMMON_PROPERTIES: Mapping[str, object] = {
 """Properties of every local broker: small, and quick to compact and to fail over."""
 
 
-class LocalKafka:
+class LocalKafka(LocalServer):
     """A Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1.
 
     directory: folder of its data, None for a temporary one.
@@ -79,96 +76,40 @@ class LocalKafka:
         port: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__()
         self._directory = None if directory is None else Path(directory).absolute()
         self._properties = dict(properties or {})
-        self._fixed_port = port
-        self._port: int | None = None
-        self._temporary: Path | None = None
-        self._broker: Child | None = None
+        self._port = port or free_broker_port()
 
     @property
     def servers(self) -> str:
-        """Address for clients, 127.0.0.1:PORT; also after `kill`. Raises ComponentUnreachable before `start`."""
-        if self._port is None:
-            raise ComponentUnreachable("the local Kafka is not running: start it first")
+        """Address for clients, 127.0.0.1:PORT; also before `start` and after `kill`."""
         return f"127.0.0.1:{self._port}"
-
-    @property
-    def pid(self) -> int | None:
-        """Process id of the broker, None if it does not run."""
-        return self._broker.pid if self._broker else None
-
-    @property
-    def jars(self) -> Path:
-        """The folder with Kafka's jars, those of the console tools included."""
-        return broker_jars()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
 
     def start(self) -> Self:
         """Start the broker and wait until it answers (2 to 8 s). Starting twice is harmless."""
-        if self._broker is None:
-            self._start(self._folder())
+        if self._child is not None:
+            return self
+        folder = self._directory
+        if folder is None:
+            folder = self._temporary = self._temporary or Path(tempfile.mkdtemp(prefix="streamtopic-kafka-"))
+        private_folder(folder)
+        command = java_command(_HEAP_MB)
+        write_properties(folder, _properties(folder, self._port) | self._properties)
+        prepare_storage(folder, command, new_cluster_id())
+        log = folder / "kafka.log"
+        begin = self._run([*command, "kafka.Kafka", str(folder / "server.properties")], log)
+        try:
+            self._await_answer("Kafka", lambda: brokers_seen(self._port) > 0, log, begin, _START_SECONDS)
+        except BaseException:
+            self._end(signal.SIGKILL)
+            raise
+        private_folder(folder)
         return self
-
-    def stop(self) -> None:
-        """Stop the broker. Its data stays, unless the folder is temporary. Stopping twice is harmless."""
-        self._end(signal.SIGTERM)
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            self._temporary = None
 
     def kill(self) -> None:
         """End the broker as kill -9 does. Its folder stays: `start` brings it up again on the same port."""
         self._end(signal.SIGKILL)
-
-    def _end(self, how: signal.Signals) -> None:
-        atexit.unregister(self.stop)
-        if self._broker is not None:
-            self._broker.end(how)
-            self._broker = None
-
-    def _folder(self) -> Path:
-        if self._directory is None:
-            self._temporary = self._temporary or Path(tempfile.mkdtemp(prefix="streamtopic-kafka-"))
-            return self._temporary
-        private_folder(self._directory)
-        return self._directory
-
-    def _start(self, folder: Path) -> None:
-        """Start the broker at the wanted port or, if nobody depends on one, at a free port."""
-        command = java_command(_HEAP_MB)
-        port = self._fixed_port or self._port or free_broker_port()
-        write_properties(folder, _properties(folder, port) | self._properties)
-        prepare_storage(folder, command, new_cluster_id())
-        self._launch(folder, [*command, "kafka.Kafka", str(folder / "server.properties")], port)
-
-    def _launch(self, folder: Path, command: list[str], port: int) -> None:
-        log = folder / "kafka.log"
-        # The log goes on from start to start, and only this start can have failed.
-        begin = log.stat().st_size if log.exists() else 0
-        self._broker = Child(command, log, None, self._temporary)
-        atexit.register(self.stop)
-        try:
-            self._await_ready(port, log, begin)
-        except BaseException:
-            self._end(signal.SIGKILL)
-            raise
-        self._port = port
-        private_folder(folder)
-
-    def _await_ready(self, port: int, log: Path, begin: int) -> None:
-        deadline = time.monotonic() + _START_SECONDS
-        while not brokers_seen(port):
-            if self._broker is None or not self._broker.running:
-                raise ComponentUnreachable(f"Kafka did not start: {failure_reason(log, begin)} (see {log})")
-            if time.monotonic() > deadline:
-                raise ComponentUnreachable(f"Kafka does not answer after {_START_SECONDS} s: look at its log, {log}")
-            time.sleep(0.05)
 
 
 def _properties(folder: Path, port: int) -> dict[str, object]:
@@ -352,13 +293,3 @@ def free_broker_port() -> int:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-
-
-def failure_reason(log: Path, begin: int) -> str:
-    """Return the last exception that the broker wrote to its log since the byte `begin`, else its last line."""
-    # The last one is the innermost cause.
-    with log.open("rb") as output:
-        output.seek(begin)
-        lines = output.read().decode("utf-8", "replace").strip().splitlines()
-    named = [line.strip() for line in lines if "Exception" in line and not line.lstrip().startswith("at ")]
-    return (named or lines or ["it wrote no log"])[-1]

@@ -1,19 +1,17 @@
 """A real Redis server on this machine, started and stopped by the program."""
 
-import atexit
 import contextlib
+import math
 import os
-import shutil
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 import redis
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local.child import Child, owns_folder, private_folder, program
+from streamtopic.local.child import LocalServer, owns_folder, private_folder, program
 
 __all__ = ["LocalRedis", "find_server", "write_anew"]
 
@@ -37,7 +35,7 @@ def find_server() -> Path:
     return found
 
 
-class LocalRedis:
+class LocalRedis(LocalServer):
     """A Redis server on a private unix socket, for one program.
 
     directory: where it keeps its data; None for a temporary folder. persistent: write the append-only file, so that
@@ -51,10 +49,9 @@ class LocalRedis:
     def __init__(self, directory: str | os.PathLike[str] | None = None, *, persistent: bool = False) -> None:
         if persistent and directory is None:
             raise ValueError("a persistent Redis needs a directory")
+        super().__init__()
         self._directory = None if directory is None else Path(directory).absolute()
         self._persistent = persistent
-        self._private: Path | None = None
-        self._server: Child | None = None
         self._socket: Path | None = None
 
     @property
@@ -64,70 +61,44 @@ class LocalRedis:
             raise ComponentUnreachable("the local Redis is not running: start it first")
         return f"unix://{self._socket}"
 
-    @property
-    def pid(self) -> int | None:
-        """Process id of the server, or None if it is not running or belongs to another program."""
-        return self._server.pid if self._server else None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
-
     def start(self) -> Self:
         """Start the server and wait until it answers. Starting twice is harmless."""
         if self._socket is not None:
             return self
-        executable = find_server()
-        if self._directory is None:
+        executable, folder = find_server(), self._directory
+        if folder is None:
             self._launch(executable, _private_folder(), None)
             return self
-        private_folder(self._directory)
-        with (self._directory / "redis.lock").open("a+b") as lock:
-            if not owns_folder(lock, self._attached, _ATTACH_SECONDS, self._folder, "Redis"):
-                return self
-            self._launch(executable, self._directory, lock)
+        private_folder(folder)
+        with (folder / "redis.lock").open("a+b") as lock:
+            if owns_folder(lock, lambda: self._attached(folder), _ATTACH_SECONDS, folder, "Redis"):
+                self._launch(executable, folder, lock)
         return self
 
     def stop(self) -> None:
         """Stop the server, keeping what it holds if it is persistent. Stopping twice is harmless."""
-        atexit.unregister(self.stop)
-        if self._server is not None:
-            self._server.end()
-            self._server = None
-        if self._private is not None:
-            shutil.rmtree(self._private, ignore_errors=True)
-            self._private = None
+        super().stop()
         self._socket = None
 
-    def _attached(self) -> bool:
+    def _attached(self, folder: Path) -> bool:
         """Whether another program's server on this folder answers, at which socket is noted then."""
         with contextlib.suppress(OSError, redis.exceptions.RedisError):
-            socket = Path((self._folder / "redis.socket").read_text("utf-8"))
+            socket = Path((folder / "redis.socket").read_text("utf-8"))
             _client(socket).ping()
             self._socket = socket
             return True
         return False
 
-    @property
-    def _folder(self) -> Path:
-        if self._directory is None:
-            raise ComponentUnreachable("a temporary Redis has no folder of its own: give it one")
-        return self._directory
-
     def _launch(self, executable: Path, folder: Path, lock: IO[bytes] | None) -> None:
-        private = folder if self._directory is None else _private_folder()
-        socket = private / "redis.sock"
+        self._temporary = folder if self._directory is None else _private_folder()
+        socket = self._temporary / "redis.sock"
         log = folder / "redis.log"
-        said = log.stat().st_size if log.exists() else 0
-        self._server = Child([str(executable), *self._options(folder, socket)], log, lock, private)
-        self._private = private
-        atexit.register(self.stop)
+        begin = self._run([str(executable), *self._options(folder, socket)], log, lock)
         try:
-            self._await_ready(socket, log)
-            if _CUT_SHORT in log.read_bytes()[said:]:
-                with contextlib.closing(_client(socket)) as client:
+            with contextlib.closing(_client(socket)) as client:
+                # No deadline: a large append-only file takes minutes to load, and a dead server is noticed at once.
+                self._await_answer("redis-server", lambda: _answers(client), log, begin, math.inf)
+                if _CUT_SHORT in log.read_bytes()[begin:]:
                     write_anew(client)
         except BaseException:
             self.stop()
@@ -154,20 +125,6 @@ class LocalRedis:
         }
         return [word for name, value in options.items() for word in (f"--{name}", value)]
 
-    def _await_ready(self, socket: Path, log: Path) -> None:
-        client = _client(socket)
-        while True:
-            try:
-                client.ping()
-            except redis.exceptions.RedisError:
-                # No deadline: a large append-only file takes minutes to load, and a dead server is noticed at once.
-                if self._server is None or not self._server.running:
-                    raise ComponentUnreachable(f"redis-server did not start: {_last_line(log)} (see {log})") from None
-                time.sleep(0.01)
-            else:
-                client.close()
-                return
-
 
 def write_anew(client: redis.Redis) -> None:
     """Write the append-only file again from memory, and wait until that is done.
@@ -184,6 +141,12 @@ def _client(socket: Path) -> redis.Redis:
     return redis.Redis(unix_socket_path=str(socket), socket_timeout=5, protocol=2)
 
 
+def _answers(client: redis.Redis) -> bool:
+    with contextlib.suppress(redis.exceptions.RedisError):
+        return bool(client.ping())
+    return False
+
+
 def _private_folder() -> Path:
     folder = tempfile.mkdtemp(prefix="streamtopic-")
     if len(folder) > _SOCKET_PATH_LIMIT - len("/redis.sock"):
@@ -191,8 +154,3 @@ def _private_folder() -> Path:
         Path(folder).rmdir()
         folder = tempfile.mkdtemp(prefix="streamtopic-", dir="/tmp")
     return Path(folder)
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text("utf-8", "replace").strip().splitlines() if log.exists() else []
-    return lines[-1] if lines else "it wrote no log"

@@ -28,7 +28,7 @@ from servers.ports import quiet_port, quiet_ports
 from servers.redis_cluster import find_tls_server
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalKafka
-from streamtopic.local.local_kafka import find_java
+from streamtopic.local.local_kafka import broker_jars, find_java
 from streamtopic.local.local_redis import find_server
 from streamtopic.streams import KafkaLog, KafkaOptions
 from waiting import PATIENCE, until
@@ -224,7 +224,7 @@ def _make_users(folder, server, made):
     mounted.mkdir()
     mains = {"kafka-acls.sh": "org.apache.kafka.tools.AclCommand", "kafka-configs.sh": "kafka.admin.ConfigCommand"}
     for name, main in mains.items():
-        command = shlex.join([str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", f"{server.jars}/*", main])
+        command = shlex.join([str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", f"{broker_jars()}/*", main])
         (tools / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
         (tools / name).chmod(0o700)
     for file in made.glob("*.kafka"):

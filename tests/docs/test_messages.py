@@ -12,7 +12,7 @@ import yaml
 
 from streamtopic.documents import events, subjects, suppression
 from streamtopic.documents.events import MAX_VALUES, Delete, Document, decode_record
-from streamtopic.local.local_kafka import find_java
+from streamtopic.local.local_kafka import broker_jars, find_java
 from streamtopic.signed import (
     Alive,
     End,
@@ -71,7 +71,7 @@ def test_the_console_tools_add_and_delete(log, kafka_server, tmp_path):
     """The command lines of the page, run with Kafka's own console producer, arrive as an add and a delete."""
     tool = tmp_path / "kafka-console-producer.sh"
     main = "org.apache.kafka.tools.ConsoleProducer"
-    tool.write_text(f'#!/bin/sh\nexec "{find_java()}" -Xmx256m -cp "{kafka_server.jars}/*" {main} "$@"\n')
+    tool.write_text(f'#!/bin/sh\nexec "{find_java()}" -Xmx256m -cp "{broker_jars()}/*" {main} "$@"\n')
     tool.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
 

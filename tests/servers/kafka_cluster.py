@@ -9,11 +9,10 @@ from pathlib import Path
 
 from servers.node import Node
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local.child import Child
+from streamtopic.local.child import Child, failure_reason
 from streamtopic.local.local_kafka import (
     COMMON_PROPERTIES,
     brokers_seen,
-    failure_reason,
     free_broker_port,
     java_command,
     new_cluster_id,

@@ -20,9 +20,9 @@ def killed_beside(log, topic, at, *, written):
     appends = itertools.count()
     append = log.append_many
 
-    def killed(to, messages):
+    def killed(to, messages, *hashed):
         crashes = to == topic and next(appends) == at
-        places = None if crashes and not written else append(to, messages)
+        places = None if crashes and not written else append(to, messages, *hashed)
         if crashes:
             raise Crash
         return places

@@ -9,7 +9,7 @@ from streamtopic.documents.deletion_record import Wanted, encode_request
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import UsageError
 from streamtopic.monitoring.tracing import producing
-from streamtopic.streams import MURMUR2, PARTITIONERS, EventLog, KafkaOptions, Message, TopicNames, addressed, open_log
+from streamtopic.streams import MURMUR2, PARTITIONERS, EventLog, KafkaOptions, Message, TopicNames, open_log
 from streamtopic.streams.event_log import Closing
 
 __all__ = ["Deletion", "DocumentProducer"]
@@ -156,11 +156,7 @@ class DocumentProducer(Closing):
             self._log.close()
 
     def _append(self, messages: list[Message]) -> list[tuple[int, int]]:
-        partitions = self._log.partitions(self._topic)
-        # A topic that does not exist has no partitions: the append raises an error that says so.
-        if partitions:
-            messages = addressed(messages, partitions, self._partitioner)
-        return self._log.append_many(self._topic, messages)
+        return self._log.append_many(self._topic, messages, self._partitioner)
 
     def _send(self, messages: list[Message]) -> int:
         count = len(self._append(messages)) if messages else 0

@@ -50,7 +50,7 @@ from streamtopic.signed import KeyRing, load_secret
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
 from streamtopic.state.deletions import LinkKeys
 from streamtopic.state.stored_counts import CountsStore
-from streamtopic.streams import FileLog, Message, TopicNames, addressed, open_log
+from streamtopic.streams import FileLog, Message, TopicNames, open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -304,10 +304,7 @@ class Service:
         topic = self.names.documents
         if self.layout is not None:
             self._check_history()
-        # A topic that does not exist has no partitions; `append_many` then raises the right error.
-        if count := self.log.partitions(topic):
-            messages = addressed(messages, count, self.settings.partitioner)
-        return self.log.append_many(topic, messages)
+        return self.log.append_many(topic, messages, self.settings.partitioner)
 
     def _check_history(self) -> None:
         """Raise StateMismatch if the log is not the one that was counted: a record might be where nobody reads it.

@@ -8,7 +8,6 @@ Message        a record to append
 PARTITIONERS   names of the hashes that can choose the partition of a key
 Record         a record at its place in the log
 TopicNames     a model's topics, with their settings
-addressed      messages with the partitions of their keys
 open_log       the log at a place
 pages          the records of a partition, one list for each read
 partition_of   the partition of a key
@@ -25,7 +24,6 @@ from streamtopic.streams.event_log import (
     Message,
     Record,
     TopicNames,
-    addressed,
     pages,
     partition_of,
 )
@@ -48,7 +46,6 @@ __all__ = [
     "Message",
     "Record",
     "TopicNames",
-    "addressed",
     "open_log",
     "pages",
     "partition_of",

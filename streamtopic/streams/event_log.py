@@ -7,8 +7,8 @@ Every event log makes the checks at the end, so that all refuse the same in the 
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 from zlib import crc32
@@ -30,7 +30,6 @@ __all__ = [
     "Message",
     "Record",
     "TopicNames",
-    "addressed",
     "check_count",
     "check_new_topic",
     "check_offset",
@@ -159,10 +158,13 @@ class LogTopic:
     id: given when the topic was made; a topic that is made again under its name has another one. "" if there is no such
         topic, or if the brokers give no ids (before Kafka 2.8).
     partitions: number of partitions, 0 if there is no such topic.
+    replicas, in_sync: the least number of replicas of any partition, and of replicas in sync; 1 in files.
     """
 
     id: str
     partitions: int
+    replicas: int = 1
+    in_sync: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,7 @@ class Message:
 
     key: decides which records compaction replaces; None only in topics that are not compacted.
     value: None for a tombstone.
-    partition: None for that of the key's murmur2 hash, which Kafka's own clients use.
+    partition: None for that of the key's hash.
     """
 
     key: bytes | None
@@ -247,7 +249,7 @@ class EventLog(Protocol):
         ...
 
     def describe(self, topic: str) -> LogTopic:
-        """Return id and number of partitions of a topic. The log is asked at each call; nothing is remembered."""
+        """Return what is known of a topic. The log is asked at each call; nothing is remembered."""
         ...
 
     def settings(self, topic: str) -> Mapping[str, str]:
@@ -264,8 +266,10 @@ class EventLog(Protocol):
         """Append one record; return (partition, offset) once the log has confirmed it."""
         return self.append_many(topic, [Message(key, value, headers, partition)])[0]
 
-    def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
+    def append_many(self, topic: str, messages: Sequence[Message], partitioner: str = MURMUR2) -> list[tuple[int, int]]:
         """Append records, in order within each partition; return (partition, offset) of each once all are confirmed.
+
+        partitioner: name of the hash that chooses the partition of a message that names none.
 
         After an error a part of them may have been written.
         """
@@ -434,7 +438,7 @@ def partition_of(key: bytes | None, partitions: int, partitioner: str = MURMUR2)
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-def placed(topic: str, messages: Sequence[Message], partitions: int) -> list[int]:
+def placed(topic: str, messages: Sequence[Message], partitions: int, partitioner: str) -> list[int]:
     """Return the partition of each message: the one that it names, else that of its key.
 
     Raises UsageError for a partition that the topic does not have.
@@ -443,18 +447,7 @@ def placed(topic: str, messages: Sequence[Message], partitions: int) -> list[int
     for message in messages:
         partition = message.partition
         if partition is None:
-            partition = partition_of(message.key, partitions)
+            partition = partition_of(message.key, partitions, partitioner)
         check_partition(topic, partition, partitions)
         found.append(partition)
-    return found
-
-
-def addressed(messages: Iterable[Message], partitions: int, partitioner: str) -> list[Message]:
-    """Return the messages with the partitions of their keys; a message that names its partition keeps it."""
-    found = []
-    for message in messages:
-        if message.partition is None:
-            found.append(replace(message, partition=partition_of(message.key, partitions, partitioner)))
-        else:
-            found.append(message)
     return found

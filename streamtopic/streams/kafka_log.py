@@ -15,6 +15,7 @@ from streamtopic.errors import ComponentUnreachable, StreamtopicError, UsageErro
 from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
+    MURMUR2,
     Closing,
     EventLog,
     LogTopic,
@@ -102,7 +103,7 @@ class KafkaLog(Closing, EventLog):
                 self._administer(make, f"Create of topic {topic}")
             except UsageError as error:
                 raise UsageError(f"topic {topic} cannot be made: {error}") from error
-            existing = self._remembered(topic, self._described(topic, made=True)).partitions
+            existing = self._described(topic, made=True).partitions
         check_count(topic, existing, partitions)
 
     def partitions(self, topic: str) -> int:
@@ -112,7 +113,7 @@ class KafkaLog(Closing, EventLog):
 
     def describe(self, topic: str) -> LogTopic:
         """See EventLog.describe."""
-        return self._remembered(topic, self._described(topic))
+        return self._described(topic)
 
     def settings(self, topic: str) -> Mapping[str, str]:
         """See EventLog.settings: the topic's own, else the cluster's."""
@@ -129,19 +130,6 @@ class KafkaLog(Closing, EventLog):
 
         return self._administer(describe, f"DescribeConfigs of topic {topic}")
 
-    def copies(self, topic: str) -> tuple[int, int]:
-        """Return the least number of replicas of any partition of a topic, and of replicas in sync."""
-        self._count(topic)
-
-        def describe(admin: Any) -> tuple[int, int]:  # noqa: ANN401 - as above
-            (found,) = admin.describe_topics([topic])
-            partitions = found["partitions"]
-            replicas = min(len(one["replica_nodes"]) for one in partitions)
-            in_sync = min(len(one["isr_nodes"]) for one in partitions)
-            return replicas, in_sync
-
-        return self._administer(describe, f"Describe of topic {topic}")
-
     def configure(self, topic: str, settings: Mapping[str, str]) -> None:
         """See EventLog.configure."""
         self._count(topic)
@@ -150,10 +138,9 @@ class KafkaLog(Closing, EventLog):
             lambda admin: admin.alter_configs([resource], incremental=True), f"AlterConfigs of topic {topic}"
         )
 
-    def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
+    def append_many(self, topic: str, messages: Sequence[Message], partitioner: str = MURMUR2) -> list[tuple[int, int]]:
         """See EventLog.append_many; confirmed by all replicas that are in sync."""
-        count = self._count(topic)
-        partitions = placed(topic, messages, count)
+        partitions = placed(topic, messages, self._count(topic), partitioner)
         if any(message.key is None and message.value is None for message in messages):
             raise UsageError(f"a record for {topic} has neither a key nor a value: give it one")
         if not messages:
@@ -256,7 +243,7 @@ class KafkaLog(Closing, EventLog):
                 client.close()
 
     def _described(self, topic: str, *, made: bool = False) -> LogTopic:
-        """Return id and number of partitions, 0 without such a topic.
+        """Return what is known of a topic, and remember how many partitions it has.
 
         made: whether the topic was made just now; then a broker that has not heard of it yet is asked again.
         """
@@ -269,11 +256,12 @@ class KafkaLog(Closing, EventLog):
             if failure is not errors.NoError:
                 raise failure(topic)
             known = UUID(str(found.get("topic_id") or _NO_ID))
-            return LogTopic("" if known == _NO_ID else known.hex, len(found["partitions"]))
+            partitions = found["partitions"]
+            replicas = min(len(one["replica_nodes"]) for one in partitions)
+            in_sync = min(len(one["isr_nodes"]) for one in partitions)
+            return LogTopic("" if known == _NO_ID else known.hex, len(partitions), replicas, in_sync)
 
-        return self._administer(describe, f"Describe of topic {topic}")
-
-    def _remembered(self, topic: str, found: LogTopic) -> LogTopic:
+        found = self._administer(describe, f"Describe of topic {topic}")
         self._counts[topic] = (found.partitions, self._clock() + _REMEMBER_SECONDS)
         return found
 
@@ -303,11 +291,12 @@ class KafkaLog(Closing, EventLog):
         # kafka-python only says that the time was up. Brokers that answer at all answer this soon.
         patience = min(_EXPLAIN_SECONDS, self.options.patience)
         with suppress(StreamtopicError), KafkaLog(replace(self.options, patience=patience)) as looking:
-            replicas, in_sync = looking.copies(topic)
-            if in_sync < replicas:
+            found = looking.describe(topic)
+            if found.in_sync < found.replicas:
                 return ComponentUnreachable(
-                    f"Kafka at {self.options.servers} did not confirm records for {topic}, with too few replicas in "
-                    f"sync ({in_sync} of {replicas}): bring its brokers back, or compare min.insync.replicas"
+                    f"Kafka at {self.options.servers} did not confirm records for {topic}, with too few replicas "
+                    f"in sync ({found.in_sync} of {found.replicas}): bring its brokers back, or compare "
+                    "min.insync.replicas"
                 )
         return fault
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.streams import Message, addressed
+from streamtopic.streams import FileLog, Message
 from streamtopic.streams.event_log import PARTITIONERS, murmur2, partition_of
 
 with warnings.catch_warnings():
@@ -36,7 +36,10 @@ def test_crc32_is_librdkafkas():
 
 
 @pytest.mark.parametrize("partitioner", PARTITIONERS)
-def test_messages_are_addressed_unless_they_are_already(partitioner):
-    """A partition that is named stays."""
+def test_messages_go_to_the_partition_of_their_key(partitioner, tmp_path):
+    """Under the hash that the sender names; a partition that is named stays."""
     messages = [Message(b"doc-7", b"v"), Message(b"doc-7", b"v", partition=2)]
-    assert [m.partition for m in addressed(messages, 5, partitioner)] == [partition_of(b"doc-7", 5, partitioner), 2]
+    with FileLog(tmp_path) as log:
+        log.create("t", 5)
+        places = log.append_many("t", messages, partitioner)
+    assert [partition for partition, _ in places] == [partition_of(b"doc-7", 5, partitioner), 2]

@@ -10,5 +10,5 @@ class Sent:
     def partitions(self, _):
         return 1
 
-    def append_many(self, topic, messages):
+    def append_many(self, topic, messages, *_):
         self.values.setdefault(topic, []).extend(message.value for message in messages)

@@ -331,12 +331,9 @@ def _topic_copies(log: EventLog, settings: Settings, topic: str) -> Iterator[Fin
     servers = settings.kafka
     if servers is None:
         return
-    from streamtopic.streams.kafka_log import KafkaLog
-
-    if not isinstance(log, KafkaLog):
-        return
     name = f"copies of {topic}"
-    replicas, in_sync = log.copies(topic)
+    known = log.describe(topic)
+    replicas, in_sync = known.replicas, known.in_sync
     least = int(log.settings(topic).get("min.insync.replicas", 1))
     detail = f"{replicas} replica(s), {in_sync} in sync, min.insync.replicas {least}"
     lone, several = replicas == 1 and _elsewhere(servers), replicas > 1

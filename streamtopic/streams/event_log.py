@@ -260,12 +260,6 @@ class EventLog(Protocol):
         """Change these settings of a topic; its other settings stay."""
         ...
 
-    def append(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
-    ) -> tuple[int, int]:
-        """Append one record; return (partition, offset) once the log has confirmed it."""
-        return self.append_many(topic, [Message(key, value, headers, partition)])[0]
-
     def append_many(self, topic: str, messages: Sequence[Message], partitioner: str = MURMUR2) -> list[tuple[int, int]]:
         """Append records, in order within each partition; return (partition, offset) of each once all are confirmed.
 

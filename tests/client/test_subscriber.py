@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from appending import append
 from ledger_maker import LedgerMaker, key_of
 from streamtopic.client import ModelSubscriber
 from streamtopic.errors import ComponentUnreachable, InvalidRelease, UsageError
@@ -47,10 +48,10 @@ def test_forged_releases_are_refused(subscribe, maker, log):
     third = maker.publish(3)
     log.append_many(TOPIC, [*to_messages(9, third.data), proof_message(9, third.proof)])
     (damaged,) = to_messages(4, third.data)
-    log.append(TOPIC, damaged.key, flipped(damaged.value), damaged.headers)
+    append(log, TOPIC, damaged.key, flipped(damaged.value), damaged.headers)
     log.append_many(TOPIC, [proof_message(4, third.proof)])
     log.append_many(TOPIC, [*to_messages(6, maker.made(6)[0]), proof_message(6, third.proof.replace("1", "2"))])
-    log.append(TOPIC, b"junk", b"junk")
+    append(log, TOPIC, b"junk", b"junk")
     maker.publish(5)
     subscriber = subscribe()
     assert versions(subscriber) == [3, 5]

@@ -23,6 +23,7 @@ from kafka.admin import (
     ResourceType,
 )
 
+from appending import append
 from certificates import Authority
 from servers.ports import quiet_port, quiet_ports
 from servers.redis_cluster import find_tls_server
@@ -167,7 +168,7 @@ def deployed_kafka(tmp_path_factory):
         with KafkaLog(KafkaOptions(server.servers)) as log:
             for topic in TOPICS:
                 log.create(topic, 1, {"cleanup.policy": "compact"})
-                log.append(topic, b"k", b"v")
+                append(log, topic, b"k", b"v")
         _make_users(folder, server, made)
         yield Deployed(doors, made)
 

@@ -8,6 +8,7 @@ from kafka.admin import NewTopic
 from kafka.errors import AuthorizationError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from appending import append
 from streamtopic.errors import SettingsError, StreamtopicError
 from streamtopic.streams import KafkaLog
 from streamtopic.streams.opening import open_membership
@@ -60,10 +61,10 @@ def test_who_may_write(broker, role, topic):
     """A producer writes documents and nothing else; only schedule writes releases and the ledger."""
     with KafkaLog(_options(broker, role)) as log:
         if topic in WRITES.get(role, ()):
-            assert log.append(topic, b"k", b"v", partition=0)[0] == 0
+            assert append(log, topic, b"k", b"v", partition=0)[0] == 0
         else:
             with _refused(f"(Describe|Write) of topic {topic}"):
-                log.append(topic, b"k", b"v", partition=0)
+                append(log, topic, b"k", b"v", partition=0)
 
 
 @pytest.mark.parametrize("topic", TOPICS)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from appending import append
 from streamtopic.client import DocumentProducer
 from streamtopic.service.app import Service
 from streamtopic.settings import Settings
@@ -23,7 +24,7 @@ def served(folder, headers):
         with DocumentProducer(service.log, model=settings.model) as producer:
             producer.add_many((f"d{n}", " ".join(WORDS[n % 2][(n // 2 + k) % 5] for k in range(4))) for n in range(40))
         service.settle()
-        service.log.append(service.names.documents, b"d3", None, (("request", b"r"), ("salt", b"s" * 16), *headers), 0)
+        append(service.log, service.names.documents, b"d3", None, (("request", b"r"), ("salt", b"s" * 16), *headers), 0)
         for ingest in service.ingests:
             list(ingest.drain())
         entries = service.reader.forgets(0).read()

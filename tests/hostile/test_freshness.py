@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from appending import append
 from ledger_maker import CREATED, LedgerMaker, key_of
 from streamtopic.client import ModelSubscriber
 from streamtopic.errors import StaleRelease
@@ -250,7 +251,7 @@ def test_unsigned_chunks_take_bounded_memory(subscribe, maker, log, caplog):
 
     def chunk(version, number, chunks, content=piece):
         headers = (("chunks", b"%d" % chunks), ("sha256", digest))
-        log.append(TOPIC, b"%d/%d" % (version, number), content, headers)
+        append(log, TOPIC, b"%d/%d" % (version, number), content, headers)
 
     chunk(5, 0, 4_096)
     chunk(6, 0, 2, piece + b"x")
@@ -272,7 +273,7 @@ def test_releases_that_are_not_whole_share_the_bytes_of_one(subscribe, log, monk
     monkeypatch.setattr(releases_topic, "RELEASE_BYTES", 1_000)
     monkeypatch.setattr(releases_topic, "MAX_PROOFS", 5)
     for version in range(10, 18):
-        log.append(TOPIC, b"%d/0" % version, b"x" * 300, (("chunks", b"2"), ("sha256", b"0" * 64)))
+        append(log, TOPIC, b"%d/0" % version, b"x" * 300, (("chunks", b"2"), ("sha256", b"0" * 64)))
         log.append_many(TOPIC, [proof_message(version, "no")])
     subscriber = subscribe()
     assert subscriber.poll() is None

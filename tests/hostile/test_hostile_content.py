@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from kafka import KafkaProducer
 
+from appending import append
 from campaign.oracle import Oracle
 from streamtopic.counts import Weighting
 from streamtopic.service.ingest.missed_deletes import delete_missed
@@ -188,6 +189,6 @@ def test_forged_pointers_stop_nobody(names, kafka_server):
         far = {"partition": 0, "offset": 10**15, "reason": "\x1b[2J", "topic": names.documents, "key_sha256": 5}
         elsewhere = {"partition": 10**6, "offset": 3, "reason": "format", "topic": ""}
         for number, value in enumerate([*values, msgpack.packb(far), msgpack.packb(elsewhere)]):
-            log.append(names.rejected, b"forged-%d" % number, value, partition=0)
+            append(log, names.rejected, b"forged-%d" % number, value, partition=0)
         found = [pointer.offset for pointer in rejections(log, names)]
         assert found == [*before, 10**15, 3]

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from appending import append
 from kafka_topics import add_partitions, delete_records
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
@@ -107,7 +108,7 @@ def test_records_that_take_the_place_of_counted_ones_are_noticed(counted, writte
     cut(settings, "documents", 6)
     with FileLog(settings.dir / "log") as log:
         for number in range(written):
-            log.append(f"{settings.model}.documents", *_delete(f"d{number}"))
+            append(log, f"{settings.model}.documents", *_delete(f"d{number}"))
     refused(settings, "another one now")
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from appending import append
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, Receipts, verify_receipt
 from streamtopic.errors import InvalidRelease
@@ -39,7 +40,7 @@ def test_a_request_id_used_twice_hides_no_receipt(service, capsys):
     made.settle()
     assert main(["receipt", "ticket-7", "--proof", str(file.parent / "which"), "--config", str(file)]) == 2
     assert "has 2 receipts, and a file proves one" in capsys.readouterr().err
-    made.log.append(made.names.documents, b"d4", None, (("request", b"ticket-7"),), 0)
+    append(made.log, made.names.documents, b"d4", None, (("request", b"ticket-7"),), 0)
     made.settle()
     with Receipts(made.log, model=made.settings.model, public_key=made.keys) as receipts:
         ((own,), (other,)) = receipts.find(mine), receipts.find(theirs)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appending import append
 from kafka_topics import HASTY, until_compacted
 from streamtopic.cli import main
 from streamtopic.client import Receipts
@@ -281,7 +282,7 @@ def test_the_look_is_right_about_every_deletion(tmp_path_factory, records, data)
     for number, (key, valued) in enumerate(records):
         if number == stop:
             log.compact("residue.documents")
-        log.append("residue.documents", key, b"text" if valued else None, partition=0)
+        append(log, "residue.documents", key, b"text" if valued else None, partition=0)
     mark, held = seen(superseded_from(log, "residue.documents", 0)), everything(log)
     for offset, (key, valued) in enumerate(records):
         left = [r for r in held if r.key == key and r.offset < offset and r.value is not None]

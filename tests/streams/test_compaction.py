@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appending import append
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.streams import FileLog, Message
 
@@ -29,7 +30,7 @@ def test_compaction_keeps_the_last_of_each_key(tmp_path_factory, messages, start
     log, other = (FileLog(directory) for _ in range(2))
     log.create("t", 1)
     for key, value in messages:
-        log.append("t", key, value, partition=0)
+        append(log, "t", key, value, partition=0)
     before = everything(other)
     last = {record.key: record.offset for record in before}
     expected = [record for record in before if record.key is None or last[record.key] == record.offset]
@@ -40,7 +41,7 @@ def test_compaction_keeps_the_last_of_each_key(tmp_path_factory, messages, start
         assert everything(reader, start) == [record for record in expected if record.offset >= start]
         assert reader.end("t", 0) == len(messages)
         assert reader.begin("t", 0) == 0
-    assert other.append("t", b"a", b"new") == (0, len(messages))
+    assert append(other, "t", b"a", b"new") == (0, len(messages))
     assert everything(log) == [*expected, everything(other)[-1]]
 
 
@@ -49,15 +50,15 @@ def test_a_deleted_text_leaves_the_disk(tmp_path):
     now = [1000.0]
     log = FileLog(tmp_path, clock=lambda: now[0])
     log.create("t", 2)
-    log.append("t", b"doc", b"a secret text")
-    log.append("t", b"doc", None)
+    append(log, "t", b"doc", b"a secret text")
+    append(log, "t", b"doc", None)
     assert log.compact("t") == 1
     assert not any(b"secret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert log.compact("t", tombstones_ms=5000) == 0
     now[0] += 10
     assert log.compact("t", tombstones_ms=5000) == 0, "the last record of a partition stays"
-    partition, offset = log.append("t", b"doc", None)
-    log.append("t", b"other", b"", partition=partition)
+    partition, offset = append(log, "t", b"doc", None)
+    append(log, "t", b"other", b"", partition=partition)
     now[0] += 10
     assert log.compact("t", tombstones_ms=5000) == 2
     assert [record.offset for record in log.read("t", partition, 0)] == [offset + 1]
@@ -93,7 +94,7 @@ def test_a_reader_that_keeps_erased_text_on_the_disk_is_told_of(tmp_path, monkey
     monkeypatch.setattr("streamtopic.streams.file_log.PATIENCE", 0.05)
     log = FileLog(tmp_path)
     log.create("documents", 1)
-    log.append("documents", b"k", b"banana")
+    append(log, "documents", b"k", b"banana")
     reader = sqlite3.connect(next(tmp_path.glob("*.sqlite")), isolation_level=None)
     reader.execute("BEGIN")
     assert reader.execute("SELECT count(*) FROM records").fetchall() == [(1,)]
@@ -144,8 +145,8 @@ def test_a_log_of_files_compacts_itself_when_that_is_due(tmp_path):
     log = FileLog(tmp_path, clock=lambda: now[0])
     for topic in ("t", "u"):
         log.create(topic, 1)
-        log.append(topic, b"a", b"first")
-        log.append(topic, b"a", b"second")
+        append(log, topic, b"a", b"first")
+        append(log, topic, b"a", b"second")
     assert not due()
     now[0] += 99
     assert not due()

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from appending import append
 from streamtopic.errors import StateMismatch, UsageError
 from streamtopic.streams import FileLog, KafkaLog, KafkaOptions, Message
 from waiting import PATIENCE
@@ -64,7 +65,7 @@ def test_what_is_read_is_what_was_appended(log, news):
 def test_offsets_are_consecutive_over_many_files(log, news):
     """Offsets count up from 0 and reading in batches misses and repeats nothing."""
     for i in range(300):
-        assert log.append(news, b"k", b"%d" % i + b"." * 50, partition=1) == (1, i)
+        assert append(log, news, b"k", b"%d" % i + b"." * 50, partition=1) == (1, i)
     assert [r.value.split(b".")[0] for r in everything(log, news, 1)] == [b"%d" % i for i in range(300)]
     assert (log.begin(news, 1), log.end(news, 1)) == (0, 300)
     assert log.end(news, 0) == 0
@@ -83,7 +84,7 @@ def test_topics_are_checked(log, news):
     with pytest.raises(StateMismatch, match="3 partitions"):
         log.create(news, 4)
     with pytest.raises(UsageError, match="does not exist"):
-        log.append("other", b"k", b"v")
+        append(log, "other", b"k", b"v")
     with pytest.raises(UsageError, match="partitions 0 to 2"):
         log.read(news, 3, 0)
     for name in ("../x", "", "..", "a b", "x" * 250):
@@ -93,10 +94,10 @@ def test_topics_are_checked(log, news):
 
 def test_waiting_ends_when_a_record_comes(log, news):
     """A wait returns with the record, in whichever partition it comes, and at once where one is there already."""
-    log.append(news, b"k", b"v", partition=0)
+    append(log, news, b"k", b"v", partition=0)
     log.wait(news, {0: 0, 1: 0}, PATIENCE)
     assert [record.value for record in log.read(news, 0, 0)] == [b"v"]
-    timer = threading.Timer(0.3, log.append, (news, b"k", b"late"), {"partition": 1})
+    timer = threading.Timer(0.3, append, (log, news, b"k", b"late"), {"partition": 1})
     timer.start()
     log.wait(news, {0: 1, 1: 0}, PATIENCE)
     timer.join()
@@ -107,7 +108,7 @@ def test_waiting_ends_when_a_record_comes(log, news):
 def test_waiting_ends_without_a_record(log, news):
     """A wait gives up after its time, and leaves the log as readable as before."""
     log.wait(news, {0: 0, 2: 0}, 0.2)
-    log.append(news, b"k", b"v", partition=2)
+    append(log, news, b"k", b"v", partition=2)
     assert [record.value for record in log.read(news, 2, 0)] == [b"v"]
 
 

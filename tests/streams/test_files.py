@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from appending import append
 from streamtopic.errors import ComponentUnreachable, StateCorrupt, UsageError
 from streamtopic.streams import FileLog, Message
 
 WRITER = """
 import sys
-from streamtopic.streams import FileLog
+from streamtopic.streams import FileLog, Message
 log = FileLog(sys.argv[1])
 for i in range(int(sys.argv[3])):
-    print(*log.append("t", b"k", f"{sys.argv[2]}:{i}:".encode() + b"x" * 500, partition=0), flush=True)
+    value = f"{sys.argv[2]}:{i}:".encode() + b"x" * 500
+    ((partition, offset),) = log.append_many("t", [Message(b"k", value, partition=0)])
+    print(partition, offset, flush=True)
 """
 
 # Bytes of a page of the database.
@@ -94,7 +97,7 @@ def test_a_file_that_is_none_of_ours_is_damaged(tmp_path):
     path.write_bytes(b"no database " * 1000)
     for act in (
         lambda log: log.read("t", 0, 0),
-        lambda log: log.append("t", b"k", b"v"),
+        lambda log: append(log, "t", b"k", b"v"),
         lambda log: log.create("u", 1),
     ):
         with FileLog(tmp_path) as log, pytest.raises(StateCorrupt, match=r"events\.sqlite is damaged"):
@@ -142,5 +145,5 @@ def test_a_full_disk_leaves_a_whole_log(tmp_path):
             log.append_many("t", [Message(b"k", b"v" * 1500)] * 20)
         assert values(log) == before
     with FileLog(tmp_path) as log:
-        assert log.append("t", b"k", b"v") == (0, len(before))
+        assert append(log, "t", b"k", b"v") == (0, len(before))
     assert path.exists()

@@ -10,6 +10,7 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
+from appending import append
 from kafka_topics import until_compacted
 from servers.ports import quiet_ports
 from streamtopic.documents.events import HEARTBEAT_KEY
@@ -60,13 +61,13 @@ def everything(log, topic, offset=0):
 @pytest.mark.parametrize("bad", ["record of 300 kB", "without a key"])
 def test_a_refused_record_is_named_and_the_next_is_taken(log, topic, bad):
     """What the broker does not take is a usage error; the producer goes on with good records, none of them twice."""
-    log.append(topic, b"a", b"first")
+    append(log, topic, b"a", b"first")
     message = Message(b"big", b"x" * 300_000) if bad.startswith("record") else Message(None, b"x")
     before, after = ([Message(b"k", b"%s-%d" % (name, number)) for number in range(30)] for name in (b"b", b"a"))
     with pytest.raises(UsageError, match=r"b'big' of 300003 bytes|record without a key"):
         log.append_many(topic, [*before, message, *after])
     for number in range(5):
-        log.append(topic, b"after", b"%d" % number)
+        append(log, topic, b"after", b"%d" % number)
     values = [record.value for record in everything(log, topic)]
     assert values[0] == b"first"
     assert values[-5:] == [b"0", b"1", b"2", b"3", b"4"]
@@ -94,7 +95,7 @@ def test_a_gap_at_the_end_is_an_end(log):
     producer = KafkaProducer(bootstrap_servers=log.options.servers, transactional_id=name)
     with contextlib.closing(producer):
         producer.init_transactions()
-        log.append(name, b"k", b"before")
+        append(log, name, b"k", b"before")
         for end in (producer.commit_transaction, producer.abort_transaction):
             producer.begin_transaction()
             producer.send(name, b"in", b"k", partition=0)
@@ -107,7 +108,7 @@ def test_a_gap_at_the_end_is_an_end(log):
     for offset in (2, 3, 4, 5):
         assert log.read(name, 0, offset) == []
     log.wait(name, {0: 2}, 0.1)
-    log.append(name, b"k", b"after")
+    append(log, name, b"k", b"after")
     assert [record.value for record in log.read(name, 0, 2)] == [b"after"]
 
 
@@ -184,14 +185,14 @@ def test_a_restart_of_the_broker_is_waited_out(tmp_path):
     """Appends, reads, waits and lookups begun while the broker is down end well once it is back; nothing is doubled."""
     with LocalKafka(tmp_path) as server, KafkaLog(KafkaOptions(server.servers)) as log:
         log.create("t", 1)
-        log.append("t", b"k", b"0")
+        append(log, "t", b"k", b"0")
         assert len(log.read("t", 0, 0)) == 1
         for number, stop in ((1, server.kill), (2, server.stop)):
             stop()
             timer = threading.Timer(1, server.start)
             timer.start()
             log.wait("t", {0: number}, 0.2)
-            log.append("t", b"k", b"%d" % number)
+            append(log, "t", b"k", b"%d" % number)
             timer.join()
             assert log.end("t", 0) == number + 1
             assert [record.value for record in log.read("t", 0, number)] == [b"%d" % number]
@@ -205,7 +206,7 @@ def test_a_log_that_stays_away_is_unreachable():
         for call in (
             lambda: log.partitions("t"),
             lambda: log.create("t", 1),
-            lambda: log.append("t", b"k", b"v"),
+            lambda: append(log, "t", b"k", b"v"),
             lambda: log.read("t", 0, 0),
         ):
             with pytest.raises(ComponentUnreachable, match=r"127\.0\.0\.1:9 does not answer"):
@@ -272,7 +273,7 @@ def test_a_user_who_is_refused_is_told_so(tmp_path):
     with LocalKafka(tmp_path, port=plain, properties=properties):
         with KafkaLog(right) as log:
             log.create("t", 1)
-            assert log.append("t", b"k", b"v") == (0, 0)
+            assert append(log, "t", b"k", b"v") == (0, 0)
             assert log.read("t", 0, 0)[0].value == b"v"
             membership = open_membership(log, "t", "group", 6_000)
             assert membership.poll(PATIENCE) == {0}

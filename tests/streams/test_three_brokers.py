@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient
 
+from appending import append
 from servers.kafka_cluster import LocalKafkaCluster
 from streamtopic.client import DocumentProducer
 from streamtopic.errors import ComponentUnreachable, StreamtopicError
@@ -132,17 +133,17 @@ def test_too_few_replicas_are_told_and_writing_goes_on_once_they_are_back(cluste
     topic = "all-three"
     with KafkaLog(KafkaOptions(cluster.servers, patience=120.0)) as log:
         log.create(topic, 1, {"min.insync.replicas": "3"})
-        assert log.append(topic, b"k", b"before") == (0, 0)
+        assert append(log, topic, b"k", b"before") == (0, 0)
     impatient = KafkaOptions(cluster.servers, patience=12.0)
     lost = cluster.nodes[leader_of(impatient, topic) % 3]
     lost.kill()
     cluster.await_brokers(2)
     refused = pytest.raises(ComponentUnreachable, match=r"too few replicas in sync \(2 of 3\).*bring its")
     with KafkaLog(impatient) as log, refused:
-        log.append(topic, b"k", b"meanwhile")
+        append(log, topic, b"k", b"meanwhile")
     with KafkaLog(KafkaOptions(cluster.servers, patience=120.0)) as log:
         assert log.read(topic, 0, 0)[0].value == b"before"
         cluster.start()
-        log.append(topic, b"k", b"after")
+        append(log, topic, b"k", b"after")
         values = [record.value for record in everything(log, topic)]
         assert (values[0], values[-1]) == (b"before", b"after")

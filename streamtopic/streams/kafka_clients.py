@@ -123,13 +123,10 @@ def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> 
     }
     try:
         return kind(kafka_client=client, **options.client(), **limits, **arguments)
-    except BaseException as error:
+    except BaseException:
         for network in made:
             with suppress(Exception):
                 network.close()
-            # The refusal explains why no broker was found, which is all that kafka-python says.
-            if network.refused is not None:
-                raise network.refused from error
         raise
 
 

@@ -46,14 +46,10 @@ REFUSED = (
 
 
 class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untyped
-    """The network of one client.
-
-    refused: the error with which a broker refused the user, or with which TLS failed for good; None if none did.
-    """
+    """The network of one client."""
 
     def __init__(self, **configuration: Any) -> None:  # noqa: ANN401 - kafka-python's arguments
         super().__init__(**configuration)
-        self.refused: Exception | None = None
         self._open = self._manager.get_connection
         self._manager.get_connection = self._watched
         self._build = self._manager._build_transport
@@ -63,21 +59,19 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
         """Return milliseconds, as a producer expects: 3.0.12 gives seconds, and the producer spins."""
         return 1000.0 * float(super().connection_delay(node_id))
 
-    def _watched(self, *place: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
-        connection = self._open(*place, **options)
-        connection.init_future.add_errback(self._note)
+    def _watched(self, node_id: object, **options: Any) -> Any:  # noqa: ANN401 - as above
+        connection = self._open(node_id, **options)
+        connection.init_future.add_errback(lambda error: self._note(node_id, error))
         return connection
 
-    def _note(self, error: Exception) -> None:
-        """Keep a refusal and stop. 3.0.12 only logs it while it looks for a first broker, and goes on trying."""
+    def _note(self, node_id: object, error: Exception) -> None:
+        """Keep a refusal, so that the next attempt raises it. 3.0.12 only logs it, and goes on trying to find a broker."""
         fault = tls_fault(error)
         if fault is not None:
             # The error itself loses its cause where it is raised again.
             error = TlsRefused(fault)
-        if isinstance(error, (*REFUSED, TlsRefused)):
-            self.refused = error
-            if not self._manager.bootstrapped:
-                self._net.call_soon(self._manager.close)
+        if isinstance(error, (*REFUSED, TlsRefused)) and not self._manager.bootstrapped:
+            self._manager._auth_failures[node_id] = error
 
     async def _built(self, *place: Any, timeout_at: float) -> Any:  # noqa: ANN401 - as above
         """Return a transport that keeps the last answer of a broker: 3.0.12 drops it if the end follows at once.

@@ -27,7 +27,7 @@ from streamtopic.documents.subjects import MAX_SUBJECT, MAX_SUBJECTS, check_subj
 from streamtopic.documents.suppression import SUPPRESSED
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.tracing import HEADER
-from streamtopic.streams.event_log import MAX_HEADERS, Headers, Message, Record
+from streamtopic.streams.event_log import MAX_HEADERS, Headers, Message, Record, last_header
 from streamtopic.words.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, passages
 
 __all__ = [
@@ -314,17 +314,12 @@ def document_of(key: bytes | None) -> str | None:
 
 def request_of(headers: Headers) -> str | None:
     """Return the request id of a deletion in a record's headers, None without a usable one."""
-    return _request(_last(headers, "request"))
+    return _request(last_header(headers, "request"))
 
 
 def salt_of(headers: Headers) -> bytes:
     """Return the salt of a receipt in a record's headers, b"" without a usable one."""
-    return _salt(_last(headers, "salt"))
-
-
-def _last(headers: Headers, wanted: str) -> bytes | None:
-    """Return the value of the last header of a name, None without one."""
-    return next((value for name, value in reversed(headers) if name == wanted), None)
+    return _salt(last_header(headers, "salt"))
 
 
 def encode_add(

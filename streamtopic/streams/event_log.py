@@ -7,8 +7,9 @@ Every event log makes the checks at the end, so that all refuse the same in the 
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 from zlib import crc32
@@ -35,10 +36,12 @@ __all__ = [
     "check_offset",
     "check_partition",
     "check_topic",
+    "last_header",
     "murmur2",
     "pages",
     "partition_of",
     "placed",
+    "within",
 ]
 
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
@@ -226,7 +229,12 @@ class Record(NamedTuple):
 
     def header(self, name: str) -> bytes | None:
         """Return the value of the last header called `name`, None without one."""
-        return next((value for key, value in reversed(self.headers) if key == name), None)
+        return last_header(self.headers, name)
+
+
+def last_header(headers: Headers, name: str) -> bytes | None:
+    """Return the value of the last header called `name`, None without one."""
+    return next((value for key, value in reversed(headers) if key == name), None)
 
 
 @runtime_checkable
@@ -350,6 +358,18 @@ def pages(log: EventLog, topic: str, partition: int, offset: int, end: int | Non
     while (end is None or offset < end) and (page := log.read(topic, partition, offset)):
         yield page
         offset = page[-1].next_offset
+
+
+def within(records: Iterable[Record], max_records: int, max_bytes: int) -> list[Record]:
+    """Return the first records within both limits of a read: one at least, if there is one."""
+    found: list[Record] = []
+    size = 0
+    for record in islice(records, max_records):
+        size += record.size
+        if found and size > max_bytes:
+            break
+        found.append(record)
+    return found
 
 
 TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")

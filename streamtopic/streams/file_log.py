@@ -37,6 +37,7 @@ from streamtopic.streams.event_log import (
     check_partition,
     check_topic,
     placed,
+    within,
 )
 
 __all__ = ["FileLog"]
@@ -164,21 +165,17 @@ class FileLog(Closing, EventLog):
         check_partition(topic, partition, known.partitions)
         first = known.first(partition)
         check_offset(topic, partition, offset, 0, self._end(first))
-        records: list[Record] = []
-        size = 0
+
+        def record(row: _Row) -> Record:
+            number, timestamp, key, value, headers, crc = row
+            if crc != _checksum(number, timestamp, key, value, headers):
+                raise self._damaged(f"record {number - first} of {topic}/{partition}")
+            named = msgpack.unpackb(headers, use_list=False) if headers else ()
+            return Record(topic, partition, number - first, key, value, named, timestamp)
+
         with self._guard():
-            asked = first + offset, _last(first), max_records
-            for row in self._opened().execute(_READ, asked):
-                number, timestamp, key, value, headers, crc = row
-                if crc != _checksum(number, timestamp, key, value, headers):
-                    raise self._damaged(f"record {number - first} of {topic}/{partition}")
-                named = msgpack.unpackb(headers, use_list=False) if headers else ()
-                record = Record(topic, partition, number - first, key, value, named, timestamp)
-                size += record.size
-                if records and size > max_bytes:
-                    break
-                records.append(record)
-        return records
+            rows = self._opened().execute(_READ, (first + offset, _last(first), max_records))
+            return within(map(record, rows), max_records, max_bytes)
 
     def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
         """See EventLog.wait; looks every 50 ms."""

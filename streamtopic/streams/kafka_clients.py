@@ -130,23 +130,15 @@ def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> 
         raise
 
 
-def retried(
-    call: Callable[[], T],
-    options: KafkaOptions,
-    right: str = "",
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> T:
+def retried(call: Callable[[], T], options: KafkaOptions, right: str = "") -> T:
     """Return the result of a function, which is called again while its errors may pass by themselves.
 
     call: may safely be called twice.
     right: that the call needs, for the error of a user who lacks it.
-    clock, sleep: seconds.
 
     Raises StreamtopicError, after `options.patience` at the latest.
     """
-    deadline = clock() + options.patience
+    deadline = time.monotonic() + options.patience
     pause = 0.05
     while True:
         try:
@@ -155,11 +147,11 @@ def retried(
             refused = isinstance(error, (*REFUSED, TlsRefused))
             lasting = refused or tls_fault(error)
             passing = isinstance(error, TRANSIENT) and not lasting
-            if not passing or clock() + pause > deadline:
+            if not passing or time.monotonic() + pause > deadline:
                 raise mapped(error, options, right) from error
             extra = {"event": "kafka_retried"}
             logger.debug("Kafka at %s: %s; trying again", options.servers, error, extra=extra)
-        sleep(pause)
+        time.sleep(pause)
         pause = min(2 * pause, 1.0)
 
 

@@ -65,7 +65,7 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
         return connection
 
     def _note(self, node_id: object, error: Exception) -> None:
-        """Keep a refusal, so that the next attempt raises it. 3.0.12 only logs it, and goes on trying to find a broker."""
+        """Keep a refusal, so that the next attempt raises it. 3.0.12 only logs it, and goes on looking for a broker."""
         fault = tls_fault(error)
         if fault is not None:
             # The error itself loses its cause where it is raised again.

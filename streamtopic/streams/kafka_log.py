@@ -184,12 +184,7 @@ class KafkaLog(Closing, EventLog):
 
     def begin(self, topic: str, partition: int) -> int:
         """See EventLog.begin."""
-        return self._ask(
-            self._finished,
-            topic,
-            partition,
-            lambda consumer, place: int(consumer.beginning_offsets([place], timeout_ms=_ASK_MS)[place]),
-        )
+        return self._ask(self._finished, topic, partition, _begin)
 
     def end(self, topic: str, partition: int) -> int:
         """See EventLog.end; records of a transaction count once it has ended."""
@@ -314,6 +309,11 @@ class KafkaLog(Closing, EventLog):
             if wanted not in self._readers:
                 self._readers[wanted] = TopicReader(self.options, self, topic, clock=self._clock)
             return self._readers[wanted]
+
+
+def _begin(consumer: Any, place: TopicPartition) -> int:  # noqa: ANN401 - kafka-python is untyped
+    """Return the first offset of a partition."""
+    return int(consumer.beginning_offsets([place], timeout_ms=_ASK_MS)[place])
 
 
 def _end(consumer: Any, place: TopicPartition) -> int:  # noqa: ANN401 - kafka-python is untyped

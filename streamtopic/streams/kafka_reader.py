@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition, errors
 
-from streamtopic.streams.event_log import EventLog, Record, check_offset
+from streamtopic.streams.event_log import EventLog, Record, check_offset, within
 from streamtopic.streams.kafka_clients import connect
 from streamtopic.streams.kafka_compat import give_up, read_all_records, records_in
 from streamtopic.streams.kafka_options import KafkaOptions
@@ -69,15 +69,9 @@ class _Buffer:
 
     def take(self, max_records: int, max_bytes: int) -> list[Record]:
         """Remove and return the first records within both limits, at least one."""
-        taken: list[Record] = []
-        total = 0
-        while self.records and len(taken) < max_records:
-            total += self.records[0].size
-            if taken and total > max_bytes:
-                break
-            taken.append(self.records.popleft())
+        taken = within(self.records, max_records, max_bytes)
         if taken:
-            self.start = taken[-1].next_offset
+            self.skip_to(taken[-1].next_offset)
         return taken
 
     def skip_to(self, offset: int) -> None:

@@ -41,7 +41,7 @@ class Feed:
     def ingest(self, partition: int = 0) -> Ingest:
         """Become the writer of a partition."""
         settings = ModelSettings(self.partitions, 256)
-        return Ingest.open(self.connection, self.log, self.names, partition, settings=settings, clock=time.time)
+        return Ingest(self.connection, self.log, self.names, partition, settings=settings, clock=time.time)
 
     def send(self, batch: DocumentBatch, prefix: str = "d") -> None:
         """Produce the documents as texts of words of four letters."""

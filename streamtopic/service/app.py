@@ -350,10 +350,10 @@ class Service:
     def open_ingest(self, partition: int) -> Ingest:
         """Take ownership of a partition, and delete documents whose deletes have left the log.
 
-        Raises as `Ingest.open` and `delete_missed_if_due`.
+        Raises as `Ingest` and `delete_missed_if_due`.
         """
         with self.watch.busy("recovering"):
-            ingest = Ingest.open(
+            ingest = Ingest(
                 self.connection,
                 self.log,
                 self.names,

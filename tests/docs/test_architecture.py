@@ -100,7 +100,7 @@ def service(tmp_path_factory):
     with Service(settings) as instance:
         # Without a thread that reads ahead: it would be older than the trace, which then could not follow it.
         instance.ingests = [
-            Ingest.open(
+            Ingest(
                 instance.connection,
                 instance.log,
                 instance.names,
@@ -149,7 +149,7 @@ def test_a_document_passes_the_files_that_the_page_names(connection, tmp_path):
     log = FileLog(tmp_path)
     log.create(names.documents, 1)
     log.create(names.rejected, 1)
-    ingest = Ingest.open(
+    ingest = Ingest(
         connection, log, names, 0, settings=ModelSettings(1, 256), clock=lambda: 1_700_000_000.0, ahead=False
     )
     with Trip() as trip:

@@ -207,7 +207,7 @@ def test_a_flush_reads_so_many_stored_bytes_at_most(connection, tmp_path, monkey
     names, log = TopicNames("stored"), FileLog(tmp_path / "log", clock=time.time)
     log.create(names.documents, 1)
     log.create(names.rejected, 1)
-    ingest = Ingest.open(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time)
+    ingest = Ingest(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time)
     adds = [encode_add(f"d{k}", counts={f"w{j}": 1 + k % 2 for j in range(200)}) for k in range(20)]
     deletes = [encode_delete(f"d{k}", "r") for k in range(10)]
     for messages, most in ((adds, 20), ([*adds, *adds], 4), ([*deletes, *deletes], 12)):
@@ -234,7 +234,7 @@ def test_costly_records_do_not_keep_their_partition_from_what_follows(kafka_serv
     with log:
         log.create(names.documents, 1, {"max.message.bytes": str(MAX_VALUE)})
         log.create(names.rejected, 1)
-        ingest = Ingest.open(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time)
+        ingest = Ingest(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time)
         log.append_many(names.documents, [Message(b"bad-%d" % k, value) for k, value in enumerate(values)])
         log.append_many(names.documents, [encode_add("good", text="one more document")])
         outcomes = sum((Counter(progress.outcomes) for progress in ingest.drain()), Counter())

@@ -146,7 +146,7 @@ def test_no_content_stops_ingest(names, kafka_server, connection):
     log, _ = open_log(kafka_server.servers)
     with log:
         fixed = ModelSettings(1, 256)
-        ingest = Ingest.open(connection, log, names, 0, settings=fixed, clock=time.time)
+        ingest = Ingest(connection, log, names, 0, settings=fixed, clock=time.time)
         list(ingest.drain())
         assert ingest.lag == 0
         oracle, offset = Oracle(1), 0
@@ -170,7 +170,7 @@ def test_no_content_stops_ingest(names, kafka_server, connection):
         assert found.cooccurrence.digest(found.words) == digest
         assert delete_missed(ingest, log) == 0
         remove_partition(connection, names.model, 0)
-        again = Ingest.open(connection, log, names, 0, settings=fixed, clock=time.time)
+        again = Ingest(connection, log, names, 0, settings=fixed, clock=time.time)
         list(again.drain())
         assert _digest(connection, names.model) == digest
 

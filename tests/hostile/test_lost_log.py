@@ -268,7 +268,7 @@ def test_who_lost_a_partition_unnoticed_takes_no_log_for_shortened(kafka_server,
         log.create(names.documents, 1)
         log.create(names.rejected, 1)
         before, after = (
-            Ingest.open(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time) for _ in range(2)
+            Ingest(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time) for _ in range(2)
         )
         log.append_many(names.documents, [encode_add(f"d{n}", text="some plain words") for n in range(20)])
         list(after.drain())

@@ -60,7 +60,7 @@ class IngestWorld:
     def ingest(self, partition=0, **given):
         """Take one partition over."""
         given = {"settings": self.settings, **self.given, **given}
-        return Ingest.open(self.connection, self.log, self.topics, partition, **given)
+        return Ingest(self.connection, self.log, self.topics, partition, **given)
 
     def send(self, *messages):
         """Append records to the partitions of their keys, where they name none."""

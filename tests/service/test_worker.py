@@ -61,7 +61,7 @@ def work(connection, log, names):
 
     def make(share, now=1000.0, ticks=lambda: 0.0, **options):
         def open_ingest(partition):
-            return Ingest.open(connection, log, names, partition, settings=SETTINGS, clock=lambda: now)
+            return Ingest(connection, log, names, partition, settings=SETTINGS, clock=lambda: now)
 
         given = {"linger": 0.0, "clock": lambda: now, "ticks": ticks, **options}
         return IngestWorker(log, names.documents, share, open_ingest, **given)
@@ -121,11 +121,11 @@ def test_a_worker_that_is_overtaken_while_it_opens_a_partition_waits(connection,
     rivals = [1]
 
     def overtaken(partition):
-        ingest = Ingest.open(connection, log, names, partition, settings=SETTINGS, clock=lambda: 1000.0)
+        ingest = Ingest(connection, log, names, partition, settings=SETTINGS, clock=lambda: 1000.0)
         while partition == 1 and rivals:
             # Another process claims it between our claim and our first look at its state.
             rivals.pop()
-            Ingest.open(connection, log, names, partition, settings=SETTINGS, clock=lambda: 1000.0)
+            Ingest(connection, log, names, partition, settings=SETTINGS, clock=lambda: 1000.0)
             ingest.state.reload()
         return ingest
 

@@ -79,10 +79,13 @@ class Progress:
 
 
 class Ingest:
-    """Keeps the counts of a partition up to date with its log.
+    """Keeps the counts of a partition up to date with its log, as the partition's one writer.
 
-    state: the partition's one writer.
+    Whoever makes one takes ownership of the partition; a new one begins at the beginning of its log.
+
+    settings: of the model.
     clock: seconds since 1970, for receipts.
+    word_ids: how many ids the partition may give to words.
     ahead: whether a second thread reads the next records while the state counts those before them.
     suppressions: who is suppressed; None in a model without any.
 
@@ -91,37 +94,13 @@ class Ingest:
     State and offset move in one commit, so a process that is killed anywhere loses nothing and counts nothing twice.
     Pointers to rejected records, requests for deletions at other partitions, and tombstones of suppressed adds are
     confirmed by their log before the commit; after a crash they may be there twice.
+
+    Raises StateMismatch if settings, partitions or the log do not fit the state, SettingsError if the key of the
+    model's suppressions is missing.
     """
 
     def __init__(
         self,
-        state: PartitionWriter,
-        log: EventLog,
-        topics: TopicNames,
-        clock: Callable[[], float],
-        *,
-        ahead: bool = True,
-        suppressions: Suppressions | None = None,
-    ) -> None:
-        self.state = state
-        self.residue_max_age = _RESIDUE_SECONDS
-        self._log = log
-        self._topics = topics
-        self._clock = clock
-        self._announced = 0, 0
-        # The writer has looked when it read the state.
-        self._looked_at = clock()
-        self._fitting = MAX_FLUSH_DOCUMENTS
-        self._records = _ReadAhead(log, topics.documents, state, ahead=ahead)
-        self._suppressions = suppressions
-        # What was not read yet may have lost records to compaction.
-        self._doubtful = log.end(topics.documents, state.partition)
-        self._topic_id = log.describe(topics.documents).id
-        self.check_log()
-
-    @classmethod
-    def open(
-        cls,
         connection: Connection,
         log: EventLog,
         topics: TopicNames,
@@ -132,25 +111,17 @@ class Ingest:
         word_ids: int = MAX_WORD_IDS,
         ahead: bool = True,
         suppressions: Suppressions | None = None,
-    ) -> Ingest:
-        """Take ownership of a partition; a new one begins at the beginning of its log.
-
-        word_ids: how many ids the partition may give to words.
-        suppressions: who is suppressed.
-
-        Raises StateMismatch if settings, partitions or the log do not fit the state, SettingsError if the key of
-        the model's suppressions is missing.
-        """
-        have = log.describe(topics.documents).partitions
-        if have != settings.partitions:
-            remedy = count_remedy(topics, topics.documents, have)
+    ) -> None:
+        known = log.describe(topics.documents)
+        if known.partitions != settings.partitions:
+            remedy = count_remedy(topics, topics.documents, known.partitions)
             raise StateMismatch(
-                f"topic {topics.documents} has {have} partitions, the model was made for {settings.partitions}, and a "
-                f"document's delete would miss its add: {remedy}"
+                f"topic {topics.documents} has {known.partitions} partitions, the model was made for "
+                f"{settings.partitions}, and a document's delete would miss its add: {remedy}"
             )
         if suppressions is not None:
             suppressions.check()
-        state = PartitionWriter.open(
+        self.state = PartitionWriter.open(
             connection,
             topics.model,
             partition,
@@ -159,7 +130,20 @@ class Ingest:
             word_ids=word_ids,
             clock=clock,
         )
-        return cls(state, log, topics, clock, ahead=ahead, suppressions=suppressions)
+        self.residue_max_age = _RESIDUE_SECONDS
+        self._log = log
+        self._topics = topics
+        self._topic_id = known.id
+        self._clock = clock
+        self._announced = 0, 0
+        # The writer has looked when it read the state.
+        self._looked_at = clock()
+        self._fitting = MAX_FLUSH_DOCUMENTS
+        self._records = _ReadAhead(log, topics.documents, self.state, ahead=ahead)
+        self._suppressions = suppressions
+        # What was not read yet may have lost records to compaction.
+        self._doubtful = log.end(topics.documents, partition)
+        self.check_log()
 
     @property
     def topic(self) -> str:

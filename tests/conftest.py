@@ -143,10 +143,10 @@ def connection(redis_server):
 @pytest.fixture(scope="session")
 def kafka_server():
     """One Kafka broker for all tests of a session; each test uses topics of its own."""
+    from servers.kafka_broker import KafkaBroker
     from streamtopic.errors import ComponentUnreachable
-    from streamtopic.local import LocalKafka
 
-    server = LocalKafka()
+    server = KafkaBroker()
     try:
         server.start()
     except ComponentUnreachable as error:

@@ -38,64 +38,42 @@ _METADATA = struct.pack(">ihhihi", 14, 3, 0, 1, -1, 0)
 COMMON_PROPERTIES: Mapping[str, object] = {
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": 1,
-    "transaction.state.log.num.partitions": 1,
     "group.initial.rebalance.delay.ms": 50,
-    "group.min.session.timeout.ms": 1000,
     # A few threads suffice for one client. The buffer is taken from the heap at the start, by default 128 MB.
     "num.network.threads": 2,
     "num.io.threads": 4,
     "log.cleaner.dedupe.buffer.size": 16 << 20,
-    # Compaction and retention act within seconds if a topic's settings allow it.
-    "log.cleaner.backoff.ms": 1000,
-    "log.retention.check.interval.ms": 1000,
-    "log.initial.task.delay.ms": 1000,
-    # A broker that was killed can join again only after its session has ended, by default after 9 s.
-    "broker.session.timeout.ms": 2000,
-    "broker.heartbeat.interval.ms": 500,
 }
-"""Properties of every local broker: small, and quick to compact and to fail over."""
+"""Properties of every local broker, which is small."""
 
 
 class LocalKafka(LocalServer):
-    """A Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1.
+    """A Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, in a temporary folder.
 
-    directory: folder of its data, None for a temporary one.
-    port: of the broker; None for a free one.
-    properties: properties of the broker that replace those chosen here.
-
-    The broker ends with `stop`, with the interpreter, and when the process is killed. Started again, it goes on where
-    it stopped, at the same port, also after `kill`.
+    The broker ends with `stop`, with the interpreter, and when the process is killed.
 
     Raises ComponentUnreachable if a broker cannot be found or started.
     """
 
-    def __init__(
-        self,
-        directory: Path | None = None,
-        *,
-        port: int | None = None,
-        properties: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._directory = None if directory is None else Path(directory).absolute()
-        self._properties = dict(properties or {})
-        self._port = port or free_broker_port()
+        self._port = free_broker_port()
 
     @property
     def servers(self) -> str:
-        """Address for clients, 127.0.0.1:PORT; also before `start` and after `kill`."""
+        """Address for clients, 127.0.0.1:PORT; also before `start`."""
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> Self:
         """Start the broker and wait until it answers (2 to 8 s). Starting twice is harmless."""
-        if self._child is not None:
-            return self
-        folder = self._directory
-        if folder is None:
-            folder = self._temporary = self._temporary or Path(tempfile.mkdtemp(prefix="streamtopic-kafka-"))
-        private_folder(folder)
+        if self._child is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="streamtopic-kafka-"))
+            self._launch(self._temporary, properties_of(self._temporary, self._port))
+        return self
+
+    def _launch(self, folder: Path, properties: Mapping[str, object]) -> None:
         command = java_command(_HEAP_MB)
-        write_properties(folder, _properties(folder, self._port) | self._properties)
+        write_properties(folder, properties)
         prepare_storage(folder, command, new_cluster_id())
         log = folder / "kafka.log"
         begin = self._run([*command, "kafka.Kafka", str(folder / "server.properties")], log)
@@ -105,14 +83,9 @@ class LocalKafka(LocalServer):
             self._end(signal.SIGKILL)
             raise
         private_folder(folder)
-        return self
-
-    def kill(self) -> None:
-        """End the broker as kill -9 does. Its folder stays: `start` brings it up again on the same port."""
-        self._end(signal.SIGKILL)
 
 
-def _properties(folder: Path, port: int) -> dict[str, object]:
+def properties_of(folder: Path, port: int) -> dict[str, object]:
     """Return the properties of a broker that is its own controller."""
     controller = free_broker_port()
     return {
@@ -125,8 +98,6 @@ def _properties(folder: Path, port: int) -> dict[str, object]:
         "controller.listener.names": "CONTROLLER",
         "log.dirs": folder / "data",
         "offsets.topic.replication.factor": 1,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
     }
 
 

@@ -9,7 +9,7 @@ from campaign.processes import Guard, Worker
 from campaign.proxy import Proxy
 from campaign.server import RedisServer
 from campaign.sharded import ShardedRedis
-from streamtopic.local.local_kafka import LocalKafka
+from servers.kafka_broker import KafkaBroker
 from streamtopic.signed import PublicKey, new_secret, new_signing_key
 from streamtopic.streams import TopicNames, open_log
 
@@ -73,7 +73,7 @@ class Cluster:
     def _start(self):
         self.folder.mkdir(parents=True, exist_ok=True)
         guard = self._stack.enter_context(Guard())
-        self.kafka = self._stack.enter_context(LocalKafka(self.folder / "kafka"))
+        self.kafka = self._stack.enter_context(KafkaBroker(self.folder / "kafka"))
         self.proxy = self._stack.enter_context(Proxy())
         self._configure(self._start_redis())
         self._create_topics()

@@ -25,10 +25,10 @@ from kafka.admin import (
 
 from appending import append
 from certificates import Authority
+from servers.kafka_broker import KafkaBroker
 from servers.ports import quiet_port, quiet_ports
 from servers.redis_cluster import find_tls_server
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local import LocalKafka
 from streamtopic.local.local_kafka import broker_jars, find_java
 from streamtopic.local.local_redis import find_server
 from streamtopic.streams import KafkaLog, KafkaOptions
@@ -157,7 +157,7 @@ def deployed_kafka(tmp_path_factory):
     authority.issue("elsewhere", ["elsewhere.example"])
     names = ("CLIENTS", "ADMIN", "CONTROLLER", *WRONG_DOORS)
     doors = dict(zip(names, (f"127.0.0.1:{port}" for port in quiet_ports(len(names))), strict=True))
-    server = LocalKafka(
+    server = KafkaBroker(
         folder / "data", port=int(doors["ADMIN"].partition(":")[2]), properties=_properties(doors, made)
     )
     try:

@@ -1,4 +1,4 @@
-"""The local Kafka: a real broker that ends with its program and keeps what it acknowledged."""
+"""The local Kafka: a real broker that ends with its program, and can be started again where tests need that."""
 
 import importlib.util
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from servers.kafka_broker import KafkaBroker
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalKafka
 from streamtopic.local.local_kafka import find_java
@@ -18,10 +19,9 @@ from waiting import alive, until
 pytestmark = pytest.mark.slow
 
 HOLD = """
-import sys, time
-from pathlib import Path
+import time
 from streamtopic.local import LocalKafka
-server = LocalKafka(Path(sys.argv[1]) if sys.argv[1] else None).start()
+server = LocalKafka().start()
 print(server.pid, server.servers, server._temporary, flush=True)
 time.sleep(120)
 """
@@ -36,7 +36,7 @@ def answers(servers):
 
 def test_it_comes_up_again_after_kill_9(tmp_path):
     """Killed by itself or by others, it starts again in its folder on its port."""
-    with LocalKafka(tmp_path) as server:
+    with KafkaBroker(tmp_path) as server:
         servers = server.servers
         server.kill()
         assert not answers(servers)
@@ -49,12 +49,10 @@ def test_it_comes_up_again_after_kill_9(tmp_path):
         assert answers(servers)
 
 
-@pytest.mark.parametrize(("how", "kept"), [(signal.SIGTERM, True), (signal.SIGKILL, False)])
-def test_the_broker_ends_when_its_program_is_killed(tmp_path, how, kept):
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_the_broker_ends_when_its_program_is_killed(how):
     """Neither SIGTERM nor kill -9 of the program leaves a broker or its temporary folder behind."""
-    program = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path) if kept else ""], stdout=subprocess.PIPE, text=True
-    )
+    program = subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True)
     pid, servers, folder = program.stdout.readline().split()
     assert alive(int(pid))
     program.send_signal(how)
@@ -62,7 +60,7 @@ def test_the_broker_ends_when_its_program_is_killed(tmp_path, how, kept):
     program.stdout.close()
     until(lambda: not alive(int(pid)))
     assert not answers(servers)
-    assert kept or until(lambda: not Path(folder).exists())
+    until(lambda: not Path(folder).exists())
 
 
 def test_without_java_it_says_how_to_get_one(monkeypatch):

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from servers.kafka_broker import QUICK
 from servers.node import Node
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local.child import Child, failure_reason
@@ -169,6 +170,7 @@ class LocalKafkaCluster:
         confirming = max(copies - 1, 1)
         return {
             **COMMON_PROPERTIES,
+            **QUICK,
             "process.roles": "broker,controller",
             "node.id": node.number,
             "controller.quorum.voters": ",".join(voters),

@@ -12,10 +12,10 @@ from kafka.consumer.fetcher import ConsumerRecord
 
 from appending import append
 from kafka_topics import until_compacted
+from servers.kafka_broker import KafkaBroker
 from servers.ports import quiet_ports
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import ComponentUnreachable, SettingsError, UsageError
-from streamtopic.local import LocalKafka
 from streamtopic.streams import KafkaLog, KafkaOptions, Message, Record, kafka_reader
 from streamtopic.streams.opening import open_membership
 from waiting import PATIENCE, until
@@ -183,7 +183,7 @@ def test_answers_without_records_up_to_the_end_are_the_end(monkeypatch):
 @pytest.mark.slow
 def test_a_restart_of_the_broker_is_waited_out(tmp_path):
     """Appends, reads, waits and lookups begun while the broker is down end well once it is back; nothing is doubled."""
-    with LocalKafka(tmp_path) as server, KafkaLog(KafkaOptions(server.servers)) as log:
+    with KafkaBroker(tmp_path) as server, KafkaLog(KafkaOptions(server.servers)) as log:
         log.create("t", 1)
         append(log, "t", b"k", b"0")
         assert len(log.read("t", 0, 0)) == 1
@@ -270,7 +270,7 @@ def test_a_user_who_is_refused_is_told_so(tmp_path):
     }
     right = KafkaOptions(f"127.0.0.1:{guarded}", "SASL_PLAINTEXT", "PLAIN", "me", "right")
     wrong = dataclasses.replace(right, sasl_password="wrong")
-    with LocalKafka(tmp_path, port=plain, properties=properties):
+    with KafkaBroker(tmp_path, port=plain, properties=properties):
         with KafkaLog(right) as log:
             log.create("t", 1)
             assert append(log, "t", b"k", b"v") == (0, 0)

@@ -13,6 +13,7 @@ import pytest
 from kafka.coordinator.consumer import ConsumerCoordinator
 
 import waiting
+from servers.kafka_broker import KafkaBroker
 from streamtopic.streams import KafkaLog, KafkaOptions, kafka_membership
 from streamtopic.streams.opening import open_membership
 
@@ -148,9 +149,7 @@ def test_the_dead_and_the_stopped_lose_their_share(log, topic, kafka_server, how
 
 def test_a_restarted_broker_is_no_end(tmp_path):
     """While the broker is away a member keeps trying and says so; afterwards it owns its partitions again."""
-    from streamtopic.local import LocalKafka
-
-    with LocalKafka(tmp_path) as server, KafkaLog(KafkaOptions(server.servers)) as log:
+    with KafkaBroker(tmp_path) as server, KafkaLog(KafkaOptions(server.servers)) as log:
         log.create("t", 4)
         with member(log, "t", SHORT_MS) as first:
             assert "not joined" in first.lost

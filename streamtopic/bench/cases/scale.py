@@ -79,7 +79,7 @@ def long(largest: int) -> list[Figure]:
 
     batch = corpus(largest, TOKENS)
     runs: dict[int, list[Run]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as name, LocalKafka(Path(name)) as kafka, LocalRedis() as redis:
+    with tempfile.TemporaryDirectory() as name, LocalKafka() as kafka, LocalRedis() as redis:
         # The first run is not counted: the broker's own code is compiled in it.
         for k, number in enumerate((NUMBERS[0], *NUMBERS * ROUNDS)):
             with feed(kafka.servers, redis.url, f"scale{k}", PARTITIONS) as found:

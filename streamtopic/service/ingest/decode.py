@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from streamtopic.state import Lexicon
     from streamtopic.streams import Record
 
-__all__ = ["Decoded", "Event", "Settled", "decode_all"]
+__all__ = ["Decoded", "Event", "OwnTombstone", "decode_all"]
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class OwnTombstone:
     """A tombstone that the service itself wrote after a suppressed add."""
 
 
-Event = Delete | Heartbeat | Settled | InvalidEvent
+Event = Delete | Heartbeat | OwnTombstone | InvalidEvent
 
 _NO_LABELS: Mapping[str, str] = {}
 

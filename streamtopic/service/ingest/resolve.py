@@ -18,7 +18,7 @@ from streamtopic.documents.events import (
 )
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.tracing import trace_of
-from streamtopic.service.ingest.decode import Settled
+from streamtopic.service.ingest.decode import OwnTombstone
 from streamtopic.state import Changes, Forget, ForgetKind
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class _Run:
         """
         if isinstance(event, Heartbeat):
             return
-        if isinstance(event, Settled):
+        if isinstance(event, OwnTombstone):
             self.settle(k, record)
             return
         document = self.documents.ids[k]

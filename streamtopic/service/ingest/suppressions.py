@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from streamtopic.documents.events import Delete, Heartbeat
 from streamtopic.documents.suppression import Suppression, SuppressionKey, suppressed
 from streamtopic.errors import SettingsError
-from streamtopic.service.ingest.decode import Settled
+from streamtopic.service.ingest.decode import OwnTombstone
 from streamtopic.state import Suppressed
 from streamtopic.streams import Message, TopicNames, pages
 
@@ -71,7 +71,9 @@ class Suppressions:
             return decoded
         self.catch_up()
         records = decoded.records
-        events: dict[int, Event] = {k: Settled() for k, one in enumerate(records) if one.headers and _is_own(key, one)}
+        events: dict[int, Event] = {
+            k: OwnTombstone() for k, one in enumerate(records) if one.headers and _is_own(key, one)
+        }
         partition, start = records[0].partition, records[0].offset
         refused = {offset for offset in self._refused.get(partition, ()) if offset >= start}
         if not (self._held or events or refused):

@@ -52,13 +52,15 @@ class _Buffer:
     """The records of one partition that were fetched.
 
     start, position: `records` are all records of the log from `start` up to `position`.
+    end: of the partition as far as it is known, -1 before it was asked for.
     used: time of the last read, seconds.
     """
 
-    __slots__ = ("position", "records", "start", "used")
+    __slots__ = ("end", "position", "records", "start", "used")
 
     def __init__(self, start: int) -> None:
         self.start = self.position = start
+        self.end = -1
         self.used = 0.0
         self.records: deque[Record] = deque()
 
@@ -107,16 +109,16 @@ class TopicReader:
             buffer = self._buffers[partition] = _Buffer(offset)
         buffer.used = now
         buffer.skip_to(offset)
-        if not buffer.records:
-            begin, end = (ask(self._topic, partition) for ask in (self._offsets.begin, self._offsets.end))
-            check_offset(self._topic, partition, offset, begin, end)
-            if offset < end:
-                try:
-                    self._fetch(partition, buffer, end)
-                except Exception:
-                    # A consumer that failed is not used again: nobody knows which records it holds.
-                    self.close()
-                    raise
+        if not buffer.records and offset >= buffer.end:
+            begin, buffer.end = (ask(self._topic, partition) for ask in (self._offsets.begin, self._offsets.end))
+            check_offset(self._topic, partition, offset, begin, buffer.end)
+        if not buffer.records and offset < buffer.end:
+            try:
+                self._fetch(partition, buffer)
+            except Exception:
+                # A consumer that failed is not used again: nobody knows which records it holds.
+                self.close()
+                raise
         return buffer.take(max_records, max_bytes)
 
     def close(self) -> None:
@@ -126,12 +128,12 @@ class TopicReader:
             consumer, self._consumer = self._consumer, None
             give_up(consumer, autocommit=False, timeout_ms=0)
 
-    def _fetch(self, partition: int, buffer: _Buffer, end: int) -> None:
-        """Fetch the next records before `end`, unless compaction has left none there."""
+    def _fetch(self, partition: int, buffer: _Buffer) -> None:
+        """Fetch the next records before the end, unless compaction has left none there."""
         place = TopicPartition(self._topic, partition)
         deadline = self._clock() + self._options.patience
         self._go_to(place, buffer.position)
-        while not buffer.records and buffer.position < end and not self._is_gap(place, end):
+        while not buffer.records and buffer.position < buffer.end and not self._is_gap(place, buffer.end):
             if self._clock() > deadline:
                 raise errors.KafkaTimeoutError(f"no records of {self._topic}/{partition} in time")
             found = self._consumer.poll(timeout_ms=_POLL_MS).get(place)

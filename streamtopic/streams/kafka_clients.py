@@ -207,15 +207,13 @@ _TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
 _REFUSED = (*_TOO_LARGE, errors.InvalidRecordError, errors.InvalidTimestampError)
 
 
-class Writer:
-    """An idempotent producer."""
+class Writer(SharedClient):
+    """An idempotent producer. Nothing is pending between two calls, since every append waits for its confirmations."""
 
     def __init__(self, options: KafkaOptions) -> None:
-        self._options = options
         # After an error its pending records must not be sent: the caller learns of it, and may send others.
-        self._producer = SharedClient(self._connect, timeout=1)
-        # Nothing is pending between two calls, since every append waits for its confirmations.
-        self.close = self._producer.close
+        super().__init__(self._connect, timeout=1)
+        self._options = options
 
     def append(self, topic: str, messages: Sequence[Message], partitions: Sequence[int]) -> list[int]:
         """Append messages; return the offset of each once all are confirmed.
@@ -224,7 +222,7 @@ class Writer:
 
         Raises UsageError for a message that the topic does not take, ComponentUnreachable after the options' patience.
         """
-        return self._producer.ask(lambda producer: self._send(producer, topic, messages, partitions))
+        return self.ask(lambda producer: self._send(producer, topic, messages, partitions))
 
     def _connect(self) -> Any:  # noqa: ANN401 - kafka-python is untyped
         patience_ms = int(self._options.patience * 1000)
@@ -249,10 +247,8 @@ class Writer:
         # A record that is not confirmed by then has failed, as is found below.
         with suppress(errors.KafkaTimeoutError):
             producer.flush(self._options.patience + 10)
-        failed = []
-        for message, future in zip(messages, futures, strict=True):
-            if not future.succeeded():
-                failed.append((future.exception, message))
+        pairs = zip(messages, futures, strict=True)
+        failed = [(future.exception, message) for message, future in pairs if not future.succeeded()]
         if failed:
             # One bad record fails all of its batch; only its own error names the reason.
             refused = [entry for entry in failed if isinstance(entry[0], _REFUSED)]

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from streamtopic.service.requests.request_mover import RequestMover
+from streamtopic.settings import Settings
 from streamtopic.state import Reader
 from streamtopic.state.model_state import lead
 
@@ -15,5 +16,6 @@ def mover(connection, names, partitions, log, send, clock, partitioner="murmur2"
     # No request has a receipt of its own here.
     ledger = SimpleNamespace(catch_up=lambda: None, find=lambda _: {}, ledger=SimpleNamespace(size=0))
     reader = Reader(connection, names.model, partitions)
-    moving = RequestMover(connection, names, partitions, 0.0, 0, reader, log, send, ledger, clock, partitioner)
+    settings = Settings(model=names.model, partitions=partitions, partitioner=partitioner)
+    moving = RequestMover(settings, connection, reader, log, send, ledger, clock)
     return lambda: bool(moving.step(lead(connection, names.model, "test", 60_000)))

@@ -455,20 +455,7 @@ class Service:
     @cached_property
     def request_mover(self) -> RequestMover:
         """Moves requests for deletions on."""
-        settings = self.settings
-        return RequestMover(
-            self.connection,
-            self.names,
-            settings.partitions,
-            settings.brake_share,
-            int(1000 * settings.hold_seconds),
-            self.reader,
-            self.log,
-            self.send,
-            self.ledger,
-            self.clock,
-            settings.partitioner,
-        )
+        return RequestMover(self.settings, self.connection, self.reader, self.log, self.send, self.ledger, self.clock)
 
     def move_requests(self) -> Moved:
         """Move requests for deletions as far as they can go, if this process leads. May be repeated.

@@ -150,8 +150,7 @@ class RequestDoor:
 
     def _new(self, wanted: Wanted) -> DeletionRequest:
         """Return a request that the scheduler has not taken in yet."""
-        now_ms = self._now_ms()
-        return new_request(wanted, now_ms, int(self._settings.hold_seconds * 1000))
+        return new_request(wanted, self._now_ms(), self._settings)
 
     def _change(self, name: str, change: Callable[[DeletionRequest], DeletionRequest]) -> DeletionRequest:
         """Move a request as a person asks, again where it has moved meanwhile."""

@@ -38,16 +38,17 @@ from streamtopic.state.deletion_requests import (
     received_near,
 )
 from streamtopic.state.deletions import SubjectIndex
-from streamtopic.streams import MURMUR2, Message, pages, partition_of
+from streamtopic.streams import Message, TopicNames, pages, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from streamtopic.documents.deletion_record import Misplaced, Wanted
     from streamtopic.service.publish.ledger_writer import LedgerWriter
+    from streamtopic.settings import Settings
     from streamtopic.signed import Logged
     from streamtopic.state import Connection, Lease, Meta, Reader
-    from streamtopic.streams import EventLog, TopicNames
+    from streamtopic.streams import EventLog
 
 __all__ = ["Moved", "RequestMover", "new_request"]
 
@@ -71,13 +72,13 @@ Moved = Counter[Movement]
 """What one step did: how many requests it took in, paused, sent, counted, completed, and gave up."""
 
 
-def new_request(wanted: Wanted, received_ms: int, hold_ms: int) -> DeletionRequest:
+def new_request(wanted: Wanted, received_ms: int, settings: Settings) -> DeletionRequest:
     """Return a request as it is taken in.
 
-    received_ms: when, milliseconds since 1970. hold_ms: how long it is held.
+    received_ms: when, milliseconds since 1970. settings: how long it is held.
     """
     # Who wrote a misplaced delete asked the documents topic, which holds nothing back.
-    due_ms = received_ms + (0 if wanted.misplaced else hold_ms)
+    due_ms = received_ms + (0 if wanted.misplaced else int(1000 * settings.hold_seconds))
     return DeletionRequest(
         id=wanted.id,
         digest=request_digest(wanted.id, wanted.salt),
@@ -98,45 +99,34 @@ class _Superseded(Exception):
 class RequestMover:
     """Moves requests. Each step can be repeated, and may end anywhere.
 
+    settings: hold and brake, partitions and their hash, and the name of the model.
     connection: to Redis.
-    names: topics of the model.
-    partitions: number of partitions of the documents topic.
-    brake_share: share of the live documents from which on requests are paused; 0 for never.
-    hold_ms: milliseconds that each request waits.
     reader: tells positions and the number of live documents.
     log: holds both topics.
     send: writes tombstones to the documents topic, each to the partition of its key, and returns once they are there.
     ledger: in which receipts are found.
     clock: seconds since 1970.
-    partitioner: name of the hash that chooses a document's partition.
     """
 
     def __init__(
         self,
+        settings: Settings,
         connection: Connection,
-        names: TopicNames,
-        partitions: int,
-        brake_share: float,
-        hold_ms: int,
         reader: Reader,
         log: EventLog,
         send: Callable[[Sequence[Message]], object],
         ledger: LedgerWriter,
         clock: Callable[[], float],
-        partitioner: str = MURMUR2,
     ) -> None:
-        self._requests = DeletionRequests(connection, names.model)
-        self._index = SubjectIndex(connection, names.model, partitions)
-        self._names = names
-        self._partitions = partitions
-        self._brake_share = brake_share
-        self._hold_ms = hold_ms
+        self._settings = settings
+        self._names = TopicNames(settings.model)
+        self._requests = DeletionRequests(connection, settings.model)
+        self._index = SubjectIndex(connection, settings.model, settings.partitions)
         self._reader = reader
         self._log = log
         self._append = send
         self._ledger = ledger
         self._clock = clock
-        self._partitioner = partitioner
         self._next: int | None = None
         # What the open requests ask for, with the times of their records.
         self._wanted: dict[str, tuple[Wanted, int]] = {}
@@ -228,7 +218,7 @@ class RequestMover:
         for wanted, received_ms in new:
             if wanted.id in ended:
                 continue
-            request = new_request(wanted, received_ms, self._hold_ms)
+            request = new_request(wanted, received_ms, self._settings)
             answer = self._requests.receive(request)
             if isinstance(answer, Stale) and answer.reason == "full":
                 # They stay in the topic, and are taken in when others have ended.
@@ -264,10 +254,11 @@ class RequestMover:
     def _pause(self, lease: Lease, waiting: Sequence[DeletionRequest]) -> set[str]:
         """Pause the requests of a wave, those whose hold has not ended too; return their ids."""
         todo = [request for request in waiting if not request.approved]
-        if not todo or not self._brake_share:
+        share = self._settings.brake_share
+        if not todo or not share:
             return set()
         documents = sum(meta.documents for meta in self._counted().values())
-        limit = self._brake_share * documents
+        limit = share * documents
         tally = self._asked()
         paused = set()
         for request in todo:
@@ -314,7 +305,7 @@ class RequestMover:
         sending = request
         if request.state is RequestState.WAITING:
             # Later requests of the same wave are summed with it, when its documents are gone from the index.
-            found = self._count(request) if self._brake_share else 0
+            found = self._count(request) if self._settings.brake_share else 0
             sending = replace(request.moved(RequestState.SENDING, self._now_ms()), found=found)
             if isinstance(self._requests.move(request, sending, lease), Stale):
                 # Cancelled meanwhile, or sent by another leader: the next step sees what became of it.
@@ -364,10 +355,11 @@ class RequestMover:
             return [encode_delete(one, wanted.id, salt, wanted.trace) for one in wanted.documents]
         if self._is_behind():
             return None
+        settings = self._settings
         by_home: defaultdict[int, list[Misplaced]] = defaultdict(list)
         for one in wanted.misplaced:
             if one not in self._sent_lately:
-                by_home[partition_of(one.key, self._partitions, self._partitioner)].append(one)
+                by_home[partition_of(one.key, settings.partitions, settings.partitioner)].append(one)
         self._ledger.catch_up()
         receipts = self._ledger.find([_digest(one) for one in wanted.misplaced if _digest(one)])
         due = list[Message]()
@@ -400,7 +392,7 @@ class RequestMover:
         """
         headers = encode_delete("any", wanted.id, wanted.salt.encode(), wanted.trace).headers
         found = 0
-        for partition in range(self._partitions):
+        for partition in range(self._settings.partitions):
             documents = self._index.documents(wanted.subjects, partition)
             found += len(documents)
             for start in range(0, len(documents), _AT_ONCE):
@@ -449,7 +441,7 @@ class RequestMover:
     def _ends(self) -> dict[int, int]:
         """Return the end of each partition of the documents topic, records of open transactions included."""
         topic = self._names.documents
-        return {partition: self._log.written_end(topic, partition) for partition in range(self._partitions)}
+        return {partition: self._log.written_end(topic, partition) for partition in range(self._settings.partitions)}
 
     def _complete(self, lease: Lease, requests: Sequence[DeletionRequest]) -> set[str]:
         """Complete the requests that have their receipt; return their ids."""

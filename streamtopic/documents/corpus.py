@@ -25,7 +25,7 @@ from streamtopic.documents.events import Document, check_add
 from streamtopic.errors import InvalidEvent, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = [
     "PACKAGES",
@@ -73,35 +73,29 @@ class Corpus:
     problems: list[Problem] = field(default_factory=list)
     replaced: int = 0
 
-    @classmethod
-    def collect(cls, name: str, items: Iterable[Document | Problem]) -> Corpus:
-        """Gather items of a source. Of documents with the same id the last one stays, at its own place."""
-        documents: dict[str, Document] = {}
-        problems: list[Problem] = []
-        replaced = 0
-        for item in items:
-            if isinstance(item, Problem):
-                problems.append(item)
-                continue
-            # Taken out first: a dictionary keeps the place of a key that it has.
-            replaced += documents.pop(item.id, None) is not None
-            documents[item.id] = item
-        return cls(name, list(documents.values()), problems, replaced)
-
 
 def load_jsonl(path: Path) -> Corpus:
-    """Read a whole file. Raises UsageError if it cannot be read or holds no usable document."""
-    corpus = Corpus.collect(path.name, read_jsonl(path))
-    if not corpus.documents:
-        first = ""
-        if corpus.problems:
-            problem = corpus.problems[0]
-            first = f"; line {problem.line}: {problem.reason}"
+    """Read a whole file. Of documents with the same id the last one stays, at its own place.
+
+    Raises UsageError if the file cannot be read or holds no usable document.
+    """
+    documents: dict[str, Document] = {}
+    problems: list[Problem] = []
+    replaced = 0
+    for item in read_jsonl(path):
+        if isinstance(item, Problem):
+            problems.append(item)
+            continue
+        # Taken out first: a dictionary keeps the place of a key that it has.
+        replaced += documents.pop(item.id, None) is not None
+        documents[item.id] = item
+    if not documents:
+        first = f"; line {problems[0].line}: {problems[0].reason}" if problems else ""
         raise UsageError(
             f'{path} holds no usable document{first}: expected JSON lines such as {{"id": "a", "text": "some words"}} '
             "(docs/records.md makes them of tables and folders)"
         )
-    return corpus
+    return Corpus(path.name, list(documents.values()), problems, replaced)
 
 
 def load_corpus(documents: str) -> Corpus:

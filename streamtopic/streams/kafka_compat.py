@@ -71,7 +71,8 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
             # The error itself loses its cause where it is raised again.
             error = TlsRefused(fault)
         if isinstance(error, (*REFUSED, TlsRefused)) and not self._manager.bootstrapped:
-            self._manager._auth_failures[node_id] = error
+            # Not at once: 3.0.12 forgets what it noted, since it takes a connection that cannot begin for one that has.
+            self._net.call_soon(lambda: self._manager._auth_failures.update({node_id: error}))
 
     async def _built(self, *place: Any, timeout_at: float) -> Any:  # noqa: ANN401 - as above
         """Return a transport that keeps the last answer of a broker: 3.0.12 drops it if the end follows at once.

@@ -40,7 +40,6 @@ T = TypeVar("T")
 _REMEMBER_SECONDS = 60.0
 _EXPLAIN_SECONDS = 3.0
 _ASK_MS = 5_000
-_LOOK_SECONDS = 0.1
 # A stored record comes at once. Without one the wait must end: a transaction may have left nothing but its marks.
 _LOOK_MS = 2_000
 _NO_TOPIC = errors.UnknownTopicOrPartitionError.errno
@@ -166,21 +165,11 @@ class KafkaLog(Closing, EventLog):
         return retried(lambda: reader.read(partition, offset, max_records, max_bytes), self.options, right)
 
     def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
-        """See EventLog.wait; looks every 100 ms."""
+        """See EventLog.wait."""
         count = self._count(topic)
         for partition in positions:
             check_partition(topic, partition, count)
-        wanted = {TopicPartition(topic, partition): offset for partition, offset in positions.items()}
-
-        def is_empty(consumer: Any) -> bool:  # noqa: ANN401 - as above
-            ends = consumer.end_offsets(list(wanted), timeout_ms=_ASK_MS)
-            return all(ends[place] <= offset for place, offset in wanted.items())
-
-        deadline = self._clock() + seconds
-        # An error ends the wait: the read that follows meets it too, and handles it.
-        with suppress(errors.KafkaError, OSError):
-            while self._finished.ask(is_empty) and (remaining := deadline - self._clock()) > 0:
-                time.sleep(min(remaining, _LOOK_SECONDS))
+        self._reader(topic).wait(positions, seconds)
 
     def begin(self, topic: str, partition: int) -> int:
         """See EventLog.begin."""

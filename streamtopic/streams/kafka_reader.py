@@ -1,7 +1,7 @@
 """Reading the partitions of a Kafka topic from any offset, in order, some megabytes at a time."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition, errors
@@ -13,9 +13,8 @@ from streamtopic.streams.kafka_options import KafkaOptions
 
 __all__ = ["TopicReader", "consumer_of"]
 
-# A broker holds a request for this long if nothing is new, as at a gap that reaches up to the end.
-_HOLD_MS = 100
-_POLL_MS = 200
+# A broker holds a request for this long if nothing is new, and the next one of the same thread waits for it.
+_HOLD_MS = 200
 # One answer, which is held as a whole; a longer batch comes alone.
 _FETCH_BYTES = 4 << 20
 # As many batches as any answer has, so that nothing of an answer is left behind in the consumer.
@@ -101,14 +100,7 @@ class TopicReader:
 
     def read(self, partition: int, offset: int, max_records: int, max_bytes: int) -> list[Record]:
         """See EventLog.read."""
-        now = self._clock()
-        for left in [one for one, buffer in self._buffers.items() if now - buffer.used > _IDLE_SECONDS]:
-            del self._buffers[left]
-        buffer = self._buffers.get(partition)
-        if buffer is None or not buffer.start <= offset <= buffer.position:
-            buffer = self._buffers[partition] = _Buffer(offset)
-        buffer.used = now
-        buffer.skip_to(offset)
+        buffer = self._buffer(partition, offset)
         if not buffer.records and offset >= buffer.end:
             begin, buffer.end = (ask(self._topic, partition) for ask in (self._offsets.begin, self._offsets.end))
             check_offset(self._topic, partition, offset, begin, buffer.end)
@@ -121,6 +113,19 @@ class TopicReader:
                 raise
         return buffer.take(max_records, max_bytes)
 
+    def wait(self, positions: Mapping[int, int], seconds: float) -> None:
+        """See EventLog.wait."""
+        buffers = {TopicPartition(self._topic, one): self._buffer(one, offset) for one, offset in positions.items()}
+        if any(buffer.records for buffer in buffers.values()):
+            return
+        try:
+            self._go_to({place: buffer.position for place, buffer in buffers.items()})
+            for place, found in self._consumer.poll(timeout_ms=int(seconds * 1000)).items():
+                buffers[place].put(found)
+        except (errors.KafkaError, OSError):
+            # An error ends the wait: the read that follows meets it too, and handles it.
+            self.close()
+
     def close(self) -> None:
         """Give connection and memory back."""
         self._buffers.clear()
@@ -128,15 +133,27 @@ class TopicReader:
             consumer, self._consumer = self._consumer, None
             give_up(consumer, autocommit=False, timeout_ms=0)
 
+    def _buffer(self, partition: int, offset: int) -> _Buffer:
+        """Return the buffer of a partition, which begins at `offset` from now on; those that are left idle go."""
+        now = self._clock()
+        for left in [one for one, buffer in self._buffers.items() if now - buffer.used > _IDLE_SECONDS]:
+            del self._buffers[left]
+        buffer = self._buffers.get(partition)
+        if buffer is None or not buffer.start <= offset <= buffer.position:
+            buffer = self._buffers[partition] = _Buffer(offset)
+        buffer.used = now
+        buffer.skip_to(offset)
+        return buffer
+
     def _fetch(self, partition: int, buffer: _Buffer) -> None:
         """Fetch the next records before the end, unless compaction has left none there."""
         place = TopicPartition(self._topic, partition)
         deadline = self._clock() + self._options.patience
-        self._go_to(place, buffer.position)
+        self._go_to({place: buffer.position})
         while not buffer.records and buffer.position < buffer.end and not self._is_gap(place, buffer.end):
             if self._clock() > deadline:
                 raise errors.KafkaTimeoutError(f"no records of {self._topic}/{partition} in time")
-            found = self._consumer.poll(timeout_ms=_POLL_MS).get(place)
+            found = self._consumer.poll(timeout_ms=_HOLD_MS).get(place)
             # If compaction or a transaction took records out, the position moves on without a record.
             position = self._consumer.position(place, timeout_ms=0) or 0
             if found:
@@ -144,16 +161,16 @@ class TopicReader:
             elif position > buffer.position:
                 buffer.position, self._answers = position, 0
 
-    def _go_to(self, place: TopicPartition, offset: int) -> None:
-        """Make a place the only one that is fetched."""
+    def _go_to(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Fetch these places from now on, each from its offset, and no others."""
         if self._consumer is None:
             limits = {"max_partition_fetch_bytes": _FETCH_BYTES, "max_poll_records": _POLL_RECORDS}
             self._consumer = consumer_of(self._options, self._answered, fetch_max_wait_ms=_HOLD_MS, **limits)
-        if self._consumer.assignment() != {place}:
-            self._consumer.assign([place])
-            self._consumer.seek(place, offset)
-        elif self._consumer.position(place, timeout_ms=0) != offset:
-            self._consumer.seek(place, offset)
+        known = set(self._consumer.assignment())
+        self._consumer.assign(list(offsets))
+        for place, offset in offsets.items():
+            if place not in known or self._consumer.position(place, timeout_ms=0) != offset:
+                self._consumer.seek(place, offset)
         self._answers = 0
 
     def _is_gap(self, place: TopicPartition, end: int) -> bool:

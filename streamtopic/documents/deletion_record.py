@@ -27,7 +27,6 @@ __all__ = [
     "decode_request",
     "encode_misplaced",
     "encode_request",
-    "is_request_id",
 ]
 
 MOST_DOCUMENTS = 1_000
@@ -107,11 +106,6 @@ class Wanted:
         return set(self.documents) == set(other.documents) and set(self.subjects) == set(other.subjects)
 
 
-def is_request_id(name: str) -> bool:
-    """Return whether a text can be the id of a request."""
-    return _ID.fullmatch(name) is not None
-
-
 def encode_request(wanted: Wanted) -> Message:
     """Return the record of a request. Raises InvalidEvent for one out of its limits."""
     _check(wanted)
@@ -168,7 +162,7 @@ def _is_texts(value: object) -> bool:
 
 def _check(wanted: Wanted) -> None:
     """Raise InvalidEvent for a request out of its limits."""
-    if not is_request_id(wanted.id):
+    if not _ID.fullmatch(wanted.id):
         shown = repr(wanted.id[:100])
         raise InvalidEvent("request", f"request id {shown}: use 1 to 100 letters, digits, dashes and underscores")
     salt = wanted.salt.encode(errors="replace")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, Self
 from zlib import crc32
 
 import msgpack
@@ -237,7 +237,6 @@ def last_header(headers: Headers, name: str) -> bytes | None:
     return next((value for key, value in reversed(headers) if key == name), None)
 
 
-@runtime_checkable
 class EventLog(Protocol):
     """An append-only log of topics, partitions and offsets; compaction may leave gaps between offsets.
 

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from streamtopic.documents.deletion_record import encode_misplaced
 from streamtopic.errors import StateError, StateMismatch, StreamtopicError
@@ -43,8 +42,8 @@ _ATTEMPTS = 10
 # Bytes of one read. A read ahead is held in memory besides the records that are being counted.
 _BYTES = 8 << 20
 
-# Weak: a log that is closed and dropped takes its thread along.
-_threads: WeakKeyDictionary[EventLog, ThreadPoolExecutor] = WeakKeyDictionary()
+# One thread for all partitions: a log may keep a connection for each thread that reads.
+_reading = ThreadPoolExecutor(1, "read")
 
 # The setting `residue_max_age` if nobody sets another.
 _RESIDUE_SECONDS = 86_400.0
@@ -351,14 +350,6 @@ def _rests_on_absence(changes: Changes) -> bool:
     return any(forget.kind is ForgetKind.NOT_FOUND for forget in changes.forgets)
 
 
-def _thread_of(log: EventLog) -> ThreadPoolExecutor:
-    """Return the thread that reads a log ahead."""
-    thread = _threads.get(log)
-    if thread is None:
-        thread = _threads[log] = ThreadPoolExecutor(1, "read")
-    return thread
-
-
 class _ReadAhead:
     """Reads a partition, and the next records already while those before them are being counted.
 
@@ -373,8 +364,7 @@ class _ReadAhead:
         self._topic = topic
         self._state = state
         self._partitions = state.meta.settings.partitions
-        # One thread for all partitions of a log: a log may keep a connection for each thread that reads.
-        self._thread = _thread_of(log) if ahead else None
+        self._thread = _reading if ahead else None
         # An offset, and the records from there on: None if there were none when they were read.
         self._next: tuple[int, Decoded | None] = 0, None
 
@@ -411,7 +401,7 @@ class _ReadAhead:
             future.exception()
 
     def _now(self, offset: int, lexicon: Lexicon, max_records: int) -> Decoded | None:
-        """Read now, in the thread of the log if there is one."""
+        """Read now, in the same thread."""
         if self._thread is None:
             return self._read(offset, lexicon, max_records)
         return self._thread.submit(self._read, offset, lexicon, max_records).result()

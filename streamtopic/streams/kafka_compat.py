@@ -81,9 +81,7 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
         """
         making = self._manager.call_soon(lambda: self._build(*place, timeout_at=timeout_at))
         transport = await self._manager.wait_for(making, 1000.0 * max(timeout_at - time.monotonic(), 0.0))
-        transport._sock_recv = data_before_end(transport._sock_recv)
-        if not self._manager.ssl_enabled:
-            transport._sock_recv = _without_tls(transport._sock_recv)
+        transport._sock_recv = data_before_end(transport._sock_recv, plain=not self._manager.ssl_enabled)
         return transport
 
 
@@ -102,39 +100,30 @@ def give_up(client: Any, **limits: Any) -> None:  # noqa: ANN401 - a client of k
 
 
 Receive = Callable[[], tuple[bytes, Exception | None]]
-
-
-def data_before_end(receive: Receive) -> Receive:
-    """Return a function like `receive`. An error that came together with bytes is returned by its next call instead."""
-    held: list[Exception] = []
-
-    def received() -> tuple[bytes, Exception | None]:
-        if held:
-            return b"", held.pop()
-        data, error = receive()
-        if data and error is not None:
-            held.append(error)
-            error = None
-        return data, error
-
-    return received
-
-
 # A record of TLS that holds an alert. Read as the size of an answer of Kafka, it would be 353 MB.
 _TLS_ALERT = b"\x15\x03"
 _WITH_TLS = "it speaks TLS and this client does not: set kafka_security_protocol to SASL_SSL or SSL"
 
 
-def _without_tls(receive: Receive) -> Receive:
-    """Return a function like `receive` that ends with TlsRefused if the other side begins with an alert of TLS."""
-    begun = False
+def data_before_end(receive: Receive, *, plain: bool = True) -> Receive:
+    """Return a function like `receive`. An error that came together with bytes is returned by its next call instead.
+
+    plain: whether the connection has no TLS: then it ends with TlsRefused if the other side begins with an alert of it.
+    """
+    held: list[Exception] = []
+    begun = not plain
 
     def received() -> tuple[bytes, Exception | None]:
         nonlocal begun
+        if held:
+            return b"", held.pop()
         data, error = receive()
-        if data and not begun and data.startswith(_TLS_ALERT):
+        if not begun and data.startswith(_TLS_ALERT):
             return b"", TlsRefused(_WITH_TLS)
         begun = begun or bool(data)
+        if data and error is not None:
+            held.append(error)
+            error = None
         return data, error
 
     return received

@@ -34,6 +34,8 @@ MOST_DOCUMENTS = 1_000
 MOST_SUBJECTS = 100
 """Subjects of one request."""
 _MOST_BYTES = 1 << 20
+# Misplaced deletions of one record: each takes up to 8 kB, if its id and request are characters that JSON escapes.
+_AT_ONCE = 100
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
@@ -120,14 +122,13 @@ def encode_request(wanted: Wanted) -> Message:
 
 
 def encode_misplaced(found: Sequence[Misplaced]) -> list[Message]:
-    """Return the records that ask for misplaced deletions: as few as their size allows."""
-    half = len(found) // 2
-    if len(found) <= MOST_DOCUMENTS:
-        wanted = Wanted(f"misplaced-{secrets.token_hex(12)}", secrets.token_hex(16), misplaced=tuple(found))
-        record = encode_request(wanted)
-        if not half or len(record.value or b"") <= _MOST_BYTES // 2:
-            return [record]
-    return [*encode_misplaced(found[:half]), *encode_misplaced(found[half:])]
+    """Return the records that ask for misplaced deletions."""
+    records = []
+    for start in range(0, len(found), _AT_ONCE):
+        misplaced = tuple(found[start : start + _AT_ONCE])
+        wanted = Wanted(f"misplaced-{secrets.token_hex(12)}", secrets.token_hex(16), misplaced=misplaced)
+        records.append(encode_request(wanted))
+    return records
 
 
 @refuses_alone

@@ -28,6 +28,7 @@ __all__ = [
     "log_to_stderr",
     "number",
     "number_of",
+    "plain",
     "printable",
     "progress",
     "say",
@@ -204,6 +205,17 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min"
+
+
+def plain(value: object) -> str:
+    """Write a value of JSON for a person: parts of objects and lists in one line, a dash for nothing."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {plain(part)}" for name, part in value.items()) or "-"
+    if isinstance(value, list):
+        return "; ".join(map(plain, value)) or "-"
+    if isinstance(value, float):
+        return number(value)
+    return "-" if value is None else str(value)
 
 
 def number(value: float | None) -> str:

@@ -509,7 +509,8 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
         first = error.errors()[0]
         raise SettingsError(_explain(first, given, config)) from None
     # A plain Settings, so that two loads of the same values are equal; the values are validated already.
-    return Settings.model_construct(**{name: getattr(settings, name) for name in Settings.model_fields})
+    values = {name: getattr(settings, name) for name in Settings.model_fields}
+    return Settings.model_construct(settings.model_fields_set, **values)
 
 
 def _nested(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,12 +35,11 @@ def pytest_configure(config):
     several = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
     if not several or config.option.collectonly:
         return
-    from streamtopic.service.first_run import CompilingAhead, cache_folder
+    from streamtopic.service.first_run import cache_folder, compiling_ahead
 
     if cache_folder() is not None:
-        with CompilingAhead() as compiling:
-            compiling.start()
-            compiling.wait(lambda *_: None)
+        with compiling_ahead() as wait:
+            wait(lambda *_: None)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -150,22 +150,23 @@ def test_there_are_no_import_cycles():
     assert not _cycle(graph), " -> ".join(_cycle(graph))
 
 
-# Rooms and files of the service, each before those that may import it. So the service is made in one place, `app`, and
-# what it is made of gets its parts by name: nothing that is made knows its maker.
+# Rooms and files of the service, each before those that may import it. So parts are made in one place, `assembly`, of
+# what `opened` opens, and get what they need by name: nothing that is made knows its maker.
 SERVICE = [
     {"log_history"},
     {"instance"},
     # Watching is told of what ingest counts, in ingest's own words.
     {"watching", "ingest"},
     {"publish"},
+    {"opened"},
+    {"sending"},
     {"schedule"},
     {"verify"},
     {"theorem_mode", "private_mode"},
-    {"assembly"},
     {"requests"},
     {"inspection"},
-    {"upkeep"},
-    {"app"},
+    {"assembly"},
+    {"leading", "upkeep"},
     {"processes"},
     {"first_run"},
 ]

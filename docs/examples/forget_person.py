@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
-from streamtopic.service.app import Service
+from streamtopic.service.leading import embedded
+from streamtopic.service.opened import opened
 from streamtopic.settings import Settings
 
 WORDS = ("rose tulip soil seed garden", "oven flour butter dough bread", "mast tide crew rope harbour")
@@ -27,16 +28,20 @@ def letters(number: int) -> list[tuple[str, str, str]]:
 def main(folder: Path) -> None:
     """Learn from 300 letters, forget customer 7, and check the receipt."""
     settings = Settings(dir=folder, topics=3, min_df=1, max_df=1.0, max_forget_lag=0, partitions=3)
-    with Service(settings) as service, DocumentProducer(service.log, model=settings.model) as producer:
+    with (
+        opened(settings) as service,
+        embedded(service) as work,
+        DocumentProducer(service.log, model=settings.model) as producer,
+    ):
         for name, text, customer in letters(300):
             producer.add(name, text=text, subjects=[customer])
-        service.settle()
+        work.settle()
 
         request = producer.delete_subject("customer-7")
         producer.add("letter-late", text="a letter that came while the request ran", subjects=["customer-7"])
-        service.settle()
+        work.settle()
 
-        reader = {"model": settings.model, "public_key": service.public_key}
+        reader = {"model": settings.model, "public_key": service.keys}
         for release in ModelSubscriber(service.log, **reader, idle_seconds=0):
             print(f"version {release.version}: {release.envelope.m} documents")
         receipts = Receipts(service.log, **reader)

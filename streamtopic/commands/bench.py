@@ -7,13 +7,11 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.common_arguments import command
-from streamtopic.console import say, say_json, show, show_error, table
+from streamtopic.commands.common_arguments import answer, command
+from streamtopic.console import show_error, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from streamtopic.bench import Figure, Result
     from streamtopic.commands.common_arguments import Subparsers
 
@@ -40,8 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.list:
         known = bench.names()
-        _print_known(known, as_json=args.json)
-        return 0
+        return answer(args, known, *(f"{name:20} {about}" for name, about in known.items()))
     if args.name is None:
         raise UsageError("which benchmark? `streamtopic bench --list` shows them")
     options: dict[str, str] = {}
@@ -49,19 +46,7 @@ def run(args: argparse.Namespace) -> int:
         option, _, value = given.partition("=")
         options[option] = value
     result = bench.run(args.name, args.case or (), lambda case: _say(f"{args.name}: {case} ..."), options)
-    if args.json:
-        say_json(asdict(result))
-    else:
-        show(bench.text(result) or _text(result))
-    return 0
-
-
-def _print_known(known: Mapping[str, str], *, as_json: bool) -> None:
-    if as_json:
-        say_json(known)
-        return
-    for name, about in known.items():
-        say(f"{name:20} {about}")
+    return answer(args, asdict(result), block=bench.text(result) or _text(result))
 
 
 def _say(message: str) -> None:

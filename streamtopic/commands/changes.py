@@ -17,21 +17,25 @@ from typing import TYPE_CHECKING, Any
 from streamtopic.commands.common_arguments import (
     answer,
     command,
+    confirm,
     file_errors,
     instance_settings,
     load_documents,
+    open_instance,
+    settle,
     waiting_time,
 )
-from streamtopic.console import doing, number_of, progress, say, warn
+from streamtopic.console import number_of, progress, say, warn
 from streamtopic.errors import CheckFailed, StreamtopicError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.service.app import Service, Settled
+    from streamtopic.service.leading import Settled
+    from streamtopic.service.opened import Opened
 
-__all__ = ["finish", "register"]
+__all__ = ["register"]
 
 # Requests of a long list of documents are a matter for programs.
 _SHOWN = 20
@@ -110,7 +114,8 @@ def _add_from(parser: argparse.ArgumentParser) -> None:
 
 def _add(args: argparse.Namespace) -> int:
     """Write add events, then bring the model up to date unless another process is doing so."""
-    from streamtopic.service.app import Service
+    from streamtopic.service.opened import opened
+    from streamtopic.service.sending import add
 
     settings = instance_settings(args, must_exist=False)
     # All files are read before anything is sent: one that cannot be read leaves the instance as it was.
@@ -119,13 +124,13 @@ def _add(args: argparse.Namespace) -> int:
     if not documents:
         raise UsageError("nothing to add: the files have no document; the lines that were skipped are named above")
     skipped = sum(len(corpus.problems) for corpus in corpora)
-    with Service(settings) as service:
+    with opened(settings) as service:
         with progress("adding", "documents", quiet=args.json) as update:
-            sent = service.add(documents, update)
+            sent = add(service, documents, update)
         for document, reason in sent.refused:
             warn(f"document {document}: {reason}; skipped")
         report = {"sent": sent.documents, "skipped": skipped + len(sent.refused)}
-        return finish(service, report, args)
+        return _finish(service, report, args)
 
 
 def _delete(args: argparse.Namespace) -> int:
@@ -133,8 +138,9 @@ def _delete(args: argparse.Namespace) -> int:
 
     If a hold or a brake is set, requests are made in place of events.
     """
-    from streamtopic.service.app import Service
+    from streamtopic.service.opened import opened
     from streamtopic.service.requests.request_door import guarded_by
+    from streamtopic.service.sending import check_deletable, delete, suppress
 
     settings = instance_settings(args)
     ids, subjects = _named(args.ids, args)
@@ -144,27 +150,27 @@ def _delete(args: argparse.Namespace) -> int:
         )
     if args.label is not None and (ids or subjects):
         raise UsageError("--label makes a request of its own: name ids and subjects in another command")
-    with Service(settings) as service:
+    with opened(settings) as service:
         if args.label is not None:
             ids = _labelled(service, args)
         # All of them: a wrong name must not leave deletions behind whose requests nobody was told.
-        service.check_deletable(ids, subjects)
+        check_deletable(ids, subjects)
         _warn_of_nobody(service, subjects)
         guarded = guarded_by(settings)
         if args.suppress:
             # Before the deletes: nothing can slip in between.
-            service.suppress(ids, subjects)
+            suppress(service, ids, subjects)
         # Single ids of the command line are deletes, which always apply; all else is a request.
         lists = args.label is not None or (args.source is not None and None not in args.subject)
         direct, asked = ([], ids) if guarded or lists else (ids, [])
-        made = [_made(one, one.salt, [name]) for one, name in zip(service.delete(direct), direct, strict=True)]
+        made = [_made(one, one.salt, [name]) for one, name in zip(delete(service, direct), direct, strict=True)]
         made += _ask(service, asked, subjects)
         if not args.json:
             if guarded:
                 number = number_of(len(ids) + len(subjects), "deletion")
                 say(f"asked for {number}; `streamtopic deletions list` shows where they stand:")
             _say_requests(made)
-        return finish(service, {"sent": len(made), "requests": made}, args)
+        return _finish(service, {"sent": len(made), "requests": made}, args)
 
 
 def _made(name: str, salt: str, documents: Sequence[str], subject: str | None = None) -> dict[str, Any]:
@@ -189,38 +195,32 @@ def _say_requests(made: Sequence[Mapping[str, Any]]) -> None:
     say(_HOW)
 
 
-def _labelled(service: Service, args: argparse.Namespace) -> list[str]:
+def _labelled(service: Opened, args: argparse.Namespace) -> list[str]:
     """Return the documents of `--label`, once somebody has confirmed their number. Raises UsageError."""
+    from streamtopic.service.assembly import reader_of
     from streamtopic.service.requests.request_door import documents_with_label
 
     task, equals, name = args.label.partition("=")
     if not task or not equals or not name:
         raise UsageError(f"--label {args.label}: expected TASK=CLASS, such as section=sport")
-    ids = documents_with_label(service.reader, task, name)
-    if args.yes:
-        return ids
-    told = f"this deletes {number_of(len(ids), 'document')} with the label {args.label}"
-    if args.json or not sys.stdin.isatty():
-        raise UsageError(f"{told}: repeat it with --yes")
-    warn(f"{told}; type yes to go on:")
-    if sys.stdin.readline().strip() != "yes":
-        raise UsageError("nothing was deleted: the answer was not yes")
+    ids = documents_with_label(reader_of(service), task, name)
+    confirm(args, f"this deletes {number_of(len(ids), 'document')} with the label {args.label}", "yes")
     return ids
 
 
-def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str]) -> list[dict[str, Any]]:
+def _ask(service: Opened, ids: Sequence[str], subjects: Sequence[str]) -> list[dict[str, Any]]:
     """Make requests for deletions: one for each person, and one for each list of documents."""
     from streamtopic.documents.deletion_record import MOST_DOCUMENTS
+    from streamtopic.service.assembly import door_of
 
+    wanted: list[tuple[Sequence[str], str | None]] = [((), subject) for subject in subjects]
+    wanted += [(ids[start : start + MOST_DOCUMENTS], None) for start in range(0, len(ids), MOST_DOCUMENTS)]
+    door = door_of(service)
     made: list[dict[str, Any]] = []
     try:
-        for subject in subjects:
-            one = service.door.receive((), subjects=[subject])
-            made.append(_made(one.request.id, one.salt, (), subject))
-        for start in range(0, len(ids), MOST_DOCUMENTS):
-            some = ids[start : start + MOST_DOCUMENTS]
-            one = service.door.receive(some)
-            made.append(_made(one.request.id, one.salt, some))
+        for documents, subject in wanted:
+            one = door.receive(documents, subjects=() if subject is None else (subject,))
+            made.append(_made(one.request.id, one.salt, documents, subject))
     except StreamtopicError:
         # Those that were made go on: nobody could cancel a request without its name.
         for before in made:
@@ -257,7 +257,7 @@ def _read_ids(path: Path) -> list[str]:
     return [line.strip() for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
 
 
-def finish(service: Service, report: dict[str, Any], args: argparse.Namespace) -> int:
+def _finish(service: Opened, report: dict[str, Any], args: argparse.Namespace) -> int:
     """Settle the instance, unless another process runs it, and print the outcome.
 
     report: fields of the JSON object that are known already, `sent` among them.
@@ -266,10 +266,7 @@ def finish(service: Service, report: dict[str, Any], args: argparse.Namespace) -
     # To settle is to take ownership of every partition, which the process that runs the instance has.
     if not service.leads:
         return answer(args, report | {"running": True}, f"{sent} sent to the running service")
-    from streamtopic.service.app import silent
-
-    with progress("settling", "documents", quiet=args.json) as update:
-        settled = service.settle(update, announce=silent if args.json else doing)
+    settled = settle(service, args)
     outcomes = [f"{count} {name.replace('_', ' ')}" for name, count in settled.ingested.items() if count]
     told = f"{sent} sent: {', '.join(outcomes) or 'nothing changed'}"
     return answer(args, report | asdict(settled), told, *_version_lines(settled))
@@ -283,7 +280,7 @@ def _version_lines(settled: Settled) -> list[str]:
     return [*made, f"last decision: {settled.decision}"]
 
 
-def _warn_of_nobody(service: Service, subjects: Sequence[str]) -> None:
+def _warn_of_nobody(service: Opened, subjects: Sequence[str]) -> None:
     """Warn of each subject that no counted document has: a receipt for no document would look like a success."""
     from streamtopic.state.deletions import SubjectIndex
 
@@ -299,24 +296,19 @@ def _warn_of_nobody(service: Service, subjects: Sequence[str]) -> None:
 
 def _unlearn(args: argparse.Namespace) -> int:
     """Act at once on an instance that nobody runs; else leave the request to its scheduler."""
-    from streamtopic.service.app import Service
-
     kind = "retrain" if args.retrain else "unlearn"
-    settled = None
-    with Service(instance_settings(args)) as service:
+    with open_instance(args) as service:
         # Noted in Redis first: if this process is killed, the next one that decides acts on it.
         service.state.request(kind)
         if service.leads:
-            settled = service.settle()
-        else:
-            _await(service, kind, args.wait)
-    if settled is not None:
-        return answer(args, {"requested": kind} | asdict(settled), *_version_lines(settled))
+            settled = settle(service, args)
+            return answer(args, {"requested": kind} | asdict(settled), *_version_lines(settled))
+        _await(service, kind, args.wait)
     asked = f"asked for: {kind}; `streamtopic versions` shows the new version, `streamtopic status` why there is none"
     return answer(args, {"requested": kind, "running": True}, asked)
 
 
-def _await(service: Service, kind: str, seconds: float) -> None:
+def _await(service: Opened, kind: str, seconds: float) -> None:
     # Not the time of day: a clock that is set meanwhile must neither end the wait nor prolong it.
     deadline = time.monotonic() + seconds
     while seconds and service.state.requested() is not None:
@@ -329,12 +321,13 @@ def _await(service: Service, kind: str, seconds: float) -> None:
 
 def _lift(args: argparse.Namespace) -> int:
     """Write the records, then bring the model up to date unless another process is doing so."""
-    from streamtopic.service.app import Service
+    from streamtopic.service.opened import opened
+    from streamtopic.service.sending import suppress
 
     settings = instance_settings(args)
     ids, subjects = _named(args.id, args)
     if not ids and not subjects:
         raise UsageError("whom? give --id ID, --subject ID, or a file of ids with --from FILE, to lift")
-    with Service(settings) as service:
-        named = service.suppress(ids, subjects, suppressed=False)
-        return finish(service, {"sent": named}, args)
+    with opened(settings) as service:
+        named = suppress(service, ids, subjects, suppressed=False)
+        return _finish(service, {"sent": named}, args)

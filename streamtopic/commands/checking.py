@@ -14,18 +14,18 @@ from streamtopic.commands.common_arguments import (
     answer,
     command,
     file_errors,
-    instance_settings,
+    open_instance,
     read_corpus,
     settings_of,
     uses_instance,
     verifier_of,
     whole_number,
 )
-from streamtopic.console import instant, number, progress, say, say_json, table
+from streamtopic.console import instant, number, progress, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from streamtopic.audit.attack import AuditResult, Played
     from streamtopic.commands.common_arguments import Subparsers
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streamtopic.settings import Settings
     from streamtopic.signed import End, Envelope, KeyRing, Receipt, RequestReceipt
 
-__all__ = ["print_findings", "register"]
+__all__ = ["finding_lines", "register"]
 
 
 def register(subparsers: Subparsers) -> None:
@@ -76,20 +76,17 @@ def _run_verify(args: argparse.Namespace) -> int:
     """Print the checks; status 1 if one failed, with --strict also if one could not be made."""
     if args.file is not None:
         return _verify_file(args)
-    from streamtopic.service.app import Service
-    from streamtopic.service.verify import as_json, passed
+    from streamtopic.service.assembly import reader_of, sources_of
+    from streamtopic.service.verify import as_json, passed, verify_instance
 
-    with Service(instance_settings(args)) as service, progress("verifying", "records", quiet=args.json) as update:
+    with open_instance(args) as service, progress("verifying", "records", quiet=args.json) as update:
         service.ledger.catch_up()
         model, version = service.settings.model, args.number or service.ledger.ledger.newest or None
-        findings = service.verify(update, version)
+        findings = verify_instance(sources_of(service, reader_of(service)), update, version)
     fine = passed(findings)
     complete = all(finding.passed is not None for finding in findings)
-    if args.json:
-        told = {"passed": fine, "complete": complete, "model": model, "version": version}
-        say_json({**told, "checks": as_json(findings)})
-    else:
-        print_findings(findings)
+    told = {"passed": fine, "complete": complete, "model": model, "version": version, "checks": as_json(findings)}
+    answer(args, told, *finding_lines(findings))
     return 0 if fine and (complete or not args.strict) else 1
 
 
@@ -178,15 +175,13 @@ def _run_audit(args: argparse.Namespace) -> int:
 
 def _audit_counts(args: argparse.Namespace, settings: Settings) -> Counts:
     """Return the counts to attack: of an instance, of a file, or of docstrings."""
-    from streamtopic.service.assembly import learner_options
+    from streamtopic.service.assembly import learner_options, reader_of
     from streamtopic.service.verify.recount import counts_of_corpus, counts_of_instance
 
     options = learner_options(settings)
     if uses_instance(args, settings):
-        from streamtopic.service.app import Service
-
-        with Service(instance_settings(args)) as service:
-            return counts_of_instance(service.reader, options)
+        with open_instance(args) as service:
+            return counts_of_instance(reader_of(service), options)
     corpus = read_corpus(args)
     with progress("counting", "documents", quiet=args.json) as update:
         return counts_of_corpus(corpus, options, update)
@@ -249,9 +244,9 @@ def _audit_verdict(found: AuditResult) -> str:
 SHOWN = {True: "ok  ", False: "FAIL", None: "-   "}
 
 
-def print_findings(findings: Sequence[Finding]) -> None:
-    """Print findings for a person, with the remedy of each that did not pass."""
+def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """Yield findings as a person reads them, with the remedy of each that did not pass."""
     for finding in findings:
-        say(f"{SHOWN[finding.passed]}  {finding.name}: {finding.detail}")
+        yield f"{SHOWN[finding.passed]}  {finding.name}: {finding.detail}"
         if finding.remedy:
-            say(f"        {finding.remedy}")
+            yield f"        {finding.remedy}"

@@ -10,13 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.console import log_to_stderr, progress, say, say_json, show, warn
+from streamtopic.console import doing, log_to_stderr, progress, say, say_json, show, warn
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from streamtopic.documents.corpus import Corpus
+    from streamtopic.service.leading import Settled
+    from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
     from streamtopic.signed import KeyRing
 
@@ -26,12 +29,15 @@ __all__ = [
     "add_key",
     "answer",
     "command",
+    "confirm",
     "file_errors",
     "instance_settings",
     "load_documents",
     "log_events",
+    "open_instance",
     "read_corpus",
     "settings_of",
+    "settle",
     "uses_instance",
     "verifier_of",
     "waiting_time",
@@ -148,6 +154,40 @@ def instance_settings(args: argparse.Namespace, *, must_exist: bool = True) -> S
             f"there is no instance in {settings.dir}: make one with `streamtopic demo --keep {settings.dir}`"
         )
     return settings
+
+
+def open_instance(args: argparse.Namespace, *, must_exist: bool = True) -> AbstractContextManager[Opened]:
+    """Open the instance or the service that the arguments name. Raises as `instance_settings` and `opened`."""
+    from streamtopic.service.opened import opened
+
+    return opened(instance_settings(args, must_exist=must_exist))
+
+
+def settle(service: Opened, args: argparse.Namespace) -> Settled:
+    """Do all work that is due on an instance that nobody else runs, and show how far it is."""
+    from streamtopic.service.leading import embedded
+    from streamtopic.service.sending import silent
+
+    with embedded(service) as work, progress("settling", "documents", quiet=args.json) as update:
+        return work.settle(update, announce=silent if args.json else doing)
+
+
+def confirm(args: argparse.Namespace, what: str, word: str, *more: str) -> None:
+    """Let a person type a word before something is deleted, unless --yes is given.
+
+    what: is about to happen, in a sentence.
+    more: lines that say more of it.
+
+    Raises UsageError for another answer, and if nobody can be asked.
+    """
+    if args.yes:
+        return
+    if args.json or not sys.stdin.isatty():
+        raise UsageError(f"{what}: repeat it with --yes")
+    for line in (*more, f"{what}; type {word} to go on:"):
+        warn(line)
+    if sys.stdin.readline().strip() != word:
+        raise UsageError(f"nothing was deleted: the answer was not {word}")
 
 
 def _is_instance(folder: Path, settings: Settings) -> bool:

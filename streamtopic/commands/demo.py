@@ -8,12 +8,12 @@ import tempfile
 import textwrap
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, file_errors, read_corpus, settings_of, whole_number
+from streamtopic.commands.common_arguments import answer, command, file_errors, read_corpus, settings_of, whole_number
 from streamtopic.commands.looking import versions_table
 from streamtopic.commands.receipts import readable
 from streamtopic.commands.topics_shown import heads_table, topics_table
@@ -26,8 +26,6 @@ from streamtopic.console import (
     printable,
     progress,
     say,
-    say_json,
-    show,
 )
 from streamtopic.errors import CheckFailed, UsageError
 
@@ -38,7 +36,8 @@ if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.console import Update
     from streamtopic.documents.corpus import Corpus, Document
-    from streamtopic.service.app import Service
+    from streamtopic.service.leading import Embedded
+    from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
     from streamtopic.signed import Release
 
@@ -68,13 +67,11 @@ class _Stages:
 
     quiet: print nothing.
     seconds: what each stage took; a stage that comes again is added up.
-    verified: versions that a subscriber, as another service has one, was given.
     """
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
         self.seconds: dict[str, float] = {}
-        self.verified = 0
         self._start = time.perf_counter()
 
     @property
@@ -136,7 +133,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the demo; status 1 if the twin or a signature disagrees."""
+    """Run the demo; status 1 if the twin, a check or a signature disagrees."""
     from streamtopic.settings import FILE_NAME, write
 
     _refuse_keeping(args)
@@ -153,58 +150,195 @@ def run(args: argparse.Namespace) -> int:
     if private and "private" not in given.model_fields_set:
         chosen |= {"private.size": 500, "private.versions": 4}
     count = 1 if private else _number_to_delete(args.delete, len(corpus.documents))
-    flow = _private_flow if private else _flow
-    with _folder(args.keep) as folder, _broker(args, stages) as servers:
+    with ExitStack() as stack:
+        folder = args.keep
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamtopic-demo-")))
+        with file_errors("make", folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        servers = None
+        if args.kafka:
+            from streamtopic.local import LocalKafka
+
+            with stages.stage("start kafka"):
+                servers = stack.enter_context(LocalKafka()).servers
         settings = settings_of(args, dir=folder, kafka=servers, **chosen)
         if args.keep is not None:
             write(settings, folder / FILE_NAME)
-        report = flow(settings, corpus, count, stages, kept=args.keep is not None)
-    if args.json:
-        say_json(report)
-    else:
-        for title, text in (report.get("sections") or _sections(report, args.keep)).items():
-            if text:
-                show(f"\n{title}\n{'=' * len(title)}\n{text}")
+        report = _flow(settings, corpus, count, stages, kept=args.keep is not None)
+    sections = _sections(report, args.keep).items()
+    blocks = [f"\n{title}\n{'=' * len(title)}\n{text}" for title, text in sections if text]
+    answer(args, report, block="\n".join(blocks))
     return 0 if report["passed"] else 1
 
 
-def _private_flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, kept: bool) -> dict[str, Any]:
-    """Learn, delete a document, publish, attack, verify; return what `demo --private --json` prints.
+def _refuse_keeping(args: argparse.Namespace) -> None:
+    """Raise UsageError if the instance cannot stay, before anything is read or compiled."""
+    if args.keep is None:
+        return
+    if args.kafka:
+        raise UsageError("--keep keeps a log in files, and the broker of --kafka ends with the demo: give one of them")
+    # The demo compares its model with a twin of this corpus alone: documents from before would make them differ.
+    if args.keep.exists() and (not args.keep.is_dir() or any(args.keep.iterdir())):
+        raise UsageError(
+            f"{args.keep} is not empty: give --keep a new folder, or go on with `streamtopic add --dir {args.keep}`"
+        )
 
-    The attack subtracts the two versions to find the deleted document.
+
+def _read(args: argparse.Namespace, stages: _Stages) -> Corpus:
+    """Load the program and read the documents. If nothing is compiled yet, compile meanwhile."""
+    from streamtopic.service.first_run import cache_folder, compiling_ahead
+
+    with ExitStack() as stack:
+        # Importing numpy, scipy and kernels takes a second or more: a stage of its own, so that none is blamed for it.
+        with stages.stage("load the program"):
+            stages.now("looking for machine code of an earlier run")
+            folder = cache_folder()
+            stages.now("")
+            if folder is not None:
+                wait = stack.enter_context(compiling_ahead())
+                stages.tell("compiling to machine code: once on this machine, for up to half a minute")
+                stages.tell(f"later runs find it in {folder}")
+            import streamtopic.service.leading  # noqa: F401  all that the flow needs comes with it
+        with stages.stage("read documents"):
+            corpus = read_corpus(args)
+        if folder is not None:
+            with stages.stage("compile, only this once", "parts") as update:
+                wait(update)
+    return corpus
+
+
+def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, kept: bool) -> dict[str, Any]:
+    """Learn a corpus, delete a few documents, check what was published, then delete more than the model bears.
+
+    Each version is published, received and verified. The model without the documents is compared with a twin that never
+    saw them; in private mode, two versions are subtracted to find the deleted document, and nothing more is deleted.
+
+    settings: those of the instance; `dir` is the folder to use.
+    delete: number of documents to delete.
+    kept: whether the folder stays.
+    Returns the object that `demo --json` prints.
     """
-    from streamtopic.service.app import Service
-    from streamtopic.service.publish.published import topics_of
-    from streamtopic.service.verify import passed
+    from streamtopic.client import ModelSubscriber
+    from streamtopic.service.leading import embedded
+    from streamtopic.service.opened import opened
+    from streamtopic.service.sending import add
 
-    with Service(settings, kept=kept) as service:
+    with opened(settings, kept=kept) as service:
+        with stages.stage("start redis"):
+            service.connection.ping()
         with stages.stage("add documents") as update:
-            service.add(corpus.documents, update)
-        subscriber = service.subscriber()
-        _settle(service, stages, subscriber)
-        before = service.release(None)
+            refused = {document for document, _ in add(service, corpus.documents, update).refused}
+        # The service has not counted refused documents, so its twin must not learn them.
+        corpus = replace(corpus, documents=[one for one in corpus.documents if one.id not in refused])
+        # By the hash of their ids: the same on every run, and without a pattern that the order of a file may have.
         order = sorted(corpus.documents, key=lambda document: hashlib.sha256(document.id.encode()).digest())
-        service.delete([document.id for document in order[:delete]])
-        _settle(service, stages, subscriber)
-        after = service.release(None)
-        with stages.stage("attack"):
-            rank = _rank(before, after, order[:_CANDIDATES])
-        with stages.stage("verify"):
-            findings = service.verify()
-        receipts = len(service.receipts())
-    checks = {
-        "documents": f"{number_of(len(corpus.documents), 'document')}; the version says about {after.envelope.m}",
-        "attack": f"by subtracting the two versions the deleted document ranks {rank} of {_CANDIDATES} candidates",
-        "receipts": f"{receipts} for 1 deletion",
-        "verify": f"{sum(one.passed is not False for one in findings)} of {len(findings)} checks hold",
-        "time": duration(stages.total),
+        subscriber = ModelSubscriber(service.log, model=settings.model, public_key=service.keys, idle_seconds=0)
+        with embedded(service) as work:
+            shown = _Shown(service, work, stages, subscriber)
+            shown.settle()
+            steps = [shown.forget(order[:delete])] if delete else []
+            gone = order[:delete]
+            if settings.guarantee == "private":
+                checks = _attack(service, stages, shown.received[0], order)
+            else:
+                with stages.stage("twin", "words"):
+                    checks = {"twin": _twin(work, settings, corpus, gone)}
+                # Documents of an instance that stays are their owner's: no more of them go than were asked for.
+                gone = order[: delete if kept else _beyond(service, delete, len(order))]
+                if len(gone) > delete:
+                    steps.append(shown.forget(gone[delete:]))
+            report = _report(service, corpus, gone)
+    verified = len(shown.received)
+    received = {"received": verified + subscriber.refused, "verified": verified}
+    seconds = stages.seconds | {"total": stages.total}
+    report |= {"steps": steps, **checks, "subscriber": received, "seconds": seconds}
+    return report | {"passed": _passed(report)}
+
+
+def _passed(report: Mapping[str, Any]) -> bool:
+    """Return whether every version was verified, every deletion has its receipt, and the checks found nothing."""
+    received, twin = report["subscriber"], report.get("twin")
+    verified = received["received"] == received["verified"] > 0
+    proved = report["receipts"]["count"] == report["deleted"]
+    if twin is not None:
+        agrees = twin["words_equal"] and twin["max_abs_difference"] <= SAME
+    else:
+        agrees = report["verify"]["failed"] == 0
+    return bool(agrees and verified and proved)
+
+
+class _Shown:
+    """An instance whose work is timed and told, and whose versions are received as another service does it.
+
+    received: the versions that the subscriber was given, each verified.
+    """
+
+    def __init__(self, service: Opened, work: Embedded, stages: _Stages, subscriber: ModelSubscriber) -> None:
+        self._service = service
+        self._work = work
+        self._stages = stages
+        self._subscriber = subscriber
+        self.received: list[Release] = []
+
+    def forget(self, gone: list[Document]) -> dict[str, Any]:
+        """Delete documents and publish a version without them; return how it was made."""
+        from streamtopic.service.publish.published import versions_of
+        from streamtopic.service.sending import delete
+
+        with self._stages.stage("delete documents"):
+            delete(self._service, [document.id for document in gone])
+        seconds = self.settle()
+        newest = versions_of(self._service.state, 1)[-1]
+        made = {name: newest[name] for name in ("version", "kind", "reason")}
+        return {"documents": len(gone), **made, "seconds": seconds[newest["kind"]]}
+
+    def settle(self) -> Mapping[str, float]:
+        """Publish the versions that are due, and receive them; return the seconds of each stage."""
+        stages = self._stages
+        with progress("count", "documents", quiet=stages.quiet) as update:
+            settled = self._work.settle(update, announce=stages.now)
+        if not settled.versions:
+            raise UsageError(f"no version could be made: {settled.decision}")
+        for name, seconds in settled.seconds.items():
+            stages.add(name, seconds)
+        # Now and not at the end: the second version withdraws the first, which would then not be given out any more.
+        with stages.stage("receive and verify", "versions"):
+            while (release := self._subscriber.poll()) is not None:
+                self.received.append(release)
+        return settled.seconds
+
+
+def _beyond(service: Opened, deleted: int, documents: int) -> int:
+    """Return how many documents have to be gone for a retrain: one more than the capacity, if that is possible."""
+    from streamtopic.service.publish.published import versions_of
+
+    newest = versions_of(service.state, 1)[-1]
+    needed = int(newest["capacity"]) + 1
+    # After a retrain nothing remains to show, and a corpus that loses its most part teaches nothing.
+    if newest["kind"] != "unlearn" or needed > documents // 2:
+        return deleted
+    return max(needed, deleted)
+
+
+def _attack(service: Opened, stages: _Stages, before: Release, order: list[Document]) -> dict[str, Any]:
+    """Subtract the version before a deletion from the one after it to find the document, and verify everything.
+
+    order: documents, the deleted one first.
+    """
+    from streamtopic.service.assembly import reader_of, release_of, sources_of
+    from streamtopic.service.sending import silent
+    from streamtopic.service.verify import verify_instance
+
+    with stages.stage("attack"):
+        rank = _rank(before, release_of(service, None), order[:_CANDIDATES])
+    with stages.stage("verify"):
+        findings = verify_instance(sources_of(service, reader_of(service)), silent)
+    failed = sum(one.passed is False for one in findings)
+    return {
+        "attack": {"rank": rank, "candidates": len(order[:_CANDIDATES])},
+        "verify": {"checks": len(findings), "failed": failed},
     }
-    sections = {
-        "Topics": topics_table(topics_of(after, 10)),
-        "Guarantee": textwrap.fill(after.guarantee, 110),
-        "Checks": "\n".join(aligned(checks)),
-    }
-    return {"passed": passed(findings) and receipts == delete, "rank": rank, "sections": sections}
 
 
 def _rank(before: Release, after: Release, candidates: list[Document]) -> int:
@@ -223,175 +357,36 @@ def _rank(before: Release, after: Release, candidates: list[Document]) -> int:
     return 1 + sum(other > scores[0] for other in scores)
 
 
-def _refuse_keeping(args: argparse.Namespace) -> None:
-    """Raise UsageError if the instance cannot stay, before anything is read or compiled."""
-    if args.keep is None:
-        return
-    if args.kafka:
-        raise UsageError("--keep keeps a log in files, and the broker of --kafka ends with the demo: give one of them")
-    # The demo compares its model with a twin of this corpus alone: documents from before would make them differ.
-    if args.keep.exists() and (not args.keep.is_dir() or any(args.keep.iterdir())):
-        raise UsageError(
-            f"{args.keep} is not empty: give --keep a new folder, or go on with `streamtopic add --dir {args.keep}`"
-        )
-
-
-def _read(args: argparse.Namespace, stages: _Stages) -> Corpus:
-    """Load the program and read the documents. If nothing is compiled yet, compile meanwhile."""
-    from streamtopic.service.first_run import CompilingAhead, cache_folder
-
-    with CompilingAhead() as compiling:
-        # Importing numpy, scipy and kernels takes a second or more: a stage of its own, so that none is blamed for it.
-        with stages.stage("load the program"):
-            stages.now("looking for machine code of an earlier run")
-            folder = cache_folder()
-            stages.now("")
-            if folder is not None:
-                compiling.start()
-                stages.tell("compiling to machine code: once on this machine, for up to half a minute")
-                stages.tell(f"later runs find it in {folder}")
-            import streamtopic.service.app  # noqa: F401  all that the flow needs comes with it
-        with stages.stage("read documents"):
-            corpus = read_corpus(args)
-        if folder is not None:
-            with stages.stage("compile, only this once", "parts") as update:
-                compiling.wait(update)
-    return corpus
-
-
-@contextmanager
-def _broker(args: argparse.Namespace, stages: _Stages) -> Iterator[str | None]:
-    """Start a broker if one is asked for; yield its servers."""
-    if not args.kafka:
-        yield None
-        return
-    from streamtopic.local import LocalKafka
-
-    broker = LocalKafka()
-    with stages.stage("start kafka"):
-        broker.start()
-    try:
-        yield broker.servers
-    finally:
-        broker.stop()
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    if keep is not None:
-        with file_errors("make", keep):
-            keep.mkdir(parents=True, exist_ok=True)
-        yield keep
-        return
-    with tempfile.TemporaryDirectory(prefix="streamtopic-demo-") as folder:
-        yield Path(folder)
-
-
-def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, kept: bool) -> dict[str, Any]:
-    """Learn a corpus, delete a few documents, compare with a twin, then delete more than the model bears.
-
-    Each version is published, received and verified.
-
-    settings: those of the instance; `dir` is the folder to use.
-    delete: number of documents to delete.
-    kept: whether the folder stays.
-    Returns the object that `demo --json` prints.
-    """
-    from streamtopic.service.app import Service
-
-    with Service(settings, kept=kept) as service:
-        with stages.stage("start redis"):
-            service.connection.ping()
-        with stages.stage("add documents") as update:
-            outcome = service.add(corpus.documents, update)
-            refused = {document for document, _ in outcome.refused}
-        # The service has not counted refused documents, so its twin must not learn them.
-        counted = [document for document in corpus.documents if document.id not in refused]
-        corpus = replace(corpus, documents=counted)
-        subscriber = service.subscriber()
-        _settle(service, stages, subscriber)
-        # By the hash of their ids: the same on every run, and without a pattern that the order of a file may have.
-        order = sorted(counted, key=lambda document: hashlib.sha256(document.id.encode()).digest())
-        steps = [_forget(service, stages, subscriber, order[:delete])] if delete else []
-        with stages.stage("twin", "words"):
-            twin = _twin(service, corpus, order[:delete])
-        # Documents of an instance that stays are their owner's: no more of them go than were asked for.
-        gone = order[: delete if kept else _beyond(service, delete, len(counted))]
-        if len(gone) > delete:
-            steps.append(_forget(service, stages, subscriber, gone[delete:]))
-        report = _report(service, corpus, gone) | {"steps": steps}
-    seconds = stages.seconds | {"total": stages.total}
-    received = {"received": stages.verified + subscriber.refused, "verified": stages.verified}
-    agrees = twin["words_equal"] and twin["max_abs_difference"] <= SAME
-    verified = received["received"] == received["verified"] > 0
-    proved = report["receipts"]["count"] == report["deleted"]
-    report |= {"twin": twin, "subscriber": received, "seconds": seconds}
-    return report | {"passed": agrees and verified and proved}
-
-
-def _beyond(service: Service, deleted: int, documents: int) -> int:
-    """Return how many documents have to be gone for a retrain: one more than the capacity, if that is possible."""
-    newest = service.versions()[-1]
-    needed = int(newest["capacity"]) + 1
-    # After a retrain nothing remains to show, and a corpus that loses its most part teaches nothing.
-    if newest["kind"] != "unlearn" or needed > documents // 2:
-        return deleted
-    return max(needed, deleted)
-
-
-def _forget(service: Service, stages: _Stages, subscriber: ModelSubscriber, gone: list[Document]) -> dict[str, Any]:
-    """Delete documents and publish a version without them; return how it was made."""
-    with stages.stage("delete documents"):
-        service.delete([document.id for document in gone])
-    seconds = _settle(service, stages, subscriber)
-    newest = service.versions()[-1]
-    made = {name: newest[name] for name in ("version", "kind", "reason")}
-    return {"documents": len(gone), **made, "seconds": seconds[newest["kind"]]}
-
-
-def _settle(service: Service, stages: _Stages, subscriber: ModelSubscriber) -> Mapping[str, float]:
-    """Publish the versions that are due, and receive them; return the seconds of each stage."""
-    with progress("count", "documents", quiet=stages.quiet) as update:
-        settled = service.settle(update, announce=stages.now)
-    if not settled.versions:
-        raise UsageError(f"no version could be made: {settled.decision}")
-    for name, seconds in settled.seconds.items():
-        stages.add(name, seconds)
-    # Now and not at the end: the second version withdraws the first, which would then not be given out any more.
-    with stages.stage("receive and verify", "versions"):
-        while subscriber.poll() is not None:
-            stages.verified += 1
-    return settled.seconds
-
-
-def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
+def _twin(work: Embedded, settings: Settings, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
     """Compare the service's model before noise with one that is learned cold from the remaining documents alone."""
     from streamtopic.paper.algorithm1 import remaining, unlearn_base
     from streamtopic.service.assembly import learner_options
     from streamtopic.service.verify.recount import compare, recount
     from streamtopic.topics.learner import learn
 
-    kept = service.model_before_noise()
+    kept = work.leader.scheduler.modeller.last
     if kept is None:
         raise CheckFailed(
             "the service has published a version, but Redis holds no model to compare with the twin: run the demo again"
         )
-    options = learner_options(service.settings)
+    options = learner_options(settings)
     missing = {document.id for document in gone}
     left = (document for document in corpus.documents if document.id not in missing)
     rest = (document.passages for document in left)
     twin = learn(recount(rest, options.weighting), options)
     # Under the theorem the reference run is Algorithm 1 with an empty forget set.
-    theorem = service.settings.guarantee == "theorem"
+    theorem = settings.guarantee == "theorem"
     difference = compare(kept, unlearn_base(remaining(twin)) if theorem else twin)
     return {"max_abs_difference": difference.max_abs_difference, "words_equal": difference.words_equal}
 
 
-def _report(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
-    from streamtopic.service.publish.published import heads_of, quality_of, receipt_fields, topics_of
+def _report(service: Opened, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
+    from streamtopic.client import Receipts
+    from streamtopic.service.assembly import release_of
+    from streamtopic.service.publish.published import heads_of, quality_of, receipt_fields, topics_of, versions_of
 
-    release = service.release(None)
-    receipts = service.receipts()
+    release = release_of(service, None)
+    receipts = list(Receipts(service.log, model=service.settings.model, public_key=service.keys))
     example = receipt_fields(receipts[0]) if receipts else None
     # With `publish = "tasks"` the topics are withheld, and a release has heads only.
     found = topics_of(release, 10) if release.payload.A is not None else []
@@ -404,25 +399,33 @@ def _report(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str,
         "vocabulary": len(release.words),
         "topics": found,
         "heads": heads_of(release, 5),
-        "versions": service.versions(),
+        "guarantee": release.guarantee,
+        "versions": versions_of(service.state),
         "receipts": {"count": len(receipts), "example": example},
         "quality": quality_of(release),
     }
 
 
 def _sections(report: Mapping[str, Any], keep: Path | None) -> dict[str, str]:
-    """Return topics, what was forgotten, a receipt, the checks, versions, times and what to try next, by title."""
+    """Return topics, what was forgotten, a receipt, the checks, versions, times and what to try next, by title.
+
+    In private mode there are fewer, so that all fits on one screen.
+    """
+    topics = topics_table(report["topics"]) if report["topics"] else ""
+    checks = "\n".join(aligned(_checks(report)))
+    if "attack" in report:
+        return {"Topics": topics, "Guarantee": textwrap.fill(report["guarantee"], 110), "Checks": checks}
     newest = report["versions"][-1]
     example = report["receipts"]["example"]
     heads = [heads_table(report["heads"])] if report["heads"] else []
     heads += [f"{task}: no head, because {reason}" for task, reason in newest["unfitted"].items()]
     times = [f"{stage.replace('_', ' ')} {duration(spent)}" for stage, spent in report["seconds"].items()]
     return {
-        "Topics": topics_table(report["topics"]) if report["topics"] else "",
+        "Topics": topics,
         "Heads": "\n".join(heads),
         "Forgotten": "\n".join(_forgotten(report)) if report["deleted"] else "",
         "Receipt of one deletion": "\n".join(aligned(readable(example))) if example else "",
-        "Checks": "\n".join(_checks(report)),
+        "Checks": checks,
         "Versions": versions_table(report["versions"]),
         "Time": textwrap.fill(", ".join(times), 110),
         "Try next": _next(keep, newest["version"]),
@@ -437,20 +440,30 @@ def _forgotten(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"{made} without {step['documents']} more, because {step['reason']}"
 
 
-def _checks(report: Mapping[str, Any]) -> list[str]:
+def _checks(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return what each check found."""
+    receipts = f"{report['receipts']['count']} verified, for {number_of(report['deleted'], 'deletion')}"
+    if "attack" in report:
+        attack, verify = report["attack"], report["verify"]
+        place = f"{attack['rank']} of {attack['candidates']} candidates"
+        documents = number_of(report["documents"], "document")
+        return {
+            "documents": f"{documents}; the version says about {report['versions'][-1]['documents']}",
+            "attack": f"by subtracting the two versions the deleted document ranks {place}",
+            "receipts": receipts,
+            "verify": f"{verify['checks'] - verify['failed']} of {verify['checks']} checks hold",
+            "time": duration(report["seconds"]["total"]),
+        }
     twin, subscriber, quality = report["twin"], report["subscriber"], report["quality"]
     words = "the same words" if twin["words_equal"] else "OTHER WORDS"
     received = number_of(subscriber["received"], "version")
-    deletions = number_of(report["deleted"], "deletion")
-    return aligned(
-        {
-            "twin": f"a service that never saw the deleted documents learns {words};",
-            "": f"largest difference of its model before noise: {number(twin['max_abs_difference'])}",
-            "subscriber": f"{received} received, {subscriber['verified']} verified",
-            "receipts": f"{report['receipts']['count']} verified, for {deletions}",
-            "quality": f"NPMI {number(quality['npmi'])}, diversity {number(quality['diversity'])}",
-        }
-    )
+    return {
+        "twin": f"a service that never saw the deleted documents learns {words};",
+        "": f"largest difference of its model before noise: {number(twin['max_abs_difference'])}",
+        "subscriber": f"{received} received, {subscriber['verified']} verified",
+        "receipts": receipts,
+        "quality": f"NPMI {number(quality['npmi'])}, diversity {number(quality['diversity'])}",
+    }
 
 
 def _next(keep: Path | None, newest: int) -> str:

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.checking import print_findings
-from streamtopic.commands.common_arguments import answer, command, file_errors, instance_settings, whole_number
+from streamtopic.commands.checking import finding_lines
+from streamtopic.commands.common_arguments import answer, command, file_errors, open_instance, whole_number
 from streamtopic.console import progress
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.service.app import Service
+    from streamtopic.service.opened import Opened
     from streamtopic.signed import Release
 
 __all__ = ["register", "run"]
@@ -46,19 +46,24 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the verified release, noised as published, or its page; status 1 if a check on the page failed."""
-    from streamtopic.service.app import Service
+    from streamtopic.service.assembly import release_of
 
     page = args.to.suffix == ".html"
     _refuse_other(args, page=page)
-    with Service(instance_settings(args)) as service:
-        # Fixed now: a version that is published while this one is verified must not take its place.
-        number = args.number if args.number is not None else service.release(None).version
+    with open_instance(args) as service:
+        release = release_of(service, args.number)
         if page:
-            return _write_page(args, service, number)
-        release = service.release(number)
+            # Its number is fixed now: a version that is published while this one is verified must not take its place.
+            return _write_page(args, service, release.version)
     with file_errors("write", args.to):
         _write_model(release, args.to)
-    return _tell(args, release)
+    topics = 0 if release.payload.A is None else release.envelope.r
+    told = {"version": release.version, "to": str(args.to), "words": len(release.words), "topics": topics}
+    parts = [f"{len(release.words)} words", f"{topics} topics" if topics else "no topics, which are withheld"]
+    if release.heads:
+        parts.append(f"heads of {', '.join(release.heads)}")
+    line = f"version {release.version}: {', '.join(parts)}, written to {args.to}"
+    return answer(args, told | {"heads": list(release.heads)}, line)
 
 
 def _refuse_other(args: argparse.Namespace, *, page: bool) -> None:
@@ -70,7 +75,7 @@ def _refuse_other(args: argparse.Namespace, *, page: bool) -> None:
         raise UsageError("--verify is about a page: give --to a name that ends in .html")
 
 
-def _write_page(args: argparse.Namespace, service: Service, number: int) -> int:
+def _write_page(args: argparse.Namespace, service: Opened, number: int) -> int:
     """Write the page of a version; return 1 if a check on it failed."""
     from streamtopic.pages.version_page import version_facts, version_page
     from streamtopic.service.verify import Finding
@@ -80,10 +85,9 @@ def _write_page(args: argparse.Namespace, service: Service, number: int) -> int:
     # Written if a check failed as well: that is what an auditor needs most.
     with file_errors("write", args.to):
         args.to.write_text(version_page(facts), encoding="utf-8")
-    if not args.json:
-        print_findings([Finding(**finding) for finding in facts["findings"]])
+    findings = finding_lines(Finding(**finding) for finding in facts["findings"])
     told = {name: facts[name] for name in ("version", "passed", "complete", "findings")}
-    answer(args, {"to": str(args.to), **told}, f"version {number}: written to {args.to}")
+    answer(args, {"to": str(args.to), **told}, *findings, f"version {number}: written to {args.to}")
     return 0 if facts["passed"] else 1
 
 
@@ -154,22 +158,3 @@ The model holds counts of words with noise, as topics, and no document.
 
 {topics}
 """
-
-
-def _tell(args: argparse.Namespace, release: Release) -> int:
-    topics = 0 if release.payload.A is None else release.envelope.r
-    words = len(release.words)
-    parts = [f"{words} words", f"{topics} topics" if topics else "no topics, which are withheld"]
-    if release.heads:
-        parts.append(f"heads of {', '.join(release.heads)}")
-    return answer(
-        args,
-        {
-            "version": release.version,
-            "to": str(args.to),
-            "words": words,
-            "topics": topics,
-            "heads": list(release.heads),
-        },
-        f"version {release.version}: {', '.join(parts)}, written to {args.to}",
-    )

@@ -6,16 +6,21 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import answer, command, instance_settings, settings_of, whole_number
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    instance_settings,
+    open_instance,
+    settings_of,
+    whole_number,
+)
 from streamtopic.console import aligned
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.service.app import Service
-    from streamtopic.service.upkeep.key_lists import KeyKeeper
     from streamtopic.settings import Settings
-    from streamtopic.signed import KeyList, PublicKey, SigningKey
+    from streamtopic.signed import KeyList, PublicKey
 
 __all__ = ["register", "run"]
 
@@ -87,14 +92,18 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"keys {args.action} signs a key list: give --root-key root.key (`keys new --root` makes one)")
     if (args.action == "revoke") != (args.key is not None):
         raise UsageError("give a key id with `keys revoke`, and with nothing else")
-    from streamtopic.service.app import Service
-    from streamtopic.service.upkeep.key_lists import new_pair
+    from streamtopic.service.assembly import publisher_of
+    from streamtopic.service.instance import held_signing_key
+    from streamtopic.service.leading import publish
+    from streamtopic.service.upkeep.key_lists import KeyKeeper, new_pair
     from streamtopic.signed import SigningKey
 
     root = SigningKey.load(args.root_key)
-    with Service(instance_settings(args)) as service:
-        folder = _folder(args, service.settings)
-        keeper = _keeper(service, root, folder / _LIST)
+    with open_instance(args) as service:
+        settings = service.settings
+        folder = _folder(args, settings)
+        listed, own = folder / _LIST, held_signing_key(settings)
+        keeper = KeyKeeper(settings.model, service.log, service.connection, own, service.clock, root, listed)
         made = None
         if args.action == "publish":
             keys = keeper.publish()
@@ -105,19 +114,11 @@ def run(args: argparse.Namespace) -> int:
             keys = keeper.revoke(args.key, args.first)
         # The list goes out before the new key is put to use: a crash between the two leaves a key that no signature
         # needs, and not signatures of a key that no list names.
-        signing = _take_into_use(args, service, root.public, made)
+        signing = _take_into_use(args, settings, root.public, made)
         # Versions that a revoked key proved need new proofs; a service that runs makes them by itself.
         if args.action == "revoke" and service.leads:
-            service.publish()
-    return _tell(args, keys, folder / _LIST, signing)
-
-
-def _keeper(service: Service, root: SigningKey, file: Path) -> KeyKeeper:
-    from streamtopic.service.upkeep.key_lists import KeyKeeper
-
-    settings = service.settings
-    signing = service.signing_key if service.signs else None
-    return KeyKeeper(settings.model, service.log, service.connection, signing, service.clock, root, file)
+            publish(publisher_of(service, service.state, service.ledger))
+    return _tell(args, keys, listed, signing)
 
 
 def _folder(args: argparse.Namespace, settings: Settings) -> Path:
@@ -125,7 +126,7 @@ def _folder(args: argparse.Namespace, settings: Settings) -> Path:
     return Path(args.to or settings.key_folder or "keys")
 
 
-def _take_into_use(args: argparse.Namespace, service: Service, root: PublicKey, made: Path | None) -> Path | None:
+def _take_into_use(args: argparse.Namespace, settings: Settings, root: PublicKey, made: Path | None) -> Path | None:
     """Put the root key and a new signing key into the folder of keys, unless another folder was asked for.
 
     made: private half of the new key, None if the signing key stays.
@@ -133,7 +134,7 @@ def _take_into_use(args: argparse.Namespace, service: Service, root: PublicKey, 
     """
     from streamtopic.service.upkeep.key_lists import replace_signing_key
 
-    folder = service.settings.key_folder
+    folder = settings.key_folder
     if folder is None or args.to is not None:
         return made
     if not (folder / "root.pub").exists():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.checking import print_findings
-from streamtopic.commands.common_arguments import answer, command, instance_settings, whole_number
-from streamtopic.console import aligned, duration, instant, number, say_json, table
+from streamtopic.commands.checking import finding_lines
+from streamtopic.commands.common_arguments import answer, command, instance_settings, open_instance, whole_number
+from streamtopic.console import aligned, duration, instant, number, plain, say, table
 from streamtopic.errors import StreamtopicError
 
 if TYPE_CHECKING:
@@ -35,35 +35,29 @@ def register(subparsers: Subparsers) -> None:
 
 def _run_status(args: argparse.Namespace) -> int:
     """Print the state of the instance without changing it."""
-    from streamtopic.service.app import Service
+    from streamtopic.service.assembly import status
 
-    with Service(instance_settings(args)) as service:
-        status = service.status()
+    with open_instance(args) as service:
+        found = status(service)
     # How many deletions wait is enough for a person; --json has since when.
-    waiting = {name: one["documents"] for name, one in status["residue"]["waiting"].items()}
-    shown = {name: _shown_value(name, value) for name, value in (status | {"residue": waiting}).items()}
-    return answer(args, status, *aligned(shown))
+    waiting = {name: one["documents"] for name, one in found["residue"]["waiting"].items()}
+    shown = {name: plain(_with_times(name, value)) for name, value in (found | {"residue": waiting}).items()}
+    return answer(args, found, *aligned(shown))
 
 
-def _shown_value(name: str, value: object) -> str:
-    """Return a field of the status as a person reads it; name: its name in JSON."""
+def _with_times(name: str, value: object) -> object:
+    """Return a field of the status with times as a person reads them. name: its name in JSON."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_shown_value(key, part)}" for key, part in value.items()) or "-"
-    if name in _TIMES and isinstance(value, int):
-        return instant(value, "seconds")
-    if isinstance(value, list):
-        return "; ".join(map(str, value)) or "-"
-    if isinstance(value, float):
-        return number(value)
-    return "-" if value is None else str(value)
+        return {key: _with_times(key, part) for key, part in value.items()}
+    return instant(value, "seconds") if name in _TIMES and isinstance(value, int) else value
 
 
 def _run_versions(args: argparse.Namespace) -> int:
     """Print all versions, oldest first."""
-    from streamtopic.service.app import Service
+    from streamtopic.service.publish.published import versions_of
 
-    with Service(instance_settings(args)) as service:
-        versions = service.versions()
+    with open_instance(args) as service:
+        versions = versions_of(service.state)
     none = "no version has been published yet; `streamtopic status` says why"
     return answer(args, {"versions": versions}, block=versions_table(versions) if versions else none)
 
@@ -98,10 +92,9 @@ def _version_row(version: Mapping[str, Any]) -> list[object]:
 
 def _run_rejected(args: argparse.Namespace) -> int:
     """Print the newest refused records and the number of each reason."""
-    from streamtopic.service.app import Service
     from streamtopic.service.ingest.rejections import RefusedRecords
 
-    with Service(instance_settings(args)) as service:
+    with open_instance(args) as service:
         found = RefusedRecords.read(service.log, service.names, args.last)
     newest = [_rejection_fields(rejection) for rejection in found.newest]
     told = {"rejected": found.number, "reasons": found.reasons, "newest": newest}
@@ -141,21 +134,21 @@ def _run_doctor(args: argparse.Namespace) -> int:
     for finding in _examined(instance_settings(args)):
         findings.append(finding)
         # Printed as they come: a server that does not answer holds the rest up.
-        if not args.json:
-            print_findings([finding])
+        for line in () if args.json else finding_lines([finding]):
+            say(line)
     fine = passed(findings)
-    if args.json:
-        say_json({"passed": fine, "findings": as_json(findings)})
+    answer(args, {"passed": fine, "findings": as_json(findings)})
     return 0 if fine else 1
 
 
 def _examined(settings: Settings) -> Iterator[Finding]:
-    from streamtopic.service.app import Service
+    from streamtopic.service.assembly import examined
+    from streamtopic.service.opened import opened
     from streamtopic.service.verify import Finding
 
     try:
-        with Service(settings) as service:
-            yield from service.examine()
+        with opened(settings) as service:
+            yield from examined(service)
     # An instance that cannot even be opened is a finding like others, not the end of the command.
     except StreamtopicError as error:
         yield Finding("instance", passed=False, detail=str(error))

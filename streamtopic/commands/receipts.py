@@ -8,15 +8,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import answer, command, file_errors, instance_settings
+from streamtopic.commands.common_arguments import answer, command, file_errors, open_instance, settle
 from streamtopic.console import aligned, instant, number_of, table, warn
 from streamtopic.errors import CheckFailed, StreamtopicError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.service.app import Service
+    from streamtopic.service.opened import Opened
     from streamtopic.signed import Logged, RequestReceipt
     from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.state.deletions import Residue
@@ -66,20 +66,23 @@ def register(subparsers: Subparsers) -> None:
 
 def _receipt(args: argparse.Namespace) -> int:
     """Print every receipt of the request, and write a proof; status 1 while there is no receipt."""
-    from streamtopic.service.app import Service
+    from streamtopic.signed import RequestReceipt
 
-    with Service(instance_settings(args)) as service:
+    with open_instance(args) as service:
         found = _asked_for(service, args)
+        whole = [logged for logged in found if isinstance(logged.entry, RequestReceipt)]
+        receipts = [logged for logged in found if logged not in whole]
         if args.proof is not None:
-            _write_proof(service, _one_of(found, args.name), args.proof)
-        requests, receipts = _parted(found)
+            # The receipt of a request says more than those of its documents.
+            _write_proof(service, whole or receipts, args)
+        requests: list[Any] = [logged.entry for logged in whole]
         shown = receipts if args.json or not requests else receipts[:RECEIPTS_SHOWN]
         guarantees = _guarantees(service, shown)
         fields = [_fields(service, logged, guarantees) for logged in shown]
-    whole = [dataclasses.asdict(request) for request in requests]
     proof = None if args.proof is None else str(args.proof)
     lines = _lines(requests, fields, len(receipts) - len(shown), proof)
-    return answer(args, {"receipts": fields, "requests": whole, "proof": proof}, *lines)
+    told = {"receipts": fields, "requests": [dataclasses.asdict(request) for request in requests], "proof": proof}
+    return answer(args, told, *lines)
 
 
 def _lines(
@@ -103,24 +106,19 @@ def _lines(
         yield f"{proof} proves it: check it with `streamtopic verify {proof} --key signing.pub`"
 
 
-def _parted(found: Sequence[Logged]) -> tuple[list[RequestReceipt], list[Logged]]:
-    """Return the receipts of requests, and those of documents."""
-    from streamtopic.signed import RequestReceipt
-
-    requests = [logged.entry for logged in found if isinstance(logged.entry, RequestReceipt)]
-    return requests, [logged for logged in found if not isinstance(logged.entry, RequestReceipt)]
-
-
-def _asked_for(service: Service, args: argparse.Namespace) -> list[Logged]:
+def _asked_for(service: Opened, args: argparse.Namespace) -> list[Logged]:
     """Return the receipts that the arguments name. Raises CheckFailed if there are none."""
     from streamtopic.service.requests.request_door import receipts_of_request
+    from streamtopic.state.deletions import LinkKeys
 
-    found = receipts_of_request(service.ledger, service.links, args.name, args.salt)
+    links = LinkKeys(service.connection, service.settings.model)
+    found = receipts_of_request(service.ledger, links, args.name, args.salt)
     if not found:
         raise CheckFailed(_why_none(service, args.name))
     if args.document is None:
         return found
-    about = [logged for logged in found if _is_about(service, logged, args.document, args.salt)]
+    keys = {} if args.salt is not None else links.all()
+    about = [logged for logged in found if _is_about(service, logged, args, keys)]
     if not about:
         raise CheckFailed(
             f"no receipt of {args.name} is provably about document {args.document!r}: another document, "
@@ -129,43 +127,37 @@ def _asked_for(service: Service, args: argparse.Namespace) -> list[Logged]:
     return about
 
 
-def _is_about(service: Service, logged: Logged, document: str, salt: str | None) -> bool:
+def _is_about(service: Opened, logged: Logged, args: argparse.Namespace, keys: Mapping[str, bytes]) -> bool:
+    """Return whether a receipt is provably about --document. keys: of the months, used if there is no --salt."""
+    from streamtopic.service.instance import secret
     from streamtopic.signed import Receipt, service_document_salt, service_salt
 
     receipt = logged.entry
     if not isinstance(receipt, Receipt):
         return False
-    if salt is not None:
-        return receipt.is_about(document, salt)
-    keys = service.links.all()
+    if args.salt is not None:
+        return receipt.is_about(args.document, args.salt)
     if receipt.month not in keys:
         return False
     own = service_salt(keys[receipt.month], receipt.id)
-    return receipt.is_about(document, service_document_salt(service.receipt_secret, own))
+    return receipt.is_about(args.document, service_document_salt(secret(service.settings, "receipt.key"), own))
 
 
-def _one_of(found: Sequence[Logged], name: str) -> Logged:
-    """Return the receipt to be proved: that of a request before those of documents. Raises UsageError for several."""
-    from streamtopic.signed import RequestReceipt
-
-    whole = [logged for logged in found if isinstance(logged.entry, RequestReceipt)]
-    chosen = whole or found
-    if len(chosen) > 1:
+def _write_proof(service: Opened, found: Sequence[Logged], args: argparse.Namespace) -> None:
+    """Write the proof of a receipt to a file. Raises UsageError for several receipts."""
+    if len(found) > 1:
         raise UsageError(
-            f"{name} has {len(chosen)} receipts, and a file proves one: name the receipt by its id, or give --document"
+            f"{args.name} has {len(found)} receipts, and a file proves one: name the receipt by its id, or give "
+            "--document"
         )
-    return chosen[0]
-
-
-def _write_proof(service: Service, logged: Logged, path: Path) -> None:
-    proof = service.ledger.proof(logged.index)
+    proof = service.ledger.proof(found[0].index)
     # A file that cannot be verified must not be given to a requester.
     proof.verify(service.keys)
-    with file_errors("write", path):
-        path.write_text(proof.text, encoding="utf-8")
+    with file_errors("write", args.proof):
+        args.proof.write_text(proof.text, encoding="utf-8")
 
 
-def _guarantees(service: Service, receipts: Sequence[Logged]) -> dict[int, dict[str, Any]]:
+def _guarantees(service: Opened, receipts: Sequence[Logged]) -> dict[int, dict[str, Any]]:
     """Return what each version that receipts name guarantees, by its number."""
     from streamtopic.service.publish.published import finite
 
@@ -179,7 +171,7 @@ def _guarantees(service: Service, receipts: Sequence[Logged]) -> dict[int, dict[
     return guarantees
 
 
-def _fields(service: Service, logged: Logged, guarantees: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def _fields(service: Opened, logged: Logged, guarantees: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """Return a receipt with its version's guarantee and the traces of its deletion, as JSON shows it."""
     from streamtopic.service.requests.request_door import traces_of_receipt
     from streamtopic.state.deletions import ResidueState
@@ -212,7 +204,7 @@ def readable(fields: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _why_none(service: Service, name: str) -> str:
+def _why_none(service: Opened, name: str) -> str:
     """Say whether the deletion is known but waits for its receipt, which only Redis can tell."""
     from streamtopic.service.requests.request_door import waiting_deletion
     from streamtopic.state import Reader
@@ -229,16 +221,11 @@ def _why_none(service: Service, name: str) -> str:
 
 
 def _deletions(args: argparse.Namespace) -> int:
-    """List, approve or cancel, also on a service that runs; or show and attest what is left."""
+    """List, approve or cancel requests, also on a service that runs; or show and attest what is left."""
     _refuse_other(args)
-    if args.action in {"residue", "attest"}:
-        return _residue(args)
-    from streamtopic.service.app import Service
-
-    with Service(instance_settings(args)) as service:
-        if args.action == "list":
-            return _list(service, args)
-        return _change(service, args)
+    act = {"list": _list, "residue": _residue, "attest": _residue}.get(args.action, _change)
+    with open_instance(args) as service:
+        return act(service, args)
 
 
 def _refuse_other(args: argparse.Namespace) -> None:
@@ -253,15 +240,24 @@ def _refuse_other(args: argparse.Namespace) -> None:
         raise UsageError("which requests? give their ids, as `streamtopic deletions list` shows them")
 
 
-def _list(service: Service, args: argparse.Namespace) -> int:
-    found = service.door.requests.open()
-    if args.all:
-        found = [*service.door.requests.ended(), *found]
-    told = {"requests": [_request_fields(request) for request in found]}
+def _list(service: Opened, args: argparse.Namespace) -> int:
+    from streamtopic.service.assembly import door_of
+
+    requests = door_of(service).requests
+    found = [*requests.ended(), *requests.open()] if args.all else requests.open()
     if not found:
-        return answer(args, told, "no requests" if args.all else "no open requests")
-    rows = [_row(request) for request in found]
-    return answer(args, told, block=table(["request", "state", "documents", "received", "due"], rows))
+        return answer(args, {"requests": []}, "no requests" if args.all else "no open requests")
+    return _show(args, found)
+
+
+def _show(args: argparse.Namespace, requests: Sequence[DeletionRequest], *lines: str) -> int:
+    """Print requests, after lines that say what became of them."""
+    told = {"requests": [_request_fields(request) for request in requests]}
+    rows = []
+    for one in requests:
+        named = f"of {number_of(one.subjects, 'subject')}" if one.subjects else str(one.documents)
+        rows.append([one.id, one.state.value, named, instant(one.received_ms), instant(one.due_ms)])
+    return answer(args, told, *lines, block=table(["request", "state", "documents", "received", "due"], rows))
 
 
 def _request_fields(request: DeletionRequest) -> dict[str, Any]:
@@ -279,19 +275,15 @@ def _request_fields(request: DeletionRequest) -> dict[str, Any]:
     }
 
 
-def _row(request: DeletionRequest) -> list[str]:
-    times = [instant(request.received_ms), instant(request.due_ms)]
-    named = f"of {number_of(request.subjects, 'subject')}" if request.subjects else str(request.documents)
-    return [request.id, request.state.value, named, *times]
+def _change(service: Opened, args: argparse.Namespace) -> int:
+    """Approve or cancel requests, one after the other. Raises as RequestDoor, after it has told what was done."""
+    from streamtopic.service.assembly import door_of
 
-
-def _change(service: Service, args: argparse.Namespace) -> int:
-    """Approve or cancel requests, one after the other."""
-    door = service.door
+    door = door_of(service)
     change = door.approve if args.action == "approve" else door.cancel
     # A name that is given twice is one request.
     names = [request.id for request in door.paused()] if args.all else list(dict.fromkeys(args.requests))
-    done = "approved" if args.action == "approve" else "cancelled"
+    done = {"approve": "approved", "cancel": "cancelled"}[args.action]
     changed: list[DeletionRequest] = []
     try:
         # The list keeps those that were changed before one fails.
@@ -302,32 +294,19 @@ def _change(service: Service, args: argparse.Namespace) -> int:
         raise
     if service.leads:
         # Nobody else moves the requests of an instance that nobody runs.
-        service.settle()
-    told = {"requests": [_request_fields(request) for request in changed]}
-    return answer(args, told, f"{done} {number_of(len(changed), 'request')}, for {_named(changed)}")
+        settle(service, args)
+    return _show(args, changed, f"{done} {number_of(len(changed), 'request')}:")
 
 
-def _named(requests: Sequence[DeletionRequest]) -> str:
-    """Return what requests are about, for a person."""
-    documents = sum(request.documents for request in requests)
-    subjects = sum(request.subjects for request in requests)
-    parts = [number_of(documents, "document")] if documents or not subjects else []
-    if subjects:
-        parts.append(f"all documents of {number_of(subjects, 'subject')}")
-    return " and ".join(parts)
-
-
-def _residue(args: argparse.Namespace) -> int:
+def _residue(service: Opened, args: argparse.Namespace) -> int:
     """Show how many deletions wait for which stage; to attest, note the operator's word first."""
-    from streamtopic.service.app import Service
     from streamtopic.service.inspection.facts import residue_fields
     from streamtopic.state.deletions import ResidueState, Stage
 
-    with Service(instance_settings(args)) as service:
-        store = ResidueState(service.connection, service.settings.model)
-        if args.action == "attest":
-            store.attest(Stage(args.stage), _time_ms(args.until, int(service.clock() * 1000)))
-        residue = store.read()
+    store = ResidueState(service.connection, service.settings.model)
+    if args.action == "attest":
+        store.attest(Stage(args.stage), _time_ms(args.until, int(service.clock() * 1000)))
+    residue = store.read()
     return answer(args, residue_fields(residue), *_residue_lines(residue))
 
 

@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 from streamtopic.commands.common_arguments import (
     answer,
     command,
+    confirm,
     file_errors,
     instance_settings,
     log_events,
-    settings_of,
+    open_instance,
 )
-from streamtopic.console import duration, number_of, progress, say, say_json, warn
+from streamtopic.console import duration, number_of, plain, progress, say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,13 +74,12 @@ def register(subparsers: Subparsers) -> None:
 
 def _run_init(args: argparse.Namespace) -> int:
     """Print each topic and the state as made, changed or found; a second run changes nothing."""
-    from streamtopic.service.app import Service
-    from streamtopic.service.instance import provision
+    from streamtopic.service.instance import provision, topic_settings
     from streamtopic.state import ModelState
 
-    settings = instance_settings(args, must_exist=False)
-    with Service(settings) as service:
-        topics = provision(service.log, service.names, settings.partitions, service.topic_settings)
+    with open_instance(args, must_exist=False) as service:
+        settings = service.settings
+        topics = provision(service.log, service.names, settings.partitions, topic_settings(settings))
         # Asked before `service.state`, which makes the state if it is missing.
         known = ModelState.find(service.connection, settings.model) is not None
         fixed = service.state.settings
@@ -98,7 +98,7 @@ def _part(name: Role, args: argparse.Namespace) -> int:
     """Do the work of one part, or of all, as a process of its own until a signal."""
     # Before the code of the service is loaded, which takes seconds: a supervisor may change its mind meanwhile.
     stop = _stop_event()
-    settings = instance_settings(args, must_exist=False) if name == "run" else settings_of(args)
+    settings = instance_settings(args, must_exist=name != "run")
     _spare_objects()
     from streamtopic.service.processes import run_part, watched
 
@@ -115,7 +115,7 @@ def _spare_objects() -> None:
     seventh of the time of ingest.
     """
     # It brings all of the service's code, which each of these processes needs anyway.
-    importlib.import_module("streamtopic.service.app")
+    importlib.import_module("streamtopic.service.leading")
     gc.collect()
     gc.freeze()
     gc.set_threshold(_OBJECTS, 20, 100)
@@ -151,37 +151,27 @@ def _event_printer(settings: Settings, role: str, *, as_json: bool) -> Callable[
             # The event comes first, since people and scripts look for it at the beginning of a line.
             say_json({"event": event["event"], **bound(process, time.time()), **event})
             return
-        fields = [f"{name} {_plain(value)}" for name, value in event.items() if name != "event" and value != []]
+        fields = [f"{name} {plain(value)}" for name, value in event.items() if name != "event" and value != []]
         say(f"{event['event']}: {'; '.join(fields)}")
 
     return tell
 
 
-def _plain(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_plain(part)}" for name, part in value.items()) or "none"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
 def _run_rebuild(args: argparse.Namespace) -> int:
     """Count the whole log again; without --yes, refuse if Redis holds counts already."""
-    from streamtopic.service.app import Service
-    from streamtopic.service.upkeep.rebuild_state import present
+    from streamtopic.service.upkeep.rebuild_state import present, rebuild
 
     start = time.perf_counter()
     _spare_objects()
-    with Service(instance_settings(args)) as service:
+    with open_instance(args) as service:
         # The lock of a folder says for certain whether a process runs it. Of a service's processes Redis knows only the
         # scheduler that leads: the refusal below names all, and --yes is the operator's word that they are stopped.
-        if service.settings.dir is not None and not service.leads:
-            raise UsageError(f"a process runs the instance in {service.settings.dir}: stop it first")
+        service.refuse_others()
         found = present(service.connection, service.settings.model)
         if found is not None and not args.yes:
             raise UsageError(_what_goes(found))
         with progress("rebuilding", "records", quiet=args.json) as update:
-            made = service.rebuild(update)
+            made = rebuild(service, update)
     seconds = time.perf_counter() - start
     return answer(
         args,
@@ -202,18 +192,18 @@ def _what_goes(found: Present) -> str:
 
 def _run_delete(args: argparse.Namespace) -> int:
     """Delete the model, and prove its end."""
-    from streamtopic.service.app import Service
-    from streamtopic.service.upkeep.model_removal import only_keys_left, remove_files
+    from streamtopic.service.opened import opened
+    from streamtopic.service.upkeep.model_removal import facts_of, only_keys_left, remove, remove_files
 
     settings = instance_settings(args)
     told: dict[str, Any] = {"model": settings.model, "proof": str(args.file)}
     if not only_keys_left(settings, args.file):
-        with Service(settings) as service:
-            end = service.end(keep_ledger=args.keep_ledger)
-            if not args.yes:
-                _ask(settings.model, end, as_json=args.json)
+        with opened(settings) as service:
+            end = facts_of(service, keep_ledger=args.keep_ledger)
+            what = f"this deletes model {settings.model} for good"
+            confirm(args, what, settings.model, *_what_ends(end))
             with file_errors("write", args.file), progress("removing", "keys", quiet=args.json) as update:
-                done = service.remove(args.file, end, update)
+                done = remove(service, args.file, end, update)
         told |= dataclasses.asdict(done)
     with file_errors("remove the files of", settings.dir or args.file):
         files = remove_files(settings, keep_keys=args.keep_keys)
@@ -221,19 +211,13 @@ def _run_delete(args: argparse.Namespace) -> int:
     return answer(args, told, *_removed(settings, told, args.file))
 
 
-def _ask(model: str, end: End, *, as_json: bool) -> None:
-    """Ask for the model's name. Raises UsageError for another answer, and if nobody can be asked."""
-    if as_json or not sys.stdin.isatty():
-        raise UsageError(f"this deletes model {model} for good: repeat it with --yes")
-    warn(f"this deletes model {model} for good: {end.documents} documents, version {end.version}")
+def _what_ends(end: End) -> Iterator[str]:
+    yield f"it has {end.documents} documents, and its newest version is {end.version}"
     if end.waiting:
-        warn(
+        yield (
             f"{end.waiting} deletions have no receipt yet, and will get none: `streamtopic unlearn` makes them; "
             "`streamtopic deletions list` shows requests that wait"
         )
-    warn("type the model's name to go on:")
-    if sys.stdin.readline().strip() != model:
-        raise UsageError("that is not the model's name: nothing was deleted")
 
 
 def _removed(settings: Settings, told: dict[str, Any], proof: Path) -> Iterator[str]:

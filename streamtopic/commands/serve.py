@@ -7,8 +7,15 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.common_arguments import command, file_errors, instance_settings, log_events, whole_number
-from streamtopic.console import say, say_json, warn
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    file_errors,
+    instance_settings,
+    log_events,
+    whole_number,
+)
+from streamtopic.console import warn
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,10 +100,7 @@ def _certificate(args: argparse.Namespace) -> tuple[Path, Path] | None:
 
 def _tell(args: argparse.Namespace, address: str) -> None:
     """Say where the server is."""
-    if args.json:
-        say_json({"event": "serve", "address": address})
-    else:
-        say(f"serving at {address}")
+    answer(args, {"event": "serve", "address": address}, f"serving at {address}")
     if args.open:
         import webbrowser
 

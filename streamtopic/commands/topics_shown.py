@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streamtopic.commands.common_arguments import (
     answer,
     command,
-    instance_settings,
+    open_instance,
     read_corpus,
     settings_of,
     uses_instance,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.counts import CountSource, DocumentBatch
-    from streamtopic.service.app import Service
+    from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
     from streamtopic.state import DocumentCounts
     from streamtopic.topics.how_many_topics import Candidate, Suggestion
@@ -56,22 +56,16 @@ def register(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Show topics, or try several numbers of topics."""
+    """Print topics, largest share first, and the words that speak for each class of a head; or suggest their number."""
     if args.action == "suggest":
         return _suggest(args)
     if args.documents is not None:
         raise UsageError("--documents is for `streamtopic topics suggest`")
-    return _run_topics(args)
-
-
-def _run_topics(args: argparse.Namespace) -> int:
-    """Print topics, largest share first, and the words that speak for each class of a head."""
-    from streamtopic.service.app import Service
+    from streamtopic.service.assembly import release_of
     from streamtopic.service.publish.published import heads_of, topics_of
 
-    settings = instance_settings(args)
-    with Service(settings) as service:
-        release = service.release(args.number)
+    with open_instance(args) as service:
+        release = release_of(service, args.number)
         shown = release.payload.A is not None
         topics = topics_of(release, args.top) if shown else []
         heads = heads_of(release, args.top)
@@ -185,15 +179,14 @@ def _suggest(args: argparse.Namespace) -> int:
 def _material(args: argparse.Namespace, settings: Settings, options: LearnerOptions) -> Iterator[_Material]:
     """Yield the documents to try numbers on. An instance stays open meanwhile, because its counts are read late."""
     if uses_instance(args, settings):
-        from streamtopic.service.app import Service
-
-        with Service(instance_settings(args)) as service:
+        with open_instance(args) as service:
             yield _of_instance(service)
     else:
         yield _of_corpus(args, options)
 
 
-def _of_instance(service: Service) -> _Material:
+def _of_instance(service: Opened) -> _Material:
+    from streamtopic.service.assembly import reader_of
     from streamtopic.state.document_counts import read_documents
 
     def material(counts: DocumentCounts) -> _Material:
@@ -202,7 +195,7 @@ def _of_instance(service: Service) -> _Material:
         stored = read_documents(counts, counts.words, limit=SAMPLE)
         return _Material(f"model {service.settings.model}", counts, stored.batch)
 
-    return service.reader.read(material)
+    return reader_of(service).read(material)
 
 
 def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> _Material:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.service.app import Service
+from streamtopic.service.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
+    from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
 
 __all__ = ["Answer", "ServiceView"]
@@ -49,11 +50,11 @@ class ServiceView:
         self._ticks = ticks
         self._mutex = threading.Lock()
         self._stack = ExitStack()
-        self._service: Service | None = None
+        self._service: Opened | None = None
         self._answers: dict[Hashable, tuple[float, Answer[Any]]] = {}
         self._apart: ServiceView | None = None
 
-    def read(self, name: Hashable, work: Callable[[Service], T], seconds: float = 2.0) -> Answer[T]:
+    def read(self, name: Hashable, work: Callable[[Opened], T], seconds: float = 2.0) -> Answer[T]:
         """Return what `work` finds, or what it found up to `seconds` ago under this name.
 
         Raises as `work`, and ComponentUnreachable if earlier reads take too long.
@@ -101,9 +102,9 @@ class ServiceView:
             self._mutex.release()
 
     @contextmanager
-    def _opened(self) -> Iterator[Service]:
+    def _opened(self) -> Iterator[Opened]:
         if self._service is None:
-            self._service = self._stack.enter_context(Service(self.settings))
+            self._service = self._stack.enter_context(opened(self.settings))
         try:
             yield self._service
         except BaseException:

@@ -12,6 +12,7 @@ from streamtopic.pages.charts import Curve, Picture, line_chart, small_line
 from streamtopic.pages.model_view import cards_of, history_of, map_of, related_of, view_of
 from streamtopic.pages.plots import draw_correlations, draw_map
 from streamtopic.pages.rendering import render
+from streamtopic.service.assembly import reader_of, sources_of
 from streamtopic.service.publish.published import heads_of
 from streamtopic.service.verify import gather
 from streamtopic.signed.release import GIVEN_AWAY, HELPS, ONE_DOCUMENT
@@ -19,7 +20,7 @@ from streamtopic.signed.release import GIVEN_AWAY, HELPS, ONE_DOCUMENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streamtopic.service.app import Service
+    from streamtopic.service.opened import Opened
     from streamtopic.signed import Release
 
 __all__ = ["chart_to_limit", "picture_facts", "spending_chart", "version_facts", "version_page"]
@@ -47,7 +48,7 @@ _WORDS_OF_CLASS = 10
 
 
 def version_facts(
-    service: Service,
+    service: Opened,
     version: int,
     *,
     update: Callable[[int, int | None], None] | None = None,
@@ -60,7 +61,7 @@ def version_facts(
 
     Raises as `gather`.
     """
-    evidence, known = gather(service.sources, version, update)
+    evidence, known = gather(sources_of(service, reader_of(service)), version, update)
     words = {task: head["classes"] for task, head in heads_of(known.release, _WORDS_OF_CLASS).items()}
     if public:
         evidence["conditions"] = {"checks": [], "constants": {}, "vacuity": None}

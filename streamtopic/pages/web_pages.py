@@ -33,14 +33,16 @@ from streamtopic.pages.gate import Access, Gate
 from streamtopic.pages.rendering import render
 from streamtopic.pages.version_page import chart_to_limit, spending_chart, version_facts, version_page
 from streamtopic.security.concealing import conceal
+from streamtopic.service.assembly import door_of, facts_of, reader_of
 from streamtopic.service.ingest.rejections import RefusedRecords
 from streamtopic.service.inspection.examination import concerns
 from streamtopic.service.inspection.facts import show_gauges, status_fields
+from streamtopic.service.publish.published import versions_of
 from streamtopic.service.requests.request_door import receipts_of_request
 from streamtopic.service.watching import Watch
 from streamtopic.signed import Receipt, RequestReceipt
 from streamtopic.state.deletion_requests import RequestState
-from streamtopic.state.deletions import Stage
+from streamtopic.state.deletions import LinkKeys, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
     from streamtopic.pages.charts import Picture
     from streamtopic.pages.service_view import ServiceView
-    from streamtopic.service.app import Service
+    from streamtopic.service.opened import Opened
     from streamtopic.state.deletion_requests import DeletionRequest
 
 __all__ = ["PAGES", "web_pages"]
@@ -83,7 +85,7 @@ _PROBLEMS: Mapping[type[StreamtopicError], tuple[int, str]] = {
 }
 
 
-def read_service(service: Service) -> dict[str, Any]:
+def read_service(service: Opened) -> dict[str, Any]:
     """Return what pages show of a service. Raises StateMissing before all partitions are counted.
 
     status: as `streamtopic status` shows it.
@@ -96,13 +98,13 @@ def read_service(service: Service) -> dict[str, Any]:
     settings, stages: for hold and brake of requests, and the meaning of each stage of a deletion.
     """
     # A new instance in a folder has no state before its writers open it.
-    _ = service.reader
-    facts = service.facts(served=True)
+    reader_of(service)
+    facts = facts_of(service, served=True)
     # Stable orders: findings of a kind stay as they were, and requests oldest first.
     found = sorted(concerns(facts), key=lambda one: one.passed is not False)
     still = sorted(facts.requests, key=lambda request: request.state is not RequestState.PAUSED)
-    over = sorted(service.door.requests.ended(), key=lambda request: -request.changed_ms)
-    versions = service.versions()
+    over = sorted(door_of(service).requests.ended(), key=lambda request: -request.changed_ms)
+    versions = versions_of(service.state)
     charts = [_capacity_chart(versions), spending_chart(versions[-_MOST_VERSIONS:], service.settings.budget)]
     return {
         "settings": service.settings,
@@ -118,7 +120,7 @@ def read_service(service: Service) -> dict[str, Any]:
     }
 
 
-def _read_refused(service: Service) -> RefusedRecords:
+def _read_refused(service: Opened) -> RefusedRecords:
     return RefusedRecords.read(service.log, service.names, _MOST_NEWEST, _MOST_REFUSED)
 
 
@@ -195,8 +197,8 @@ class _Pages:
             return PlainTextResponse(f"{conceal(str(error))}\n", HTTPStatus.SERVICE_UNAVAILABLE)
         return Response(text, media_type="text/plain; version=0.0.4")
 
-    def _gauges(self, service: Service) -> bytes:
-        show_gauges(service.facts(), self._watch)
+    def _gauges(self, service: Opened) -> bytes:
+        show_gauges(facts_of(service), self._watch)
         return self._watch.metrics.text()
 
     # What pages share
@@ -306,7 +308,7 @@ def _answer(view: ServiceView, work: Any) -> Response:  # noqa: ANN401 - Starlet
     return answer
 
 
-def _received(service: Service, body: bytes) -> Response:
+def _received(service: Opened, body: bytes) -> Response:
     """Take a request in."""
     try:
         fields = json.loads(body)
@@ -314,7 +316,7 @@ def _received(service: Service, body: bytes) -> Response:
     except (ValueError, RecursionError) as error:
         wanted = '{"id": ID, "documents": [ID, ...]} or {"id": ID, "subjects": [NAME, ...]}; "id" may be left out'
         return JSONResponse({"error": f"{error}: send {wanted}"}, HTTPStatus.BAD_REQUEST)
-    taken = service.door.receive(documents, subjects=subjects, name=name)
+    taken = door_of(service).receive(documents, subjects=subjects, name=name)
     logger.info("a request for deletions was taken in", extra={"event": "serve_requested"})
     # With the salt the requester can check the receipts; nobody else is told it.
     return JSONResponse({**_shown(taken.request), "salt": taken.salt}, HTTPStatus.ACCEPTED)
@@ -335,13 +337,13 @@ def _checked(fields: object) -> tuple[str | None, list[str], list[str]]:
     return name, documents, subjects
 
 
-def _stands(service: Service, name: str) -> Response:
+def _stands(service: Opened, name: str) -> Response:
     """Return the state of a request, with the proofs of its own receipt and of those of its documents."""
-    request = service.door.find(name)
+    request = door_of(service).find(name)
     if request is None:
         error = "there is no request with this id: it was never taken in, or ended long ago"
         return JSONResponse({"error": error}, HTTPStatus.NOT_FOUND)
-    every = receipts_of_request(service.ledger, service.links, name, None)
+    every = receipts_of_request(service.ledger, LinkKeys(service.connection, service.settings.model), name, None)
     whole = [logged for logged in every if isinstance(logged.entry, RequestReceipt)]
     receipts = [logged for logged in every if isinstance(logged.entry, Receipt)]
     proofs = [service.ledger.proof(logged.index).text for logged in [*whole, *receipts[:MOST_PROOFS]]]

@@ -1,8 +1,10 @@
 """Ingest, scheduler and publisher, and the processes that run them.
 
-app               makes what one process of a model needs, and hands it on by name
-assembly          the options of each part, from settings
+opened            the log, Redis, state and ledger that settings name, each opened when it is needed
+assembly          each part by a function, made from settings and from what is open
 instance          the folder of a kept instance, its lock and keys, and the topics of a model
+sending           what commands write to the log
+leading           what one process at a time does, and all of it in one process until nothing more is due
 log_history       whether topics are as they must be: partitions, the records that were counted, those that are hidden
 processes         the parts as processes of their own
 theorem_mode      Algorithm 1 of the paper: a mode of the scheduler

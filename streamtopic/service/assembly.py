@@ -1,42 +1,60 @@
-"""The options of each part of the service, from settings."""
+"""The parts of the service, made from settings and from what `opened` opens. Whoever needs a part asks for it here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import SettingsError
 from streamtopic.paper.theorem import TheoremOptions
-from streamtopic.service.private_mode import PrivateModeller, PrivateRule
+from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.service.ingest.missed_deletes import delete_missed_if_due
+from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.ingest.suppressions import Suppressions
+from streamtopic.service.inspection.examination import concerns, examine
+from streamtopic.service.inspection.facts import ModelFacts, status_fields
+from streamtopic.service.instance import secret, signing_key, suppression_key, topic_settings
+from streamtopic.service.opened import fixed_of
+from streamtopic.service.private_mode import PrivateModeller, PrivateRule, Series
+from streamtopic.service.publish.ledger_writer import recorded
+from streamtopic.service.publish.published import read_release
+from streamtopic.service.publish.publisher import Publisher
+from streamtopic.service.requests.request_door import RequestDoor
 from streamtopic.service.schedule.modeller import CertifiedModeller
-from streamtopic.service.schedule.payload import Guarded
+from streamtopic.service.schedule.payload import Guarded, task_options
 from streamtopic.service.theorem_mode import TheoremModeller
+from streamtopic.service.verify.finding import Sources
+from streamtopic.service.watching import Watch
+from streamtopic.state import ModelState, Reader
+from streamtopic.state.stored_counts import CountsStore
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
 from streamtopic.words.text import tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from streamtopic.service.private_mode import Series
-    from streamtopic.service.publish.witnesses import Witnesses
+    from streamtopic.service.opened import Opened
+    from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.service.schedule.modeller import Modeller
+    from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
-    from streamtopic.state import StoredBase
-    from streamtopic.state.stored_counts import StoredCounts
-    from streamtopic.streams.kafka_options import KafkaOptions
+    from streamtopic.signed import Release
     from streamtopic.topics.fit import TopicFit
 
 __all__ = [
-    "LEAST_COMPACTION_LAG_MS",
     "capacity_limit",
-    "kafka_options",
+    "door_of",
+    "examined",
+    "facts_of",
+    "ingest_opener",
     "learner_options",
-    "modeller",
-    "witnesses",
+    "modeller_of",
+    "publisher_of",
+    "reader_of",
+    "release_of",
+    "sources_of",
+    "status",
 ]
-
-LEAST_COMPACTION_LAG_MS = 3_600_000
-"""A broker that compacts the log more often than each hour would rewrite it all day."""
 
 
 def learner_options(settings: Settings) -> LearnerOptions:
@@ -55,24 +73,20 @@ def learner_options(settings: Settings) -> LearnerOptions:
     )
 
 
-def modeller(
-    settings: Settings,
-    stored: Callable[[], StoredBase | None],
-    sums: Callable[[], StoredCounts | None],
-    series: Callable[[int, int], Series],
-) -> Modeller:
-    """Return the modeller of the mode that `guarantee` names.
-
-    stored: reads the kept base model.
-    sums: reads the co-occurrence counts in Redis.
-    series: returns the versions of a period before a version, given both numbers.
-    """
+def modeller_of(service: Opened) -> Modeller:
+    """Return the modeller of the mode that `guarantee` names, with nothing in memory yet."""
+    settings, state = service.settings, service.state
     learner = learner_options(settings)
     if settings.guarantee == "theorem":
-        return TheoremModeller(learner, _theorem_options(settings), stored)
+        return TheoremModeller(learner, _theorem_options(settings), state.base)
     if settings.guarantee == "private":
-        return PrivateModeller(learner, _private_rule(settings), stored, series)
-    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance), stored=sums)
+
+        def series(base: int, version: int) -> Series:
+            return Series.of((recorded(record) for _, record in state.releases()), base, version)
+
+        return PrivateModeller(learner, _private_rule(settings), state.base, series)
+    stored = CountsStore(service.connection, settings.model).read
+    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance), stored=stored)
 
 
 def capacity_limit(settings: Settings, fit: TopicFit) -> int:
@@ -123,34 +137,141 @@ def _vocabulary(file: Path, most: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def witnesses(settings: Settings) -> Witnesses | None:
-    """Return what asks the witnesses of the settings, None if none are named. Raises SettingsError."""
-    if settings.witnesses is None:
-        return None
-    # Imported here: most services have no witnesses, and need no client of HTTP.
-    from streamtopic.service.publish.witnesses import Witnesses
+def ingest_opener(service: Opened, watch: Watch | None = None) -> Callable[[int], Ingest]:
+    """Return what takes ownership of a partition, and deletes documents whose deletes have left the log.
 
-    return Witnesses.load(settings.witnesses, required=settings.require_witnesses)
+    It raises as `Ingest` and `delete_missed_if_due`.
+    """
+    settings, log, clock = service.settings, service.log, service.clock
+    watch = watch or Watch()
+    suppressions = Suppressions(service.connection, log, settings.model, suppression_key(settings))
+
+    def open_ingest(partition: int) -> Ingest:
+        with watch.busy("recovering"):
+            ingest = Ingest(
+                service.connection,
+                log,
+                service.names,
+                partition,
+                settings=service.state.settings,
+                clock=clock,
+                suppressions=suppressions,
+            )
+            ingest.residue_max_age = settings.residue_max_age
+            retention_ms = int(settings.delete_retention * 1000)
+            # Before the first step: a new record would make the state look as if it had never been away.
+            missed = delete_missed_if_due(ingest, log, int(clock() * 1000), retention_ms)
+        if missed:
+            watch.missed(missed)
+        return ingest
+
+    return open_ingest
 
 
-def kafka_options(settings: Settings) -> KafkaOptions:
-    """Return the options by which Kafka is reached. Raises SettingsError if no servers are set."""
-    # Imported here: an instance without Kafka must not load its client.
-    from streamtopic.streams.kafka_options import KafkaOptions
+def reader_of(service: Opened) -> Reader:
+    """Return a reader of the counts, which works while their writers work."""
+    settings = service.settings
+    if service.leads:
+        # A new instance has no state before its writers open it.
+        open_ingest = ingest_opener(service)
+        for partition in range(settings.partitions):
+            open_ingest(partition)
+    return Reader(service.connection, settings.model, settings.partitions)
 
-    if settings.kafka is None:
-        raise SettingsError("setting `kafka` is not set: give Kafka's servers, host:port,host:port")
-    password = settings.kafka_sasl_password
 
-    def path(name: Path | None) -> str | None:
-        return None if name is None else str(name)
+def facts_of(service: Opened, state: ModelState | None = None, *, served: bool = False) -> ModelFacts:
+    """Return what is known of the model now.
 
-    return KafkaOptions(
-        servers=settings.kafka,
-        security_protocol=settings.kafka_security_protocol,
-        sasl_mechanism=settings.kafka_sasl_mechanism,
-        sasl_username=settings.kafka_sasl_username,
-        sasl_password=None if password is None else password.get_secret_value(),
-        ssl_cafile=path(settings.kafka_ssl_cafile),
-        ssl_certfile=path(settings.kafka_ssl_certfile),
+    state: over a connection of the thread that asks, if it is another one.
+    served: as of `ModelFacts`.
+    """
+    known = service.state if state is None else state
+    ledger, now = lambda: service.ledger, service.clock()
+    return ModelFacts(service.settings, service.log, known, ledger, now, alone=service.leads, served=served)
+
+
+def status(service: Opened) -> dict[str, Any]:
+    """Return the state of the instance as `status --json` shows it, without changing it."""
+    # A new instance has no state before its writers open it.
+    reader_of(service)
+    facts = facts_of(service)
+    return status_fields(facts, [one.text for one in concerns(facts)])
+
+
+def examined(service: Opened) -> Iterator[Finding]:
+    """Yield what the doctor finds. A part that cannot be opened is a finding too."""
+    settings = service.settings
+    return examine(
+        settings,
+        topic_settings(settings),
+        service.clock,
+        connection=lambda: service.connection,
+        log=lambda: service.log,
+        ledger=lambda: service.ledger,
+        facts=lambda: facts_of(service, ModelState(service.connection, settings.model, fixed_of(settings))),
+    )
+
+
+def sources_of(service: Opened, reader: Reader) -> Sources:
+    """Return all that `verify_instance` and `gather` read, as it is now."""
+    settings = service.settings
+    # The server of pages has no noise key, and may make all checks that do not need it.
+    key: NoiseKey | SettingsError
+    try:
+        key = NoiseKey(secret(settings, "noise.key"))
+    except SettingsError as error:
+        key = error
+    return Sources(
+        log=service.log,
+        state=service.state,
+        reader=reader,
+        keys=service.keys,
+        model=settings.model,
+        modeller=modeller_of(service),
+        tasks=task_options(settings),
+        noise_key=key,
+        partitioner=settings.partitioner,
+        epsilon_budget=settings.budget,
+        clock=service.clock,
+        suppression=suppression_key(settings),
+    )
+
+
+def release_of(service: Opened, version: int | None) -> Release:
+    """Return a published version, the newest for None. Raises as `read_release`."""
+    return read_release(service.log, service.state, service.keys, version)
+
+
+def door_of(service: Opened) -> RequestDoor:
+    """Return what takes requests for deletions in, and lets people approve or cancel them."""
+    return RequestDoor(service.settings, service.connection, service.log, service.names.requests, service.clock)
+
+
+def publisher_of(
+    service: Opened,
+    state: ModelState,
+    ledger: LedgerWriter,
+    *,
+    watch: Watch | None = None,
+    alive_every: float = 0.0,
+) -> Publisher:
+    """Return a publisher for the thread that has this state and this ledger. Raises SettingsError without its keys.
+
+    alive_every: seconds within which the next `alive` is promised. A process that ends must promise none: readers
+        would wait for it and raise an alarm.
+    """
+    settings = service.settings
+    # Here, where its absence is an error of the settings: the ledger may be read without it.
+    signing_key(settings)
+    reader = Reader(state.connection, settings.model, settings.partitions)
+    return Publisher(
+        state,
+        service.log,
+        ledger,
+        {partition: reader.forgets(partition) for partition in range(settings.partitions)},
+        secret=secret(settings, "receipt.key"),
+        interval_ms=int(alive_every * 1000),
+        link_months=settings.link_months,
+        clock=service.clock,
+        watch=watch,
     )

@@ -11,19 +11,19 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from streamtopic.compiled import remember_answers
 from streamtopic.documents.corpus import Document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from streamtopic.counts import SymmetricCounts
 
-__all__ = ["CompilingAhead", "cache_folder", "learn_model", "only_compile", "run_service"]
+__all__ = ["cache_folder", "compiling_ahead", "learn_model", "only_compile", "run_service"]
 
 _PARTS = ("service", "learning")
 _TOPICS = 3
@@ -34,7 +34,6 @@ _WORDS = 30
 _DOCUMENTS = 240
 # In all documents together more words than a new table of words holds.
 _OWN_WORDS = 20
-_PAUSE = 0.1
 
 
 def cache_folder() -> Path | None:
@@ -50,35 +49,30 @@ def cache_folder() -> Path | None:
     return None if compiled else folder
 
 
-class CompilingAhead:
-    """Two processes that compile. One that fails does no harm: a missing function is compiled where it is used."""
+@contextmanager
+def compiling_ahead() -> Iterator[Callable[[Callable[[int, int | None], None]], None]]:
+    """Compile in two processes as long as the block runs; yield a function that waits for them.
 
-    def __init__(self) -> None:
-        self._running: list[subprocess.Popen[bytes]] = []
+    It tells its argument how many have ended, of how many. One that fails does no harm: a missing function is compiled
+    where it is used.
+    """
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    # -P: code is compiled for each copy of the program, and the current folder may hold one, such as a clone.
+    program = [sys.executable, "-P", "-m", "streamtopic.service.first_run"]
+    running = [subprocess.Popen([*program, part], **quiet) for part in _PARTS]  # type: ignore[call-overload]  # noqa: S603  this very program
 
-    def __enter__(self) -> Self:
-        return self
+    def wait(update: Callable[[int, int | None], None]) -> None:
+        for ended, process in enumerate(running):
+            update(ended, len(running))
+            process.wait()
 
-    def __exit__(self, *_: object) -> None:
-        for process in self._running:
+    try:
+        yield wait
+    finally:
+        for process in running:
             # Not killed: its service ends its own server and removes its folder.
             process.terminate()
             process.wait()
-
-    def start(self) -> None:
-        """Start both processes."""
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        for part in _PARTS:
-            # -P: code is compiled for each copy of the program, and the current folder may hold one, such as a clone.
-            program = [sys.executable, "-P", "-m", "streamtopic.service.first_run", part]
-            self._running.append(subprocess.Popen(program, **quiet))  # type: ignore[call-overload]  # noqa: S603  this very program
-
-    def wait(self, update: Callable[[int, int | None], None]) -> None:
-        """Wait until both have ended. update: told how many have, of how many."""
-        while any(process.poll() is None for process in self._running):
-            ended = sum(process.poll() is not None for process in self._running)
-            update(ended, len(self._running))
-            time.sleep(_PAUSE)
 
 
 def _documents() -> list[Document]:
@@ -97,18 +91,20 @@ def _documents() -> list[Document]:
 
 def run_service() -> None:
     """Take a small corpus through a service: counted, learned, updated, learned again."""
-    from streamtopic.service.app import Service
+    from streamtopic.service.leading import embedded
+    from streamtopic.service.opened import opened
+    from streamtopic.service.sending import add, delete
     from streamtopic.settings import Settings
 
     documents = _documents()
     with tempfile.TemporaryDirectory(prefix="streamtopic-first-run-") as folder:
         settings = Settings.model_validate({**_SETTINGS, "dir": Path(folder), "max_forget_lag": 0.0})
-        with Service(settings, kept=False) as service:
-            service.add(documents)
-            service.settle()
+        with opened(settings, kept=False) as service, embedded(service) as work:
+            add(service, documents)
+            work.settle()
             for some in (documents[:1], documents[1:40]):
-                service.delete([document.id for document in some])
-                service.settle()
+                delete(service, [document.id for document in some])
+                work.settle()
 
 
 def learn_model() -> None:

@@ -12,125 +12,118 @@ from __future__ import annotations
 import fcntl
 import logging
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Literal
 
+from streamtopic.documents.suppression import SuppressionKey
 from streamtopic.errors import ComponentUnreachable, SettingsError
 from streamtopic.local import private_folder, tighten
 from streamtopic.service.log_history import check_counts, wanted_partitions
-from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret, new_secret, new_signing_key
+from streamtopic.signed import (
+    KeyRing,
+    PublicKey,
+    SigningKey,
+    check_origin,
+    load_secret,
+    new_secret,
+    new_signing_key,
+)
+from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from streamtopic.settings import Settings
-    from streamtopic.streams import EventLog, TopicNames
+    from streamtopic.streams import EventLog
 
 __all__ = [
-    "InstanceLock",
-    "Layout",
+    "LOG",
+    "REDIS",
     "Provisioned",
     "differing",
+    "held_signing_key",
     "key_file",
+    "key_ring",
+    "locked",
+    "make_keys",
     "missing_key",
     "present_key",
     "provision",
     "public_key",
     "secret",
     "signing_key",
+    "suppression_key",
+    "topic_settings",
 ]
 
 logger = logging.getLogger(__name__)
 KeyName = Literal["signing.key", "signing.pub", "root.pub", "noise.key", "receipt.key", "suppression.key"]
+LOG, REDIS = "log", "redis"
+"""Folders of an instance's event log, and of Redis's data."""
+# An empty file, which exists once the instance has all its keys.
+_COMPLETE = "keys/complete"
 # Seconds. Another command is done by then, unless it learns a very large model.
 WAIT = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Paths within an instance's folder."""
+@contextmanager
+def locked(root: Path, *, service: bool, clock: Callable[[], float] = time.monotonic) -> Iterator[bool]:
+    """Lock an instance as long as the block runs; yield whether this process works on it, and False if a service does.
 
-    root: Path
-
-    @property
-    def log(self) -> Path:
-        """Folder of the event log."""
-        return self.root / "log"
-
-    @property
-    def redis(self) -> Path:
-        """Folder of Redis's data."""
-        return self.root / "redis"
-
-    @property
-    def initialised(self) -> Path:
-        """Empty file that exists once the instance has all its keys."""
-        return self.root / "keys" / "complete"
-
-
-class InstanceLock:
-    """The lock on an instance: one process works on it. Others send events to a service, or wait for a command.
+    One process works on an instance. Others send events to a service, or wait for a command.
 
     root: the instance's folder.
     service: whether this process stays, so that others send events to it and do not wait.
     clock: seconds that only grow.
+
+    Raises ComponentUnreachable if another command takes longer than a minute.
     """
-
-    def __init__(self, root: Path, *, service: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self._root = root
-        self._service = service
-        self._clock = clock
-        self._file: IO[str] | None = None
-
-    def acquire(self) -> bool:
-        """Lock the instance; return False if a service runs it.
-
-        Raises ComponentUnreachable if another command takes longer than a minute.
-        """
-        # A copy or a restored archive may have opened files to others.
-        opened = private_folder(self._root)
-        if opened > 1:
-            logger.warning(
-                "%d files and folders in %s were open to other users of this machine: they are closed now",
-                opened,
-                self._root,
-                extra={"event": "files_closed", "files": opened},
-            )
-        (self._root / "instance.lock").touch(mode=0o600)
-        # To append: opening must not erase the word of the process that holds the lock.
-        file = (self._root / "instance.lock").open("a+", encoding="ascii")
-        deadline = self._clock() + WAIT
-        while True:
-            # The kernel frees the lock when its holder dies, so no file has to be cleaned up after a kill.
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                file.seek(0)
-                if file.read() == "service":
-                    file.close()
-                    return False
-                if self._clock() > deadline:
-                    file.close()
-                    raise ComponentUnreachable(
-                        f"another command has worked on {self._root} for {WAIT:.0f} s: try later"
-                    ) from None
-                time.sleep(0.05)
-                continue
-            file.truncate(0)
-            file.write("service" if self._service else "command")
-            file.flush()
-            self._file = file
-            return True
-
-    def release(self) -> None:
-        """Unlock the instance. The end of the process unlocks it too."""
-        if self._file is not None:
-            tighten(self._root)
+    # A copy or a restored archive may have opened files to others.
+    opened = private_folder(root)
+    if opened > 1:
+        logger.warning(
+            "%d files and folders in %s were open to other users of this machine: they are closed now",
+            opened,
+            root,
+            extra={"event": "files_closed", "files": opened},
+        )
+    (root / "instance.lock").touch(mode=0o600)
+    # To append: opening must not erase the word of the process that holds the lock. The end of the process unlocks too.
+    with (root / "instance.lock").open("a+", encoding="ascii") as file:
+        if not _lock(file, root, clock):
+            yield False
+            return
+        file.truncate(0)
+        file.write("service" if service else "command")
+        file.flush()
+        try:
+            yield True
+        finally:
+            tighten(root)
             # A process that finds the lock taken reads the file: it must not find the word of an earlier holder.
-            self._file.truncate(0)
-            self._file.close()
-            self._file = None
+            file.truncate(0)
+
+
+def _lock(file: IO[str], root: Path, clock: Callable[[], float]) -> bool:
+    """Lock the file of an instance, once other commands have ended; return False if a service has it."""
+    deadline = clock() + WAIT
+    while True:
+        # The kernel frees the lock when its holder dies, so no file has to be cleaned up after a kill.
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            if file.read() == "service":
+                return False
+            if clock() > deadline:
+                raise ComponentUnreachable(
+                    f"another command has worked on {root} for {WAIT:.0f} s: try later"
+                ) from None
+            time.sleep(0.05)
+        else:
+            return True
 
 
 def key_file(settings: Settings, name: KeyName) -> Path | None:
@@ -166,9 +159,37 @@ def public_key(settings: Settings) -> PublicKey | None:
     return None if public is None else PublicKey.load(public)
 
 
+def held_signing_key(settings: Settings) -> SigningKey | None:
+    """Load the signing key, None for a process that does not have it. Raises as `signing_key`."""
+    return None if present_key(settings, "signing.key") is None else signing_key(settings)
+
+
+def key_ring(settings: Settings) -> KeyRing:
+    """Return the keys of the ledger before any list of them is read. Raises SettingsError without a public key."""
+    signing = held_signing_key(settings)
+    own = () if signing is None else (signing.public,)
+    return KeyRing(public_key(settings) or signing_key(settings).public, settings.model, own)
+
+
 def secret(settings: Settings, name: Literal["noise.key", "receipt.key"]) -> bytes:
     """Load a secret. An instance's own is made on first use. Raises SettingsError without one."""
     return load_secret(_kept(name, settings, new_secret))
+
+
+def suppression_key(settings: Settings) -> SuppressionKey | None:
+    """Load the key of suppressions; None if nothing is suppressed, and if this process lacks the key."""
+    file = present_key(settings, "suppression.key")
+    return None if file is None else SuppressionKey(load_secret(file), settings.model)
+
+
+def make_keys(settings: Settings) -> None:
+    """Make the keys of an instance in a folder, if it never had them. Raises SettingsError if one is lost."""
+    # All keys are made before this mark: after a crash in between, the next process makes the others.
+    signing_key(settings)
+    secret(settings, "noise.key")
+    secret(settings, "receipt.key")
+    if settings.keys is None and settings.dir is not None:
+        (settings.dir / _COMPLETE).touch(mode=0o600)
 
 
 def _kept(name: KeyName, settings: Settings, make: Callable[[Path], object]) -> Path:
@@ -180,7 +201,7 @@ def _kept(name: KeyName, settings: Settings, make: Callable[[Path], object]) -> 
         return path
     # Before this mark the instance was never complete, so a lost key cannot have signed anything. After it, a second
     # key in its place would look like a forger to every subscriber.
-    if Layout(settings.dir).initialised.exists():
+    if (settings.dir / _COMPLETE).exists():
         raise SettingsError(f"{path} is missing from an instance that had it: restore it from your backup")
     make(path)
     return path
@@ -190,6 +211,18 @@ def missing_key(name: KeyName) -> SettingsError:
     """Return the error that there is no folder of keys."""
     return SettingsError(
         f"there is no {name}: `streamtopic keys new` makes the keys; name their folder in the setting `keys`"
+    )
+
+
+LEAST_COMPACTION_LAG_MS = 3_600_000
+"""A broker that compacts the log more often than each hour would rewrite it all day."""
+
+
+def topic_settings(settings: Settings) -> dict[str, dict[str, str]]:
+    """Return Kafka's settings of each topic."""
+    return TopicNames(settings.model).settings(
+        max_compaction_lag_ms=max(int(settings.residue_max_age * 1000), LEAST_COMPACTION_LAG_MS),
+        delete_retention_ms=int(settings.delete_retention * 1000),
     )
 
 

@@ -4,7 +4,7 @@ If a component is unreachable, a part waits and is opened again. Nothing is lost
 killed at any moment.
 
     run_part     one process: `ingest` counts, `schedule` decides and publishes, `run` does both
-    Publishing   publishes in a thread of its own, while the loop decides and learns
+    Leading      publishes in a thread of its own, while the loop decides and learns
     watched      metrics and health of a process, made once, whatever is opened again while it runs
     looked_at    looks at the state of a service, for its gauges, every few seconds
 
@@ -18,7 +18,7 @@ import os
 import random
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from streamtopic.errors import (
@@ -30,16 +30,18 @@ from streamtopic.errors import (
     StateMismatch,
     StateMissing,
     StreamtopicError,
-    UsageError,
 )
 from streamtopic.monitoring import metrics as catalogue
-from streamtopic.service.app import Service
+from streamtopic.service.assembly import facts_of, ingest_opener, publisher_of
 from streamtopic.service.ingest.worker import IngestWorker
 from streamtopic.service.inspection.facts import cosigned, show_gauges
-from streamtopic.service.publish.publisher import Published
+from streamtopic.service.instance import key_ring
+from streamtopic.service.leading import Leader
+from streamtopic.service.opened import fixed_of, open_ledger, opened
+from streamtopic.service.publish.publisher import ALIVE_EVERY, Published
 from streamtopic.service.requests.request_mover import Moved
 from streamtopic.service.schedule.decide import Wait, decision_text
-from streamtopic.service.schedule.scheduler import Step
+from streamtopic.service.schedule.scheduler import LeaseKeeper, Step
 from streamtopic.service.watching import Watch
 from streamtopic.state import CutGone, ModelState
 from streamtopic.streams.opening import open_membership
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
+    from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
 
     Role = Literal["run", "ingest", "schedule"]
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERY",
-    "Publishing",
+    "Leading",
     "leave_in_time",
     "looked_at",
     "run_part",
@@ -93,21 +96,20 @@ _LEAVE = 2.0
 
 
 @contextmanager
-def looked_at(service: Service, every: float = EVERY) -> Iterator[None]:
+def looked_at(service: Opened, watch: Watch, every: float = EVERY) -> Iterator[None]:
     """Look now and then as long as the block runs, where a service is watched. every: seconds between looks."""
-    watch = service.watch
     if not watch.role:
         yield
         return
     # Made here and not in the thread that looks: the service's parts are made by the thread that works.
     _ = service.log
-    state = ModelState(service.connect(), service.settings.model, service.fixed)
+    state = ModelState(service.connect(), service.settings.model, fixed_of(service.settings))
     done = threading.Event()
 
     def look() -> None:
         while not done.is_set():
             try:
-                show_gauges(service.facts(state), watch)
+                show_gauges(facts_of(service, state), watch)
             except StreamtopicError:
                 # The work meets the same error and says so; here it means only that gauges are old.
                 if not done.is_set():
@@ -152,161 +154,98 @@ def run_part(role: Role, settings: Settings, stop: threading.Event, say: Say, *,
     leave_in_time(stop)
 
     def work() -> None:
-        with Service(settings, resident=True, watch=watch) as service:
-            if service.layout is not None and not service.leads:
-                raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
+        with opened(settings, resident=True) as service, ExitStack() as parts, _heard_at_once(watch):
+            service.refuse_others()
             service.connection.ping()
-            with looked_at(service), _heard_at_once(watch), ExitStack() as opened:
-                publishing = opened.enter_context(Publishing(service, say, interval)) if role != "ingest" else None
-                worker = opened.enter_context(worker_of(service)) if role != "schedule" else None
-                _work(service, worker, publishing, stop, say, interval)
+            parts.enter_context(looked_at(service, watch))
+            leading = parts.enter_context(Leading(service, watch, say, interval)) if role != "ingest" else None
+            worker = parts.enter_context(closing(worker_of(service, watch))) if role != "schedule" else None
+            _work(worker, leading, watch, stop, say, interval)
 
     _insist(work, stop, watch, say)
 
 
 def _work(
-    service: Service,
     worker: IngestWorker | None,
-    publishing: Publishing | None,
+    leading: Leading | None,
+    watch: Watch,
     stop: threading.Event,
     say: Say,
     interval: float,
 ) -> None:
     """Count, decide and learn in turn, as far as this process does so."""
-    said = ""
     records = 0
     owned: frozenset[int] = frozenset()
     while not stop.is_set():
-        if publishing is not None:
-            publishing.check()
+        if leading is not None:
+            leading.check()
         if worker is not None:
             # What was counted just now is decided on as soon as no record follows it.
             done = worker.step(0.0 if records else interval)
             records = done.records
             # A round without partitions is no progress while the group does not answer.
             if done.waiting:
-                service.watch.hindered(done.waiting)
+                watch.hindered(done.waiting)
             else:
-                service.watch.moved()
+                watch.moved()
             if done.partitions != owned:
                 owned = done.partitions
                 say({"event": "partitions", "partitions": sorted(owned)})
             if records:
                 say({"event": "counted", "records": records, "outcomes": dict(done.outcomes)})
         # A model of half the log would be out of date at once, so counting catches up first.
-        if publishing is None or records:
+        if leading is None or records:
             continue
-        service.undecided.clear()
-        counted = service.scheduler.offsets() if worker is None else {}
-        before, said = said, _one_step(service, said, say)
+        counted = leading.leader.scheduler.offsets() if worker is None else {}
+        changed = leading.step()
         if worker is None:
-            service.watch.moved()
-            if said == before:
-                _await_change(service, counted, stop, interval)
+            watch.moved()
+            if not changed:
+                leading.wait(counted, stop, interval)
 
 
-def _await_change(service: Service, counted: Mapping[int, int], stop: threading.Event, seconds: float) -> None:
-    """Wait until there may be something to decide: more is counted than before, or something was published.
-
-    counted: as of `Scheduler.offsets` before the last decision.
-    seconds: the longest wait, after which requests of operators and times of day are looked at.
-    """
-    deadline = time.monotonic() + seconds
-    while not stop.is_set() and (start := time.monotonic()) < deadline:
-        if service.scheduler.offsets() != counted:
-            # The receipt of a delete without a document waits for no version.
-            service.due.set()
-            return
-        now = time.monotonic()
-        # Looks must not keep Redis busy if there are many partitions.
-        pause = max(_LOOK, _LOOK_SHARE * (now - start))
-        if service.undecided.wait(min(pause, max(deadline - now, 0.0))):
-            return
-
-
-@contextmanager
-def worker_of(service: Service) -> Iterator[IngestWorker]:
-    """Open the ingest worker of a service's process. It leaves its group at the end."""
-    settings = service.settings
-    names = service.names
+def worker_of(service: Opened, watch: Watch) -> IngestWorker:
+    """Return the ingest worker of a service's process, which takes part in its group until it is closed."""
+    settings, log, topic = service.settings, service.log, service.names.documents
     session_ms = int(settings.session_timeout * 1000)
-    membership = open_membership(service.log, names.documents, settings.consumer_group, session_ms)
-    worker = IngestWorker(
-        service.log,
-        names.documents,
-        membership,
-        service.open_ingest,
+    return IngestWorker(
+        log,
+        topic,
+        open_membership(log, topic, settings.consumer_group, session_ms),
+        ingest_opener(service, watch),
         heartbeat=settings.residue_max_age / 2,
         clock=service.clock,
-        watch=service.watch,
+        watch=watch,
     )
-    try:
-        yield worker
-    finally:
-        worker.close()
 
 
-def _one_step(service: Service, said: str, say: Say) -> str:
-    """Decide and act once; return the decision in words. A decision that equals `said` is not reported again."""
-    counted, moved = True, Moved()
-    try:
-        # First: a Redis that was set back may have forgotten a request whose deletions are counted in part.
-        moved = service.move_requests()
-        step = service.scheduler.step()
-    except StateMissing as error:
-        counted = False
-        step = Step(Wait(f"not every partition has been counted yet: {error}"))
-    except CutGone as error:
-        # The next step begins with newer counts. What the scheduler holds in memory stays right.
-        step = Step(Wait(f"documents changed faster than a model could be made of them: {error}"))
-    # After a version the publisher has the processor for itself.
-    if counted and step.version is None and service.clear_residue():
-        service.due.set()
-    if moved:
-        service.due.set()
-        service.undecided.set()
-        say({"event": "requests", **{name: moved[name] for name in ("paused", "sent", "completed")}})
-    text = decision_text(step.decision)
-    if step.version is not None:
-        say({"event": "staged", "version": step.version, "decision": _public(text), "seconds": dict(step.seconds)})
-        # Before it is published the next one cannot be decided.
-        service.undecided.wait(_SOON)
-        return f"{text} (version {step.version})"
-    if text != said or step.withdrawn:
-        say({"event": "decided", "decision": _public(text), "withdrawn": list(step.withdrawn)})
-    return text
+class Leading:
+    """Decides and learns step by step, and publishes in a thread of its own, as long as the block runs.
 
-
-def _public(decision: str) -> str:
-    """Return a decision without the errors that it quotes, which may name words; `status` has all of it."""
-    kind, _, reason = decision.partition(": ")
-    return f"{kind}: {reason.partition(';')[0].partition(': ')[0]}"
-
-
-class Publishing:
-    """Publishes in a thread of its own as long as the block runs, while this process leads.
-
-    service: whose log and settings are used; Redis is reached over a connection of its own.
+    service: whose log and settings are used; the thread reaches Redis over a connection of its own.
     say: told each event.
-    interval: seconds between two rounds in which nothing was due; `service.due` ends the wait.
+    interval: seconds between two rounds of the thread in which nothing was due.
     """
 
-    def __init__(self, service: Service, say: Say, interval: float) -> None:
-        self._service = service
+    def __init__(self, service: Opened, watch: Watch, say: Say, interval: float) -> None:
+        settings = service.settings
+        self._watch = watch
         self._say = say
         self._interval = interval
-        self._done = threading.Event()
+        self._witnessed = settings.witnesses is not None
+        # Set when there may be something to publish, and when the last decision may be out of date.
+        self._due, self._undecided, self._done = threading.Event(), threading.Event(), threading.Event()
+        self._said = ""
         self._failure: BaseException | None = None
-        # It gives the lease back at the end, which this thread may be the first to take.
-        _ = service.scheduler
-        # Opened here and not in the thread: the service's parts are made by the thread that works.
+        self.leader = Leader(service, watch, self._due.set)
+        # Opened here and not in the thread: what is opened belongs to the thread that works.
         connection = service.connect()
-        state = ModelState(connection, service.settings.model, service.state.settings)
-        self._lease = service.lease_keeper(state)
-        self._ledger = service.open_ledger(connection, service.key_ring())
-        self._publisher = service.open_publisher(state, self._ledger)
+        state = ModelState(connection, settings.model, service.state.settings)
+        self._lease = LeaseKeeper(state, service.holder, int(settings.lease * 1000))
+        self._ledger = open_ledger(service, connection, key_ring(settings))
+        self._publisher = publisher_of(service, state, self._ledger, watch=watch, alive_every=ALIVE_EVERY)
         # Minutes, if Redis has lost the index of a long ledger.
-        with service.watch.busy("recovering"):
+        with watch.busy("recovering"):
             self._ledger.catch_up()
         self._thread = threading.Thread(target=self._run, name=PUBLISH, daemon=True)
 
@@ -318,44 +257,99 @@ class Publishing:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._done.set()
-        self._service.due.set()
+        self._due.set()
         # A server that does not answer must not hold the process up: the thread ends with it.
         self._thread.join(_LEAVE)
+        # Last, since the thread takes the lease too.
+        self.leader.close()
 
     def check(self) -> None:
         """Raise the error that has ended the thread, if one has."""
         if self._failure is not None:
             raise self._failure
 
+    def step(self) -> bool:
+        """Decide and act once; return whether that differs from the last time. A decision is reported once."""
+        self._undecided.clear()
+        counted, moved = True, Moved()
+        try:
+            # First: a Redis that was set back may have forgotten a request whose deletions are counted in part.
+            moved = self.leader.move_requests()
+            step = self.leader.scheduler.step()
+        except StateMissing as error:
+            counted = False
+            step = Step(Wait(f"not every partition has been counted yet: {error}"))
+        except CutGone as error:
+            # The next step begins with newer counts. What the scheduler holds in memory stays right.
+            step = Step(Wait(f"documents changed faster than a model could be made of them: {error}"))
+        # After a version the publisher has the processor for itself.
+        if counted and step.version is None and self.leader.clear_residue():
+            self._due.set()
+        if moved:
+            self._due.set()
+            self._undecided.set()
+            self._say({"event": "requests", **{name: moved[name] for name in ("paused", "sent", "completed")}})
+        before, self._said = self._said, self._told(step)
+        return self._said != before
+
+    def _told(self, step: Step) -> str:
+        """Report a step, unless its decision was reported last; return the decision in words."""
+        text = decision_text(step.decision)
+        said = {"decision": _public(text)}
+        if step.version is not None:
+            self._say({"event": "staged", "version": step.version, **said, "seconds": dict(step.seconds)})
+            # Before it is published the next one cannot be decided.
+            self._undecided.wait(_SOON)
+            return f"{text} (version {step.version})"
+        if text != self._said or step.withdrawn:
+            self._say({"event": "decided", **said, "withdrawn": list(step.withdrawn)})
+        return text
+
+    def wait(self, counted: Mapping[int, int], stop: threading.Event, seconds: float) -> None:
+        """Wait until there may be something to decide: more is counted than before, or something was published.
+
+        counted: as of `Scheduler.offsets` before the last decision.
+        seconds: the longest wait, after which requests of operators and times of day are looked at.
+        """
+        deadline = time.monotonic() + seconds
+        while not stop.is_set() and (start := time.monotonic()) < deadline:
+            if self.leader.scheduler.offsets() != counted:
+                # The receipt of a delete without a document waits for no version.
+                self._due.set()
+                return
+            now = time.monotonic()
+            # Looks must not keep Redis busy if there are many partitions.
+            pause = max(_LOOK, _LOOK_SHARE * (now - start))
+            if self._undecided.wait(min(pause, max(deadline - now, 0.0))):
+                return
+
     def _run(self) -> None:
         try:
-            _insist(self._round, self._done, self._service.watch, self._say, PUBLISH)
+            _insist(self._publish, self._done, self._watch, self._say, PUBLISH)
         except BaseException as error:  # noqa: BLE001 -- the loop that works raises it
             self._failure = error
 
-    def _round(self) -> None:
+    def _publish(self) -> None:
         """Publish once, or stand by; then wait until something may be due."""
-        service, watch = self._service, self._service.watch
         # Before the look: what is staged meanwhile is seen by the next one.
-        service.due.clear()
+        self._due.clear()
         done = Published() if self._lease.acquire() is None else self._publisher.step()
-        watch.moved(PUBLISH)
-        if done.page and service.settings.witnesses is not None:
-            watch.witnessed(cosigned(self._ledger.ledger.checkpoint))
+        self._watch.moved(PUBLISH)
+        if done.page and self._witnessed:
+            self._watch.witnessed(cosigned(self._ledger.ledger.checkpoint))
         if done.did_something:
             # The next version may have waited for this one.
-            service.undecided.set()
-            self._say(
-                {
-                    "event": "published",
-                    "versions": done.versions,
-                    "receipts": done.receipts,
-                    "records": done.records,
-                    "erased": done.erased,
-                }
-            )
+            self._undecided.set()
+            names = ("versions", "receipts", "records", "erased")
+            self._say({"event": "published", **{name: getattr(done, name) for name in names}})
         elif not self._done.is_set():
-            service.due.wait(self._interval)
+            self._due.wait(self._interval)
+
+
+def _public(decision: str) -> str:
+    """Return a decision without the errors that it quotes, which may name words; `status` has all of it."""
+    kind, _, reason = decision.partition(": ")
+    return f"{kind}: {reason.partition(';')[0].partition(': ')[0]}"
 
 
 def _insist(attempt: Callable[[], None], stop: threading.Event, watch: Watch, say: Say, loop: str = "") -> None:

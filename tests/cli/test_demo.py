@@ -108,5 +108,10 @@ def test_the_private_demo_fits_on_one_screen(program, tmp_path):
     assert status == 0, err
     after = out[out.index("Topics\n") :]
     assert len(after.splitlines()) <= 24
-    for said in ("private: all versions of a period together", "of 300 candidates", "1 for 1 deletion", "checks hold"):
+    for said in (
+        "private: all versions of a period together",
+        "of 300 candidates",
+        "1 verified, for 1 deletion",
+        "checks hold",
+    ):
         assert said in after

@@ -5,11 +5,11 @@ import re
 import shlex
 
 import pytest
+from embedded_service import Service
 
 from streamtopic.cli import build_parser
 from streamtopic.pages.rendering import policy
 from streamtopic.pages.version_page import version_facts, version_page
-from streamtopic.service.app import Service
 from streamtopic.settings import load
 from streamtopic.signed import SigningKey
 from streamtopic.streams import FileLog

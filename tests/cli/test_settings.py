@@ -13,12 +13,13 @@ def _file(folder, text):
 
 
 def test_flags_win_over_variables_and_variables_over_the_file(tmp_path, monkeypatch):
-    """The nearest source decides, setting by setting."""
+    """The nearest source decides, setting by setting, and what nobody has set is known as such."""
     path = _file(tmp_path, "topics = 5\nepsilon = 2.0\ndelta = 1e-5\n")
     monkeypatch.setenv("STREAMTOPIC_TOPICS", "6")
     monkeypatch.setenv("STREAMTOPIC_EPSILON", "3")
     found = load({"topics": 7}, config=path)
     assert (found.topics, found.epsilon, found.delta, found.min_df) == (7, 3.0, 1e-5, Settings().min_df)
+    assert found.model_fields_set == {"topics", "epsilon", "delta"}
 
 
 def test_witnesses_that_are_required_are_named(tmp_path):

@@ -39,7 +39,7 @@ def test_a_part_that_is_told_to_leave_before_it_works_leaves_with_status_0(part,
     config = tmp_path / "streamtopic.toml"
     # Nothing listens there: a part that went on would wait.
     config.write_text('kafka = "127.0.0.1:1"\nredis_url = "redis://127.0.0.1:1/0"\n', "utf-8")
-    done = _start("streamtopic.service.app", number, part, "--config", str(config))
+    done = _start("streamtopic.service.leading", number, part, "--config", str(config))
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 

@@ -3,11 +3,11 @@
 from contextlib import contextmanager
 
 import pytest
+from embedded_service import Service
 
 from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import SettingsError, StateError
-from streamtopic.service.app import Service
 from streamtopic.service.verify import passed
 from streamtopic.settings import load
 from streamtopic.state import Connection
@@ -104,7 +104,7 @@ def test_the_server_adds_requests_and_moves_none(run, service, users):
 
 def test_the_operator_can_examine_and_rebuild(run, service):
     """The doctor looks at everything, and a rebuild makes the state anew."""
-    from streamtopic.service.app import silent
+    from embedded_service import silent
 
     with service("operator") as operator:
         assert passed(operator.examine())

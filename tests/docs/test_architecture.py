@@ -8,12 +8,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from embedded_service import Service
 
 import streamtopic
 from streamtopic.client import ModelSubscriber
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add
-from streamtopic.service.app import Service
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.schedule.scheduler import Scheduler
 from streamtopic.settings import Settings

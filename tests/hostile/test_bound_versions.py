@@ -3,11 +3,11 @@
 import dataclasses
 
 import pytest
+from embedded_service import Service
 
 from ledger_maker import LedgerMaker, envelope_of, key_of
 from streamtopic.documents.corpus import Document
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.app import Service
 from streamtopic.service.verify.ledger_checks import read_ledger
 from streamtopic.settings import Settings
 from streamtopic.signed import KeyList, Revoked, SigningKey

@@ -1,10 +1,10 @@
 """A forged trace header changes nothing but the trace: not the counts, not the receipt, not the size of the state."""
 
 import pytest
+from embedded_service import Service
 
 from appending import append
 from streamtopic.client import DocumentProducer
-from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 
 WORDS = [["apple", "pear", "plum", "fig", "lime"], ["iron", "zinc", "lead", "tin", "gold"]]

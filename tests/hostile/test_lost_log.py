@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 
 import pytest
+from embedded_service import Service
 
 from appending import append
 from kafka_topics import add_partitions, delete_records
@@ -16,7 +17,6 @@ from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateMismatch, TakenOver
 from streamtopic.monitoring.health import Health
-from streamtopic.service.app import Service
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.inspection.facts import show_gauges
 from streamtopic.service.instance import provision

@@ -9,6 +9,7 @@ from typing import ClassVar
 import msgpack
 import numpy as np
 import pytest
+from embedded_service import Service, silent
 
 from shared_noise import with_noise
 from streamtopic.bench.chain_corpora import KINDS
@@ -16,7 +17,6 @@ from streamtopic.counts import Counts, DocumentBatch, Passage, count
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.app import Service, silent
 from streamtopic.service.schedule.modeller import Base, CertifiedModeller, NotVerified
 from streamtopic.service.schedule.payload import Guarded, TaskData, no_sample
 from streamtopic.service.schedule.scheduler import describe

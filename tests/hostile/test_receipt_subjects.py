@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from embedded_service import Service
 
 from appending import append
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, Receipts, verify_receipt
 from streamtopic.errors import InvalidRelease
-from streamtopic.service.app import Service
 from streamtopic.settings import load
 
 

@@ -3,11 +3,11 @@
 import itertools
 
 import pytest
+from embedded_service import Service
 
 from ledger_maker import SALT, key_of, receipt_of
 from streamtopic.client import Receipts, verify_receipt
 from streamtopic.errors import StateMismatch
-from streamtopic.service.app import Service
 from streamtopic.service.inspection.examination import examine_log
 from streamtopic.service.instance import provision
 from streamtopic.service.publish.ledger_writer import LedgerWriter

@@ -5,6 +5,7 @@ import logging
 
 import msgpack
 import pytest
+from embedded_service import silent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ingest import add, opened, recount
@@ -12,7 +13,6 @@ from test_ingest import add, opened, recount
 from streamtopic.counts import Weighting
 from streamtopic.documents.events import LIMITS, encode_delete
 from streamtopic.errors import StateMismatch
-from streamtopic.service.app import silent
 from streamtopic.service.ingest.missed_deletes import delete_missed
 from streamtopic.service.ingest.rejections import rejections
 from streamtopic.service.verify.recount import documents_in_log

@@ -5,6 +5,7 @@ import json
 import time
 
 import pytest
+from embedded_service import Service
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from streamtopic.cli import main
 from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import HEARTBEAT_KEY, encode_add, encode_delete
-from streamtopic.service.app import Service
 from streamtopic.service.publish import erasure
 from streamtopic.service.publish.erasure import superseded_from
 from streamtopic.settings import Settings

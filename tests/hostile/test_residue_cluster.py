@@ -1,10 +1,10 @@
 """What deletions leave behind on a cluster: every master's file is written anew, not only one."""
 
 import pytest
+from embedded_service import Service
 
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
-from streamtopic.service.app import Service
 from streamtopic.service.publish import erasure
 from streamtopic.settings import Settings
 from streamtopic.state.deletions import ResidueState

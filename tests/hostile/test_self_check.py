@@ -3,9 +3,9 @@
 import logging
 
 import pytest
+from embedded_service import Service
 
 from streamtopic.documents.corpus import Document
-from streamtopic.service.app import Service
 from streamtopic.service.schedule import modeller as modelling
 from streamtopic.service.verify import gather, passed
 from streamtopic.settings import Settings

@@ -5,10 +5,10 @@ import time
 import warnings
 
 import pytest
+from embedded_service import Service
 
 import waiting
 from streamtopic.documents.events import encode_add
-from streamtopic.service.app import Service
 from streamtopic.service.inspection import facts
 from streamtopic.service.log_history import hidden
 from streamtopic.settings import load

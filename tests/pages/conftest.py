@@ -6,11 +6,11 @@ from xml.etree import ElementTree as ET
 import msgpack
 import numpy as np
 import pytest
+from embedded_service import Service
 
 from ledger_maker import envelope_of
 from streamtopic.local import LocalRedis
 from streamtopic.pages.version_page import picture_facts, version_facts
-from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 from streamtopic.signed import Head, Payload, Release, new_secret
 from streamtopic.streams import Message

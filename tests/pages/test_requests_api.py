@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from embedded_service import Service
 from pages_client import TOKEN, documents, served
 
 from streamtopic.client import verify_receipt
 from streamtopic.pages.gate import Access
-from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 
 

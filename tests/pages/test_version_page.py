@@ -2,8 +2,9 @@
 
 import re
 
+from embedded_service import Service
+
 from streamtopic.pages.version_page import picture_facts, version_facts, version_page
-from streamtopic.service.app import Service
 from strict_html import Strict
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from embedded_service import Service
 
 from streamtopic.documents.corpus import Document
 from streamtopic.local import LocalRedis
 from streamtopic.local.local_redis import find_server
-from streamtopic.service.app import Service
 from streamtopic.service.verify import passed
 from streamtopic.settings import load
 from streamtopic.state.model_state import leader

@@ -3,10 +3,10 @@
 import time
 
 import pytest
+from embedded_service import Service
 
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.local import LocalRedis
-from streamtopic.service.app import Service
 from streamtopic.service.inspection.examination import examine_redis
 from streamtopic.settings import Settings
 from streamtopic.state import Connection

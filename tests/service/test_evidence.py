@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from embedded_service import Service, silent
 
 from streamtopic.documents.corpus import Document
 from streamtopic.pages.version_page import version_facts, version_page
-from streamtopic.service.app import Service, silent
 from streamtopic.service.schedule.payload import TaskOptions
 from streamtopic.service.verify.ledger_checks import InLog, WholeLedger, release_findings
 from streamtopic.service.verify.relearn import published_differ

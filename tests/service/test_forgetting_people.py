@@ -4,12 +4,12 @@ import json
 from collections import Counter
 
 import pytest
+from embedded_service import Service
 
 from crashes import killed_beside
 from streamtopic.cli import main
 from streamtopic.client import Deletion, DocumentProducer, Receipts
 from streamtopic.documents.corpus import Document
-from streamtopic.service.app import Service
 from streamtopic.service.schedule.decide import Wait
 from streamtopic.settings import Settings
 from streamtopic.signed import RequestReceipt, request_digest

@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 
+from embedded_service import Service
+
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_delete
 from streamtopic.local import LocalRedis
-from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 from streamtopic.state import Connection
 from streamtopic.streams import FileLog

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from embedded_service import Service
 
 from streamtopic.counts import SymmetricCounts
 from streamtopic.documents.corpus import Document
-from streamtopic.service.app import Service
 from streamtopic.service.schedule import modeller as modelling
 from streamtopic.service.schedule import scheduler as scheduling
 from streamtopic.service.verify import passed

@@ -5,13 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from embedded_service import Service, silent
 
 from shared_noise import with_noise
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.subjects import subject_digest
 from streamtopic.errors import StateCorrupt, StateError
 from streamtopic.local import LocalRedis
-from streamtopic.service.app import Service, silent
 from streamtopic.service.inspection.examination import examine_state
 from streamtopic.service.publish import ledger_writer
 from streamtopic.settings import load

@@ -116,7 +116,7 @@ def _went_without_redis(folder, watch):
         server_url = server.url
         with opened(folder, watch, Clock(), redis_url=server_url) as service:
             service.look()
-            with looked_at(service, every=0.02):
+            with looked_at(service, service.watch, every=0.02):
                 server.stop()
                 until(lambda: (f"{PREFIX}interruptions_total", ("look_failed",)) in watch.metrics.samples())
     stop = threading.Event()

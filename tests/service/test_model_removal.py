@@ -4,12 +4,12 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
+from embedded_service import Service, silent
 
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease, StateMismatch, UnknownKey, UsageError
 from streamtopic.local import LocalRedis
-from streamtopic.service.app import Service, silent
 from streamtopic.service.upkeep import model_removal as module
 from streamtopic.service.upkeep.model_removal import HOLDER, end_in, only_keys_left, remove_files
 from streamtopic.settings import load
@@ -183,10 +183,14 @@ def test_a_running_service_and_a_foreign_file_are_refused(world, tmp_path):
 
 
 def _no_model(tmp_path, world):
-    from streamtopic.streams import open_log
+    from streamtopic.streams import TopicNames, open_log
 
     log, _ = open_log(tmp_path / "empty")
-    module.facts_of("nothing", world.connection, log, None, made=0, keep_ledger=True)
+    settings = world.settings.model_copy(update={"model": "nothing"})
+    nothing = SimpleNamespace(
+        settings=settings, names=TopicNames("nothing"), connection=world.connection, log=log, ledger=None
+    )
+    module.facts_of(nothing, keep_ledger=True)
 
 
 def test_only_the_end_of_this_ledger_is_taken_for_it(world):

@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from embedded_service import Service
 from three_topics import SHARED, TOPICS, leaning
 
 from shared_noise import with_noise
@@ -13,7 +14,6 @@ from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.document_matrices import noised_matrix
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service import private_mode
-from streamtopic.service.app import Service
 from streamtopic.service.schedule.decide import Policy, Retrain, Situation, Unlearn, Wait, decide
 from streamtopic.service.verify import passed
 from streamtopic.settings import load

@@ -11,14 +11,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from embedded_service import Service
 
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import StreamtopicError
-from streamtopic.service import app, processes
-from streamtopic.service.app import Service
-from streamtopic.service.processes import Publishing, run_part
+from streamtopic.service import processes
+from streamtopic.service.processes import Leading, run_part
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 from streamtopic.signed import Alive, Receipt
@@ -158,11 +158,11 @@ def test_the_scheduler_waits_no_longer_than_until_something_changes(why):
     offsets = iter([{0: 3}, {0: 3}, {0: 4}] if why == "counted" else [{0: 3}] * 100)
     scheduler = SimpleNamespace(offsets=lambda: next(offsets))
     undecided, due, stop = threading.Event(), threading.Event(), threading.Event()
-    service = SimpleNamespace(scheduler=scheduler, undecided=undecided, due=due)
-    timer = threading.Timer(0.05, {"published": service.undecided, "told to end": stop}.get(why, threading.Event()).set)
+    leading = SimpleNamespace(leader=SimpleNamespace(scheduler=scheduler), _undecided=undecided, _due=due)
+    timer = threading.Timer(0.05, {"published": undecided, "told to end": stop}.get(why, threading.Event()).set)
     timer.start()
     start = time.monotonic()
-    processes._await_change(service, {0: 3}, stop, 60.0)
+    Leading.wait(leading, {0: 3}, stop, 60.0)
     assert time.monotonic() - start < 30
     assert due.is_set() == (why == "counted")
     timer.join()
@@ -173,14 +173,18 @@ def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_p
     settings = Settings(
         dir=tmp_path, topics=3, max_df=1.0, max_forget_lag=0.0, capacity={"rule": "fixed", "documents": 50}
     )
-    monkeypatch.setattr(app, "ALIVE_EVERY", 1.0)
+    monkeypatch.setattr(processes, "ALIVE_EVERY", 1.0)
     begun, end = threading.Event(), threading.Event()
     with Service(settings) as service:
         service.add([Document(f"doc-{k}", text(k)) for k in range(90)])
         service.settle()
-    with Service(settings, resident=True) as service, Publishing(service, lambda _event: None, 0.05) as publishing:
+    with (
+        Service(settings, resident=True) as service,
+        Leading(service.opened, service.watch, lambda _event: None, 0.05) as leading,
+    ):
+        scheduler = leading.leader.scheduler
         ledger = service.open_ledger(service.connect(), service.key_ring())
-        learn = service.scheduler.modeller.retrain
+        learn = scheduler.modeller.retrain
 
         def slow(*given):
             begun.set()
@@ -200,11 +204,11 @@ def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_p
         def retrain():
             # A version that waits for the ledger comes first.
             while not begun.is_set():
-                service.scheduler.step("retrain")
+                scheduler.step("retrain")
 
-        monkeypatch.setattr(service.scheduler.modeller, "retrain", slow)
+        monkeypatch.setattr(scheduler.modeller, "retrain", slow)
         delete("doc-1")
-        assert service.scheduler.step().version == 2
+        assert scheduler.step().version == 2
         thread = threading.Thread(target=retrain)
         thread.start()
         try:
@@ -219,7 +223,7 @@ def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_p
             end.set()
             thread.join()
         until(lambda: ledger.catch_up() or ledger.ledger.newest == 3, "the version")
-        publishing.check()
+        leading.check()
 
 
 class Rounds(Watch):
@@ -293,6 +297,10 @@ def test_a_right_that_is_taken_away_is_waited_for(limited, monkeypatch):
     assert {("refuses this user" in text, reason) for text, reason in seen.waited} == {(True, "refused")}
 
 
+def _leading(service):
+    return Leading(service.opened, service.watch, lambda _event: None, 0.05)
+
+
 def test_only_the_leader_publishes(tmp_path, redis_server, kafka_server):
     """A scheduler that stands by writes nothing, and goes on where the leader has left off."""
     model = f"standby-{os.getpid()}"
@@ -303,16 +311,15 @@ def test_only_the_leader_publishes(tmp_path, redis_server, kafka_server):
     assert main(["init", "--config", str(config), "--json"]) == 0
     settings = Settings(**given, keys=tmp_path / "keys")
     with Service(settings, resident=True) as leader, Service(settings, resident=True) as standby:
-        with Publishing(leader, lambda _event: None, 0.05) as leading:
+        with _leading(leader) as leading:
             until(lambda: leader.ledger.catch_up() or leader.ledger.ledger.alive, "a word of the leader")
             lease = ModelKeys(model).named("lease")
             assert leader.connection.call("GET", lease).decode() == leader.holder
-            with Publishing(standby, lambda _event: None, 0.05) as waiting:
+            with _leading(standby) as waiting:
                 size = leader.log.end(leader.names.ledger, 0)
                 time.sleep(0.3)
                 assert leader.log.end(leader.names.ledger, 0) == size
                 waiting.check()
             leading.check()
-        leader.scheduler.close()
-        with Publishing(standby, lambda _event: None, 0.05):
+        with _leading(standby):
             until(lambda: (standby.connection.call("GET", lease) or b"").decode() == standby.holder, "its turn")

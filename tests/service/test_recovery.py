@@ -1,9 +1,9 @@
 """A Redis set back to an earlier moment: what was published and what was forgotten stay so."""
 
 import pytest
+from embedded_service import Service
 
 from streamtopic.documents.corpus import Document
-from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, LedgerReader
 

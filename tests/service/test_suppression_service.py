@@ -3,12 +3,12 @@
 import shutil
 
 import pytest
+from embedded_service import Service, silent
 from test_lost_keys import documents
 
 from shared_noise import with_noise
 from streamtopic.errors import SettingsError, UsageError
 from streamtopic.local import LocalRedis
-from streamtopic.service.app import Service, silent
 from streamtopic.service.verify import passed
 from streamtopic.service.verify.recount import compare
 from streamtopic.settings import load

@@ -5,11 +5,11 @@ import math
 import shutil
 
 import pytest
+from embedded_service import Service
 from three_topics import leaning
 
 from streamtopic.paper.theorem import TheoremOptions
 from streamtopic.service import theorem_mode as theorem
-from streamtopic.service.app import Service
 from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
 

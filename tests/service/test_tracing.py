@@ -6,12 +6,12 @@ import subprocess
 import sys
 
 import pytest
+from embedded_service import Service
 
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
 from streamtopic.documents.events import encode_delete
 from streamtopic.monitoring import tracing
-from streamtopic.service.app import Service
 from streamtopic.settings import load
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from embedded_service import Service
 
 from shared_noise import with_noise
 from streamtopic.documents.corpus import Document
-from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 
 TOPICS = {

@@ -3,9 +3,10 @@
 import contextlib
 import time
 
+from embedded_service import Service
+
 from streamtopic.documents.corpus import Document
 from streamtopic.monitoring.metrics import Metrics
-from streamtopic.service.app import Service
 from streamtopic.service.inspection.facts import show_gauges
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings

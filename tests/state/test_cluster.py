@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from embedded_service import Service, silent
 
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
-from streamtopic.service.app import Service, silent
 from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
 from streamtopic.state import Applied, Connection

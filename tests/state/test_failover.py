@@ -3,12 +3,12 @@
 from contextlib import contextmanager
 
 import pytest
+from embedded_service import Service, silent
 
 from servers.redis_accidents import cut_off, lose, wait_until
 from servers.redis_cluster import LocalRedisCluster, LocalSentinel
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import ComponentUnreachable, StateError
-from streamtopic.service.app import Service, silent
 from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
 from streamtopic.state import Connection

@@ -5,13 +5,13 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from embedded_service import Service, silent
 from kafka import KafkaAdminClient
 
 from appending import append
 from servers.kafka_cluster import LocalKafkaCluster
 from streamtopic.client import DocumentProducer
 from streamtopic.errors import ComponentUnreachable, StreamtopicError
-from streamtopic.service.app import Service, silent
 from streamtopic.settings import load
 from streamtopic.streams import KafkaLog, KafkaOptions
 

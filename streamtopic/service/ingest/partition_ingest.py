@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streamtopic.state import Connection, Lexicon, ModelSettings
     from streamtopic.streams import EventLog, Record, TopicNames
 
-__all__ = ["Ingest", "Progress"]
+__all__ = ["Ingest", "Progress", "count_to_the_end"]
 
 # A partition has one writer, so its state changes under it a few times at most: after this many, something is wrong.
 _ATTEMPTS = 10
@@ -51,6 +51,9 @@ _RESIDUE_SECONDS = 86_400.0
 # Seconds between two looks for keys that Redis has lost, and at the history of the log. A version is made only after a
 # look of its own.
 _LOOK_SECONDS = 60.0
+
+# Seconds between two looks for the end of a transaction that hides records.
+_PAUSE = 0.2
 
 logger = logging.getLogger(__name__)
 
@@ -343,6 +346,29 @@ class Ingest:
             if forget.trace:
                 times = (forget.received_ms, int(self._clock() * 1000))
                 span("streamtopic ingest", times, {"partition": self.partition}, forget.trace)
+
+
+def count_to_the_end(
+    ingests: Sequence[Ingest], update: Callable[[int, int | None], None], *, patient: bool = False
+) -> Iterator[tuple[Ingest, Progress]]:
+    """Count until no partition has records left; yield each flush, with the writer of its partition.
+
+    update: told how many records are counted, of how many.
+    patient: whether to wait for records that some producer's open transaction hides; else they are left.
+    """
+    records = 0
+    # Several rounds: one partition may send deletions to another.
+    while lag := sum(ingest.lag for ingest in ingests):
+        before, total = records, records + lag
+        for ingest in ingests:
+            for progress in ingest.drain():
+                records += progress.records
+                update(records, max(total, records))
+                yield ingest, progress
+        if records == before and sum(ingest.lag for ingest in ingests) == lag:
+            if not patient:
+                return
+            time.sleep(_PAUSE)
 
 
 def _rests_on_absence(changes: Changes) -> bool:

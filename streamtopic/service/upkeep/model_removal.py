@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidRelease, StateError, UsageError
 from streamtopic.security.private_files import new_file
-from streamtopic.service.instance import Layout
+from streamtopic.service.instance import REDIS, signing_key
 from streamtopic.signed import End, KeyRing, LedgerProof, SigningKey
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import Forgets
 from streamtopic.state.meta import stored_settings
 from streamtopic.state.model_state import counted_documents, hold_lease, leader, remove_model
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from streamtopic.service.opened import Opened
     from streamtopic.service.publish.ledger_writer import LedgerWriter
     from streamtopic.settings import Settings
-    from streamtopic.state import Connection
-    from streamtopic.streams import EventLog
 
 __all__ = ["RemovedModel", "end_in", "facts_of", "only_keys_left", "remove", "remove_files"]
 
@@ -45,15 +43,11 @@ class RemovedModel:
     redis_keys: int
 
 
-def facts_of(
-    model: str, connection: Connection, log: EventLog, ledger: LedgerWriter, *, made: int, keep_ledger: bool
-) -> End:
-    """Return the last entry for a model as it is now. Raises UsageError if there is nothing to delete.
-
-    made: time of the entry, milliseconds since 1970.
-    """
+def facts_of(service: Opened, *, keep_ledger: bool) -> End:
+    """Return the last entry for a model as it is now. Raises UsageError if there is nothing to delete."""
+    model, connection, ledger = service.settings.model, service.connection, service.ledger
     number, settings = stored_settings(connection, ModelKeys(model).named("settings"))
-    if number is None and not log.partitions(TopicNames(model).documents):
+    if number is None and not service.log.partitions(service.names.documents):
         raise UsageError(f"there is no model {model}: neither Redis nor the log has anything of it")
     ledger.catch_up()
     documents = waiting = 0
@@ -63,7 +57,7 @@ def facts_of(
         # Deletions that have asked for a receipt and have none yet.
         waiting += sum(forget.wants_receipt for forget in Forgets(connection, keys).each())
     waiting += _not_sent(DeletionRequests(connection, model))
-    return End(made, documents, ledger.ledger.newest, waiting, ledger_kept=keep_ledger)
+    return End(int(service.clock() * 1000), documents, ledger.ledger.newest, waiting, ledger_kept=keep_ledger)
 
 
 def _not_sent(requests: DeletionRequests) -> int:
@@ -73,32 +67,21 @@ def _not_sent(requests: DeletionRequests) -> int:
     return sum(request.known for request in requests.open() if request.state not in sent)
 
 
-def remove(
-    settings: Settings,
-    connection: Connection,
-    log: EventLog,
-    ledger: LedgerWriter,
-    key: SigningKey,
-    path: Path,
-    end: End,
-    update: Callable[[int, int | None], None],
-    *,
-    leads: bool,
-) -> RemovedModel:
+def remove(service: Opened, path: Path, end: End, update: Callable[[int, int | None], None]) -> RemovedModel:
     """End the ledger, then remove topics and Redis's keys. It may be killed anywhere and repeated.
 
-    key: signs the ledger.
     path: file of the proof that the ledger has ended. One that is there already, of an attempt before, stays as it is.
     end: the `facts_of` the model. The entry of an attempt before stays, and counts.
     update: told how many keys of Redis are gone.
 
-    leads: whether this process works on the instance in a folder.
-
     Raises UsageError if another process works on the model, or if the file holds something else.
     """
-    model = settings.model
-    names = TopicNames(model)
-    if found := _running(settings, connection, log, leads=leads):
+    model, names = service.settings.model, service.names
+    connection, ledger = service.connection, service.ledger
+    key = signing_key(service.settings)
+    # The lock on a folder says it for certain, and a lease may be left over there from the last command.
+    service.refuse_others()
+    if service.settings.dir is None and (found := _running(service)):
         raise UsageError(f"{'; '.join(found)}: stop every process of the service first")
     # Without an end, and gone with the model: no scheduler leads after a kill either.
     hold_lease(connection, model, HOLDER)
@@ -118,25 +101,21 @@ def remove(
         # A repetition must not take the topic for one that has lost its records.
         ledger.index.clear()
     for topic in topics:
-        log.remove(topic)
+        service.log.remove(topic)
     return RemovedModel(written, tuple(topics), remove_model(connection, model, update))
 
 
-def _running(settings: Settings, connection: Connection, log: EventLog, *, leads: bool) -> list[str]:
-    """Return a sentence for each process that works on the model; [] if none does.
+def _running(service: Opened) -> list[str]:
+    """Return a sentence for each process of a service that works on the model; [] if none does.
 
-    A scheduler is seen by its lease, ingest processes by their consumer group, and every process of an instance in a
-    folder by the lock on it.
+    A scheduler is seen by its lease, ingest processes by their consumer group.
     """
-    if settings.dir is not None:
-        # The lock is this process's own, or another process has it. A lease may be left over from the last command.
-        return [] if leads else [f"a process runs the instance in {settings.dir}"]
     found = []
     # That of a removal that was killed does not count.
-    holder = leader(connection, settings.model)
+    holder = leader(service.connection, service.settings.model)
     if holder not in {None, HOLDER}:
         found.append(f"a scheduler leads ({holder})")
-    members = log.members(settings.consumer_group)
+    members = service.log.members(service.settings.consumer_group)
     if members:
         hosts = ", ".join(sorted(set(members)))
         found.append(f"{len(members)} ingest process(es) count ({hosts})")
@@ -189,11 +168,10 @@ def remove_files(settings: Settings, *, keep_keys: bool) -> list[Path]:
     Redis must have stopped. It may be repeated.
     """
     removed = []
-    layout = None if settings.dir is None else Layout(settings.dir)
     # Its append-only file still has the documents that were unlinked.
-    if layout is not None and settings.redis_url is None and layout.redis.exists():
-        shutil.rmtree(layout.redis)
-        removed.append(layout.redis)
+    if settings.dir is not None and settings.redis_url is None and (settings.dir / REDIS).exists():
+        shutil.rmtree(settings.dir / REDIS)
+        removed.append(settings.dir / REDIS)
     for path in () if keep_keys else _secret_files(settings):
         if path.exists():
             path.unlink()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, TakenOver, UsageError
+from streamtopic.service.assembly import ingest_opener
+from streamtopic.service.ingest.partition_ingest import count_to_the_end
+from streamtopic.service.instance import suppression_key
 from streamtopic.service.log_history import count_remedy
+from streamtopic.service.opened import fixed_of
 from streamtopic.service.publish.ledger_writer import RedisIndex
+from streamtopic.service.schedule.scheduler import LeaseKeeper
 from streamtopic.state import ModelState, Suppressed
 from streamtopic.state.deletions import ResidueState
 from streamtopic.state.meta import stored_settings
@@ -23,22 +27,18 @@ from streamtopic.state.model_state import (
     remove_partition,
 )
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streamtopic.documents.suppression import SuppressionKey
-    from streamtopic.service.ingest.partition_ingest import Ingest
+    from streamtopic.service.opened import Opened
     from streamtopic.service.publish.ledger_writer import LedgerWriter
-    from streamtopic.service.schedule.scheduler import LeaseKeeper
     from streamtopic.state import Connection, ModelSettings
-    from streamtopic.streams import EventLog
+    from streamtopic.streams import EventLog, TopicNames
 
-__all__ = ["HOLDER", "Present", "Rebuilt", "count_to_the_end", "leading", "present", "rebuild"]
+__all__ = ["Present", "Rebuilt", "present", "rebuild"]
 
 HOLDER = "streamtopic rebuild"
-_PAUSE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,35 +79,23 @@ def present(connection: Connection, model: str) -> Present | None:
     return Present(partitions, counted, leader(connection, model))
 
 
-def rebuild(
-    model: str,
-    fixed: ModelSettings,
-    connection: Connection,
-    log: EventLog,
-    ledger: LedgerWriter,
-    suppression: SuppressionKey | None,
-    lease: LeaseKeeper,
-    open_ingest: Callable[[int], Ingest],
-    update: Callable[[int, int | None], None],
-) -> Rebuilt:
+def rebuild(service: Opened, update: Callable[[int, int | None], None]) -> Rebuilt:
     """Count the whole log again, under the present settings, and begin a new base model.
 
     No other process may work on the model meanwhile: a scheduler is kept from staging, and an ingest process that takes
     ownership of a partition makes this fail. Versions and the ledger stay, and so do deletions that wait for their
     receipt. If it is killed anywhere, run it again from the start.
 
-    fixed: the settings under which the log is counted.
-    suppression: the key of suppressions, None if nothing is suppressed.
-    lease: takes the lease, over a connection of its own.
-    open_ingest: opens the writer of a partition, once the state is there.
     update: told how many records are counted, of how many.
 
     Raises UsageError if topic, settings and state name different numbers of partitions, or the key of suppressions
     is missing; StateError if an ingest process runs; ComponentUnreachable.
     """
-    names = TopicNames(model)
+    settings, connection, log = service.settings, service.connection, service.log
+    model, fixed = settings.model, fixed_of(settings)
     before = stored_settings(connection, ModelKeys(model).named("settings"))[1]
-    partitions = _agreed(log, names, fixed.partitions, before)
+    partitions = _agreed(log, service.names, fixed.partitions, before)
+    suppression = suppression_key(settings)
     suppressed = Suppressed(connection, model)
     wanted = suppressed.fingerprint()
     if wanted and suppression is None:
@@ -119,12 +107,12 @@ def rebuild(
         suppressed.clear()
     # Under another hash documents belong to other partitions, so the cuts of older versions do not hold for them.
     other_hash = before is not None and before.partitioner != fixed.partitioner
-    with leading(connection, model, lease):
+    with _leading(service):
         # Its index may have lost a part, like all else in Redis.
         RedisIndex(connection, model).clear()
         # Under the lease: before it, a scheduler could still stage a version.
         state = ModelState(connection, model, fixed)
-        newest = _newest(state, ledger)
+        newest = _newest(state, service.ledger)
         for partition in range(before.partitions if before else partitions):
             remove_partition(connection, model, partition, rearranged=other_hash)
         remove_base(connection, model)
@@ -133,8 +121,9 @@ def rebuild(
         moved = newest if before is None or other_hash else state.moved()
         record(connection, model, fixed, moved)
         try:
+            open_ingest = ingest_opener(service)
             ingests = [open_ingest(partition) for partition in range(partitions)]
-            records = count_to_the_end(ingests, update)
+            records = sum(progress.records for _, progress in count_to_the_end(ingests, update, patient=True))
             for partition in range(partitions):
                 note_removed(connection, model, partition)
         except TakenOver:
@@ -161,9 +150,13 @@ def _agreed(log: EventLog, names: TopicNames, wanted: int, before: ModelSettings
 
 
 @contextmanager
-def leading(connection: Connection, model: str, keeper: LeaseKeeper) -> Iterator[None]:
+def _leading(service: Opened) -> Iterator[None]:
     """Keep every scheduler from staging as long as the block runs."""
-    lease = lead(connection, model, HOLDER, keeper.ttl_ms)
+    settings = service.settings
+    # Over a connection of its own, for the thread that renews the lease.
+    state = ModelState(service.connect(), settings.model, fixed_of(settings))
+    keeper = LeaseKeeper(state, HOLDER, int(settings.lease * 1000))
+    lease = lead(service.connection, settings.model, HOLDER, keeper.ttl_ms)
     try:
         with keeper.kept(lease):
             yield
@@ -175,20 +168,3 @@ def _newest(state: ModelState, ledger: LedgerWriter) -> int:
     """Return the newest version in Redis or in the ledger, 0 without any."""
     ledger.catch_up()
     return max(ledger.ledger.newest, *(version for version, _ in state.releases(1)), 0)
-
-
-def count_to_the_end(ingests: list[Ingest], update: Callable[[int, int | None], None]) -> int:
-    """Count until no partition has records left; return how many were read."""
-    records = 0
-    # Several rounds: one partition may send deletions to another.
-    while lag := sum(ingest.lag for ingest in ingests):
-        total = records + lag
-        before = records
-        for ingest in ingests:
-            for progress in ingest.drain():
-                records += progress.records
-                update(records, max(total, records))
-        if records == before and sum(ingest.lag for ingest in ingests) == lag:
-            # The records that are left wait for a transaction that some producer has open.
-            time.sleep(_PAUSE)
-    return records

@@ -1,0 +1,257 @@
+"""The work of a service. `Leader` does what one process at a time does; `Embedded` does all of it, when it is asked to.
+
+A process of a service (processes.py) counts in a consumer group and publishes in a thread; a command on an instance in
+a folder counts all partitions, and goes on until nothing more is due. Both decide, learn and clear by a `Leader`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.service.assembly import capacity_limit, ingest_opener, modeller_of, publisher_of
+from streamtopic.service.ingest.partition_ingest import Ingest, count_to_the_end
+from streamtopic.service.instance import secret
+from streamtopic.service.publish.erasure import ResidueKeeper
+from streamtopic.service.publish.published import versions_of
+from streamtopic.service.requests.request_mover import Moved, RequestMover
+from streamtopic.service.schedule.decide import decision_text
+from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
+from streamtopic.service.sending import send, silent
+from streamtopic.service.watching import Watch
+from streamtopic.state import ModelState
+from streamtopic.streams import FileLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from streamtopic.service.opened import Opened
+    from streamtopic.service.publish.publisher import Publisher
+
+__all__ = ["Embedded", "Leader", "Settled", "embedded", "publish"]
+
+# A version begets another only while documents arrive; more than this many in a row would be a loop.
+MOST_VERSIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The work of one `settle`.
+
+    ingested: number of events by outcome.
+    versions: the versions that were made, as `versions --json` shows them.
+    decision: the last decision, with its reason.
+    receipts: number of receipts that were published.
+    seconds: durations by stage.
+    """
+
+    ingested: Mapping[str, int]
+    versions: list[dict[str, Any]]
+    decision: str
+    receipts: int
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+class Leader:
+    """Decides and stages versions, moves requests, and clears the traces of deletions, if this process leads.
+
+    staged: called once there is something to publish.
+    """
+
+    def __init__(self, service: Opened, watch: Watch, staged: Callable[[], None] = silent) -> None:
+        settings, state = service.settings, service.state
+        self._service = service
+        # Over a connection of its own, for the thread that renews the lease.
+        renewing = ModelState(service.connect(), settings.model, state.settings)
+        self.scheduler = Scheduler(
+            state,
+            settings,
+            modeller_of(service),
+            partial(capacity_limit, settings),
+            NoiseKey(secret(settings, "noise.key")),
+            ledger=service.ledger,
+            log=service.log,
+            lease=LeaseKeeper(renewing, service.holder, int(settings.lease * 1000)),
+            clock=service.clock,
+            watch=watch,
+            staged=staged,
+        )
+        self.mover = RequestMover(
+            settings,
+            service.connection,
+            self.scheduler.reader,
+            service.log,
+            partial(send, service),
+            service.ledger,
+            service.clock,
+        )
+        self.residue = ResidueKeeper(
+            state,
+            self.scheduler.reader,
+            service.log,
+            settings.residue_max_age,
+            settings.backups_kept,
+            clock=service.clock,
+            watch=watch,
+        )
+
+    def close(self) -> None:
+        """Give leadership up."""
+        self.scheduler.close()
+
+    def move_requests(self) -> Moved:
+        """Move requests for deletions as far as they can go, if this process leads. May be repeated.
+
+        Raises as RequestMover.step.
+        """
+        with self.scheduler.leading() as lease:
+            return Moved() if lease is None else self.mover.step(lease)
+
+    def clear_residue(self, *, whole: bool = False) -> bool:
+        """Remove the traces that deletions leave, if this process leads; return whether marks have moved.
+
+        whole: read the logs to their ends at once, if that is due.
+
+        May be repeated. Raises as ResidueKeeper.step.
+        """
+        # A compaction has just erased records, so the logs are worth a look before the next one is due.
+        if self._compact_log():
+            self.residue.look_again()
+        with self.scheduler.leading() as lease:
+            return lease is not None and self.residue.step(whole=whole)
+
+    def _compact_log(self) -> bool:
+        """Compact a log in files if that is due, as Kafka does by itself; return whether it was done."""
+        log, names, settings = self._service.log, self._service.names, self._service.settings
+        if not isinstance(log, FileLog):
+            return False
+        return log.compact_when_due(
+            (names.documents, names.requests, names.releases),
+            longest_ms=max(int(settings.residue_max_age * 1000), 1),
+            tombstones_ms=int(settings.delete_retention * 1000),
+        )
+
+
+def publish(publisher: Publisher) -> int:
+    """Publish until nothing more is due; return the number of receipts. May be repeated after any error."""
+    receipts = 0
+    while (done := publisher.step()).did_something:
+        receipts += done.receipts
+    return receipts
+
+
+@contextmanager
+def embedded(service: Opened, watch: Watch | None = None) -> Iterator[Embedded]:
+    """Take ownership of all partitions of an instance in a folder, as long as the block runs."""
+    watch = watch or Watch()
+    open_ingest = ingest_opener(service, watch)
+    ingests = [open_ingest(partition) for partition in range(service.settings.partitions)]
+    for ingest in ingests:
+        watch.owns(ingest.partition, ingest)
+    leader = Leader(service, watch)
+    try:
+        yield Embedded(service, watch, ingests, leader)
+    finally:
+        leader.close()
+        for ingest in ingests:
+            watch.gave_up(ingest.partition)
+
+
+class Embedded:
+    """Does all the work of a service in one process.
+
+    ingests: the writer of each partition.
+    leader: decides, learns and clears.
+    publisher: publishes what is due.
+    """
+
+    def __init__(self, service: Opened, watch: Watch, ingests: list[Ingest], leader: Leader) -> None:
+        self.ingests = ingests
+        self.leader = leader
+        self.publisher = publisher_of(service, service.state, service.ledger, watch=watch)
+        self._state = service.state
+        self._watch = watch
+
+    def settle(
+        self,
+        update: Callable[[int, int | None], None] = silent,
+        *,
+        announce: Callable[[str], None] = silent,
+    ) -> Settled:
+        """Ingest all records of the log, then decide, learn and publish until nothing more is due.
+
+        update: told how many records are counted, of how many.
+        announce: told the name of the present stage.
+        """
+        seconds: dict[str, float] = {}
+        with _timed(seconds, "count"):
+            ingested = self._count(update)
+            # What requests delete is counted before a version is made.
+            while self.leader.move_requests():
+                ingested.update(self._count(update))
+        with _timed(seconds, "publish"):
+            # A version that was staged before must be in the ledger before the next one is.
+            receipts = publish(self.publisher)
+        made: list[int] = []
+        decision = ""
+        while len(made) < MOST_VERSIONS:
+            announce("learning")
+            start = time.perf_counter()
+            step = self.leader.scheduler.step()
+            decision = decision_text(step.decision)
+            # The reads of a decision, and an update that could not be verified, are in no stage of the step.
+            rest = time.perf_counter() - start - sum(step.seconds.values())
+            for name, spent in {"decide": rest, **step.seconds}.items():
+                seconds[name] = seconds.get(name, 0.0) + spent
+            announce("publishing")
+            with _timed(seconds, "publish"):
+                receipts += publish(self.publisher)
+            if step.version is None:
+                break
+            made.append(step.version)
+        self._clear(seconds)
+        announce("")
+        if not any(ingested.values()):
+            del seconds["count"]
+        if not made and not receipts:
+            del seconds["publish"]
+        versions = versions_of(self._state, len(made)) if made else []
+        return Settled(dict(ingested), versions, decision, receipts, seconds)
+
+    def _count(self, update: Callable[[int, int | None], None]) -> Counter[str]:
+        """Count the records of all partitions; return the number of events by outcome."""
+        for ingest in self.ingests:
+            ingest.went_back()
+        outcomes = Counter[str]()
+        for ingest, progress in count_to_the_end(self.ingests, update):
+            self._watch.counted(ingest.partition, progress)
+            self._watch.moved()
+            outcomes.update(progress.outcomes)
+        return outcomes
+
+    def _clear(self, seconds: dict[str, float]) -> None:
+        """Remove the traces of deletions, and end requests. seconds: by stage, as of `settle`."""
+        # Changes are summed up once versions are out: nobody waits for it.
+        for ingest in self.ingests:
+            # Twice: a deleted document leaves them with the second generation that begins after it.
+            for _ in range(2):
+                ingest.sum_if_due()
+        with self._watch.busy("clearing"):
+            self.leader.clear_residue(whole=True)
+        with _timed(seconds, "publish"):
+            publish(self.publisher)
+        # The receipts of requests are there now.
+        self.leader.move_requests()
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Add the seconds that the block takes to those of a stage."""
+    start = time.perf_counter()
+    yield
+    seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start

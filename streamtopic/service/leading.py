@@ -6,6 +6,7 @@ a folder counts all partitions, and goes on until nothing more is due. Both deci
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -60,10 +61,10 @@ class Settled:
 class Leader:
     """Decides and stages versions, moves requests, and clears the traces of deletions, if this process leads.
 
-    staged: called once there is something to publish.
+    due: set once there is something to publish.
     """
 
-    def __init__(self, service: Opened, watch: Watch, staged: Callable[[], None] = silent) -> None:
+    def __init__(self, service: Opened, watch: Watch, due: threading.Event) -> None:
         settings, state = service.settings, service.state
         self._service = service
         # Over a connection of its own, for the thread that renews the lease.
@@ -79,7 +80,7 @@ class Leader:
             lease=LeaseKeeper(renewing, service.holder, int(settings.lease * 1000)),
             clock=service.clock,
             watch=watch,
-            staged=staged,
+            staged=due.set,
         )
         self.mover = RequestMover(
             settings,
@@ -153,7 +154,7 @@ def embedded(service: Opened, watch: Watch | None = None) -> Iterator[Embedded]:
     ingests = [open_ingest(partition) for partition in range(service.settings.partitions)]
     for ingest in ingests:
         watch.owns(ingest.partition, ingest)
-    leader = Leader(service, watch)
+    leader = Leader(service, watch, threading.Event())
     try:
         yield Embedded(service, watch, ingests, leader)
     finally:

@@ -102,7 +102,7 @@ class Opened:
     def refuse_others(self) -> None:
         """Raise UsageError if another process works on the instance in a folder."""
         if self.settings.dir is not None and not self.leads:
-            raise UsageError(f"a process runs the instance in {self.settings.dir}: stop it first")
+            raise UsageError(f"another process runs the instance in {self.settings.dir}: stop it first")
 
     def connect(self) -> Connection:
         """Return one more connection to Redis, for another thread. It is closed with this object."""

@@ -5,8 +5,8 @@ import re
 import shlex
 
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from streamtopic.cli import build_parser
 from streamtopic.pages.rendering import policy
 from streamtopic.pages.version_page import version_facts, version_page

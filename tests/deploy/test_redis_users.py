@@ -3,8 +3,8 @@
 from contextlib import contextmanager
 
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from streamtopic.client import Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import SettingsError, StateError
@@ -24,7 +24,7 @@ def service(users, tmp_path_factory):
     @contextmanager
     def opened(role):
         with Service(load({**chosen, "redis_url": users[role]})) as made:
-            made.leads = False
+            made.opened.leads = False
             yield made
 
     return opened

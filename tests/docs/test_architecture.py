@@ -8,9 +8,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from embedded_service import Service
 
 import streamtopic
+from embedded_service import Service
 from streamtopic.client import ModelSubscriber
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add

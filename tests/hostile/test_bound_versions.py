@@ -3,8 +3,8 @@
 import dataclasses
 
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from ledger_maker import LedgerMaker, envelope_of, key_of
 from streamtopic.documents.corpus import Document
 from streamtopic.privacy.keystream import NoiseKey

@@ -1,9 +1,9 @@
 """A forged trace header changes nothing but the trace: not the counts, not the receipt, not the size of the state."""
 
 import pytest
-from embedded_service import Service
 
 from appending import append
+from embedded_service import Service
 from streamtopic.client import DocumentProducer
 from streamtopic.settings import Settings
 

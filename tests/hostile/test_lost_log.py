@@ -7,9 +7,9 @@ import time
 from contextlib import closing
 
 import pytest
-from embedded_service import Service
 
 from appending import append
+from embedded_service import Service
 from kafka_topics import add_partitions, delete_records
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer

@@ -9,8 +9,8 @@ from typing import ClassVar
 import msgpack
 import numpy as np
 import pytest
-from embedded_service import Service, silent
 
+from embedded_service import Service, silent
 from shared_noise import with_noise
 from streamtopic.bench.chain_corpora import KINDS
 from streamtopic.counts import Counts, DocumentBatch, Passage, count

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from embedded_service import Service
 
 from appending import append
+from embedded_service import Service
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, Receipts, verify_receipt
 from streamtopic.errors import InvalidRelease

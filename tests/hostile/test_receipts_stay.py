@@ -3,8 +3,8 @@
 import itertools
 
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from ledger_maker import SALT, key_of, receipt_of
 from streamtopic.client import Receipts, verify_receipt
 from streamtopic.errors import StateMismatch

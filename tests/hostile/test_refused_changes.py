@@ -5,11 +5,11 @@ import logging
 
 import msgpack
 import pytest
-from embedded_service import silent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ingest import add, opened, recount
 
+from embedded_service import silent
 from streamtopic.counts import Weighting
 from streamtopic.documents.events import LIMITS, encode_delete
 from streamtopic.errors import StateMismatch

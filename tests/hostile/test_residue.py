@@ -5,11 +5,11 @@ import json
 import time
 
 import pytest
-from embedded_service import Service
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appending import append
+from embedded_service import Service
 from kafka_topics import HASTY, until_compacted
 from streamtopic.cli import main
 from streamtopic.client import Receipts
@@ -198,7 +198,7 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(tmp_path, clock, monkeyp
             try:
                 service.settle()
             except KeyboardInterrupt:
-                service.__dict__.pop("residue")
+                service.forget_parts()
                 short_grace(monkeypatch)
             now = residue(service)
             assert all(now.of(0).of(stage).offset >= before.of(0).of(stage).offset for stage in Stage)

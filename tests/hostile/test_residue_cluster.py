@@ -1,8 +1,8 @@
 """What deletions leave behind on a cluster: every master's file is written anew, not only one."""
 
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
 from streamtopic.service.publish import erasure

@@ -3,8 +3,8 @@
 import logging
 
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from streamtopic.documents.corpus import Document
 from streamtopic.service.schedule import modeller as modelling
 from streamtopic.service.verify import gather, passed

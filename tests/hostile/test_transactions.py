@@ -5,9 +5,9 @@ import time
 import warnings
 
 import pytest
-from embedded_service import Service
 
 import waiting
+from embedded_service import Service
 from streamtopic.documents.events import encode_add
 from streamtopic.service.inspection import facts
 from streamtopic.service.log_history import hidden

@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 import msgpack
 import numpy as np
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from ledger_maker import envelope_of
 from streamtopic.local import LocalRedis
 from streamtopic.pages.version_page import picture_facts, version_facts

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from embedded_service import Service
 from pages_client import TOKEN, documents, served
 
+from embedded_service import Service
 from streamtopic.client import verify_receipt
 from streamtopic.pages.gate import Access
 from streamtopic.settings import Settings

@@ -3,7 +3,6 @@
 import re
 
 from embedded_service import Service
-
 from streamtopic.pages.version_page import picture_facts, version_facts, version_page
 from strict_html import Strict
 

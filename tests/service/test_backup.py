@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from streamtopic.documents.corpus import Document
 from streamtopic.local import LocalRedis
 from streamtopic.local.local_redis import find_server

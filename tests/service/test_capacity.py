@@ -4,9 +4,9 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from embedded_service import embedded
 from three_topics import leaning
 
+from embedded_service import embedded
 from streamtopic.service.assembly import capacity_limit
 from streamtopic.settings import Settings
 

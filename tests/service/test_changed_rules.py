@@ -1,8 +1,8 @@
 """A live model whose rules are changed in the settings: its next version is a retrain by the new rules."""
 
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateMismatch
 from streamtopic.local import LocalRedis

@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.local import LocalRedis
 from streamtopic.service.inspection.examination import examine_redis

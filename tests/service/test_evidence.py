@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from embedded_service import Service, silent
 
+from embedded_service import Service, silent
 from streamtopic.documents.corpus import Document
 from streamtopic.pages.version_page import version_facts, version_page
 from streamtopic.service.schedule.payload import TaskOptions

@@ -4,9 +4,9 @@ import json
 from collections import Counter
 
 import pytest
-from embedded_service import Service
 
 from crashes import killed_beside
+from embedded_service import Service
 from streamtopic.cli import main
 from streamtopic.client import Deletion, DocumentProducer, Receipts
 from streamtopic.documents.corpus import Document
@@ -58,8 +58,8 @@ def ingest(service):
 
 
 def next_process(service):
-    """Forget what this process keeps of requests: the next one has only what Redis and the log hold."""
-    service.__dict__.pop("request_mover", None)
+    """Forget what this process keeps: the next one has only what Redis and the log hold."""
+    service.forget_parts()
 
 
 def live(service):
@@ -262,8 +262,6 @@ def test_a_rebuild_finishes_the_request(service, moment, compacted):
     service.connection.call("DEL", *(ModelKeys(model).named(f"deletions:{name}") for name in ("open", "ended")))
     service.rebuild(lambda *_: None)
     next_process(service)
-    for name in ("ingests", "reader", "scheduler", "situation", "publisher"):
-        service.__dict__.pop(name, None)
     service.settle()
     assert of_alice(service) == ({"a0", "a1"} if moment == "after" else set())
     # Compaction has erased the documents with the log's knowledge that there were any.

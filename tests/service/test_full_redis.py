@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 from embedded_service import Service
-
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_delete
 from streamtopic.local import LocalRedis

@@ -1,10 +1,10 @@
 """Guided topics in a service: named in settings, published by name, and ended by deletions without a retrain."""
 
 import numpy as np
-from embedded_service import embedded
 from test_twin import DOCUMENTS, newest
 from three_topics import TOPICS
 
+from embedded_service import embedded
 from shared_noise import with_noise
 from streamtopic.documents.corpus import Document
 from streamtopic.service.verify import passed

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from streamtopic.counts import SymmetricCounts
 from streamtopic.documents.corpus import Document
 from streamtopic.service.schedule import modeller as modelling

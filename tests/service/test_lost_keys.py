@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from embedded_service import Service, silent
 
+from embedded_service import Service, silent
 from shared_noise import with_noise
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.subjects import subject_digest

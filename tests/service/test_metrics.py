@@ -58,7 +58,7 @@ def _missed_a_delete(folder, watch):
     clock = Clock()
     for visit in range(2):
         with opened(folder, watch, clock, delete_retention=DAY) as service:
-            service.log = FileLog(folder / "log", clock=clock)
+            service.opened.log = FileLog(folder / "log", clock=clock)
             topic = service.names.documents
             if not visit:
                 service.send([encode_add(f"{MARK}-{n}", text="apple banana") for n in range(9)])

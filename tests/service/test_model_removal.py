@@ -4,8 +4,8 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
-from embedded_service import Service, silent
 
+from embedded_service import Service, silent
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease, StateMismatch, UnknownKey, UsageError
@@ -172,8 +172,8 @@ def test_a_running_service_and_a_foreign_file_are_refused(world, tmp_path):
         world.file.write_text("{}")
         with pytest.raises(UsageError, match="name a new file"):
             service.remove(world.file, facts, silent)
-        service.leads = False
-        with pytest.raises(UsageError, match="a process runs the instance"):
+        service.opened.leads = False
+        with pytest.raises(UsageError, match="another process runs the instance"):
             service.remove(tmp_path / "another", facts, silent)
     lease = b"{st:news}:lease"
     after = contents(world.connection, "news")

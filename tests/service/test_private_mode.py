@@ -5,9 +5,9 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from embedded_service import Service
 from three_topics import SHARED, TOPICS, leaning
 
+from embedded_service import Service
 from shared_noise import with_noise
 from streamtopic.errors import SettingsError
 from streamtopic.privacy.accounting import Composition

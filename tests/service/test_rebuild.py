@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from embedded_service import Service, silent
 
+from embedded_service import Service, silent
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateMismatch
 from streamtopic.service.upkeep import rebuild_state as module

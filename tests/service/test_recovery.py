@@ -1,8 +1,8 @@
 """A Redis set back to an earlier moment: what was published and what was forgotten stay so."""
 
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from streamtopic.documents.corpus import Document
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, LedgerReader
@@ -50,8 +50,7 @@ def set_back(service, held):
     service.connection.call("FLUSHALL")
     for key, value in held.items():
         service.connection.call("RESTORE", key, 0, value)
-    for part in ("ingests", "scheduler", "publisher", "request_mover", "suppressions"):
-        service.__dict__.pop(part, None)
+    service.forget_parts()
 
 
 def versions(service):
@@ -138,8 +137,8 @@ def test_versions_that_hold_forgotten_documents_go_even_where_no_model_can_follo
 def test_old_versions_are_retired_and_not_withdrawn(service):
     """The log keeps as many versions as settings say; erasing the others does not call them withdrawn."""
     settings = service.settings.model_copy(update={"keep_versions": 2})
-    service.settings = settings
-    service.__dict__.pop("scheduler", None)
+    service.settings = service.opened.settings = settings
+    service.forget_parts()
     for _ in range(3):
         service.state.request("retrain")
         service.settle()

@@ -3,9 +3,9 @@
 import shutil
 
 import pytest
-from embedded_service import Service, silent
 from test_lost_keys import documents
 
+from embedded_service import Service, silent
 from shared_noise import with_noise
 from streamtopic.errors import SettingsError, UsageError
 from streamtopic.local import LocalRedis

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from embedded_service import embedded
 from three_topics import leaning
 
+from embedded_service import embedded
 from shared_noise import with_noise
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease

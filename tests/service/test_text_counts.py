@@ -5,9 +5,9 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
-from embedded_service import Service
 from sklearn.pipeline import make_pipeline
 
+from embedded_service import Service
 from streamtopic import AnchorTopics, TextCounts, TextTopics
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import UsageError

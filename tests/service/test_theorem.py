@@ -5,9 +5,9 @@ import math
 import shutil
 
 import pytest
-from embedded_service import Service
 from three_topics import leaning
 
+from embedded_service import Service
 from streamtopic.paper.theorem import TheoremOptions
 from streamtopic.service import theorem_mode as theorem
 from streamtopic.service.verify import passed

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
 from streamtopic.documents.events import encode_delete

@@ -4,11 +4,11 @@ import shutil
 
 import numpy as np
 import pytest
-from embedded_service import embedded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from three_topics import leaning
 
+from embedded_service import embedded
 from shared_noise import with_noise
 from streamtopic.service.schedule.payload import Guarded, make_payload, no_sample
 from streamtopic.service.verify.recount import compare

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from streamtopic.documents.corpus import load_docstrings
 from streamtopic.service.verify.recount import compare
 from streamtopic.settings import Settings

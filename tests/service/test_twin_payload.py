@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from embedded_service import Service
 
+from embedded_service import Service
 from shared_noise import with_noise
 from streamtopic.documents.corpus import Document
 from streamtopic.settings import Settings

@@ -4,7 +4,6 @@ import contextlib
 import time
 
 from embedded_service import Service
-
 from streamtopic.documents.corpus import Document
 from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.inspection.facts import show_gauges

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from embedded_service import Service, silent
 
+from embedded_service import Service, silent
 from servers.redis_cluster import LocalRedisCluster
 from streamtopic.documents.corpus import Document
 from streamtopic.service.verify import passed

@@ -3,8 +3,8 @@
 from contextlib import contextmanager
 
 import pytest
-from embedded_service import Service, silent
 
+from embedded_service import Service, silent
 from servers.redis_accidents import cut_off, lose, wait_until
 from servers.redis_cluster import LocalRedisCluster, LocalSentinel
 from streamtopic.documents.corpus import Document

@@ -5,10 +5,10 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from embedded_service import Service, silent
 from kafka import KafkaAdminClient
 
 from appending import append
+from embedded_service import Service, silent
 from servers.kafka_cluster import LocalKafkaCluster
 from streamtopic.client import DocumentProducer
 from streamtopic.errors import ComponentUnreachable, StreamtopicError

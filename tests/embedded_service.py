@@ -1,5 +1,6 @@
 """A model that a test opens, with its parts by name."""
 
+import threading
 import time
 from contextlib import ExitStack
 from functools import cached_property
@@ -53,6 +54,11 @@ class Service:
             raise AttributeError(name)
         return getattr(self.opened, name)
 
+    def forget_parts(self):
+        """Forget every part that was made, as a process does that ends: the next use makes it again."""
+        for part in ("ingests", "open_ingest", "reader", "leader", "work"):
+            vars(self).pop(part, None)
+
     # Parts
 
     @cached_property
@@ -79,7 +85,7 @@ class Service:
     @cached_property
     def leader(self):
         """Decide, move and clear."""
-        made = leading.Leader(self.opened, self.watch)
+        made = leading.Leader(self.opened, self.watch, threading.Event())
         self._stack.callback(made.close)
         return made
 

@@ -56,7 +56,7 @@ class Service:
 
     def forget_parts(self):
         """Forget every part that was made, as a process does that ends: the next use makes it again."""
-        for part in ("ingests", "open_ingest", "reader", "leader", "work"):
+        for part in ("ingests", "open_ingest", "reader", "leader", "publisher", "work"):
             vars(self).pop(part, None)
 
     # Parts
@@ -100,15 +100,15 @@ class Service:
         return self.leader.residue
 
     @cached_property
-    def work(self):
-        """Do everything."""
-        _ = self.ingests
-        return leading.Embedded(self.opened, self.watch, self.ingests, self.leader)
-
-    @property
     def publisher(self):
         """Publish what is due."""
-        return self.work.publisher
+        made = self.opened
+        return assembly.publisher_of(made, made.state, made.ledger, watch=self.watch)
+
+    @cached_property
+    def work(self):
+        """Do everything."""
+        return leading.Embedded(self.opened.state, self.ingests, self.leader, self.publisher, self.watch)
 
     @property
     def situation(self):

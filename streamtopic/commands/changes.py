@@ -126,10 +126,10 @@ def _add(args: argparse.Namespace) -> int:
     skipped = sum(len(corpus.problems) for corpus in corpora)
     with opened(settings) as service:
         with progress("adding", "documents", quiet=args.json) as update:
-            sent = add(service, documents, update)
-        for document, reason in sent.refused:
+            refused = add(service, documents, update)
+        for document, reason in refused:
             warn(f"document {document}: {reason}; skipped")
-        report = {"sent": sent.documents, "skipped": skipped + len(sent.refused)}
+        report = {"sent": len(documents) - len(refused), "skipped": skipped + len(refused)}
         return _finish(service, report, args)
 
 

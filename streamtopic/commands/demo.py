@@ -228,7 +228,7 @@ def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, k
         with stages.stage("start redis"):
             service.connection.ping()
         with stages.stage("add documents") as update:
-            refused = {document for document, _ in add(service, corpus.documents, update).refused}
+            refused = {document for document, _ in add(service, corpus.documents, update)}
         # The service has not counted refused documents, so its twin must not learn them.
         corpus = replace(corpus, documents=[one for one in corpus.documents if one.id not in refused])
         # By the hash of their ids: the same on every run, and without a pattern that the order of a file may have.

@@ -156,27 +156,30 @@ def embedded(service: Opened, watch: Watch | None = None) -> Iterator[Embedded]:
         watch.owns(ingest.partition, ingest)
     leader = Leader(service, watch, threading.Event())
     try:
-        yield Embedded(service, watch, ingests, leader)
+        publisher = publisher_of(service, service.state, service.ledger, watch=watch)
+        yield Embedded(service.state, ingests, leader, publisher, watch)
     finally:
         leader.close()
         for ingest in ingests:
             watch.gave_up(ingest.partition)
 
 
+@dataclass(frozen=True, slots=True)
 class Embedded:
     """Does all the work of a service in one process.
 
+    state: the model's global keys.
     ingests: the writer of each partition.
     leader: decides, learns and clears.
     publisher: publishes what is due.
+    watch: is told what is counted.
     """
 
-    def __init__(self, service: Opened, watch: Watch, ingests: list[Ingest], leader: Leader) -> None:
-        self.ingests = ingests
-        self.leader = leader
-        self.publisher = publisher_of(service, service.state, service.ledger, watch=watch)
-        self._state = service.state
-        self._watch = watch
+    state: ModelState
+    ingests: list[Ingest]
+    leader: Leader
+    publisher: Publisher
+    watch: Watch
 
     def settle(
         self,
@@ -221,7 +224,7 @@ class Embedded:
             del seconds["count"]
         if not made and not receipts:
             del seconds["publish"]
-        versions = versions_of(self._state, len(made)) if made else []
+        versions = versions_of(self.state, len(made)) if made else []
         return Settled(dict(ingested), versions, decision, receipts, seconds)
 
     def _count(self, update: Callable[[int, int | None], None]) -> Counter[str]:
@@ -230,8 +233,8 @@ class Embedded:
             ingest.went_back()
         outcomes = Counter[str]()
         for ingest, progress in count_to_the_end(self.ingests, update):
-            self._watch.counted(ingest.partition, progress)
-            self._watch.moved()
+            self.watch.counted(ingest.partition, progress)
+            self.watch.moved()
             outcomes.update(progress.outcomes)
         return outcomes
 
@@ -242,7 +245,7 @@ class Embedded:
             # Twice: a deleted document leaves them with the second generation that begins after it.
             for _ in range(2):
                 ingest.sum_if_due()
-        with self._watch.busy("clearing"):
+        with self.watch.busy("clearing"):
             self.leader.clear_residue(whole=True)
         with _timed(seconds, "publish"):
             publish(self.publisher)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -24,25 +23,13 @@ if TYPE_CHECKING:
     from streamtopic.documents.corpus import Document
     from streamtopic.service.opened import Opened
 
-__all__ = ["Sent", "add", "check_deletable", "delete", "send", "silent", "suppress"]
+__all__ = ["add", "check_deletable", "delete", "send", "silent", "suppress"]
 
 BATCH = 1000
 
 
 def silent(*_: object) -> None:
     """Report to nobody."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """The result of `add`.
-
-    documents: number of add events that were written.
-    refused: (id, reason) of each document that was refused.
-    """
-
-    documents: int
-    refused: list[tuple[str, str]]
 
 
 def send(service: Opened, messages: Sequence[Message]) -> list[tuple[int, int]]:
@@ -68,8 +55,10 @@ def _check_history(service: Opened) -> None:
         raise StateMismatch(f"nothing was written: {found[0].text}")
 
 
-def add(service: Opened, documents: Iterable[Document], update: Callable[[int, int | None], None] = silent) -> Sent:
-    """Write add events. Documents that ingest would refuse are not written; they are returned with the reason.
+def add(
+    service: Opened, documents: Iterable[Document], update: Callable[[int, int | None], None] = silent
+) -> list[tuple[str, str]]:
+    """Write add events. Documents that ingest would refuse are not written; return (id, reason) of each of them.
 
     update: told how many events were written.
     """
@@ -85,7 +74,7 @@ def add(service: Opened, documents: Iterable[Document], update: Callable[[int, i
                 refused.append((document.id, str(error)))
         sent += len(send(service, messages))
         update(sent, None)
-    return Sent(sent, refused)
+    return refused
 
 
 def _message(document: Document) -> Message:

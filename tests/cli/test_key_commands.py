@@ -94,3 +94,14 @@ def test_wrong_arguments_are_one_line_with_the_remedy(program, instance, root, a
     assert (status, err.count("\n")) == (2, 1)
     assert says in err
     assert not (instance / "keys" / "keys.list").exists()
+
+
+def test_an_instance_takes_its_keys_from_the_folder_of_the_settings(program, sample_file, tmp_path):
+    """Keys that lie outside of the instance's folder are used there, and none is made inside."""
+    elsewhere, place = tmp_path / "elsewhere", tmp_path / "instance"
+    assert program("keys", "new", "--to", elsewhere)[0] == 0
+    given = ("--dir", place, "--set", f"keys={elsewhere}", "--set", "topics=3", "--set", "max_df=1")
+    status, _, err = program("add", sample_file, *given)
+    assert status == 0, err
+    assert program("receipt", "nobody", *given)[0] == 1
+    assert not (place / "keys").exists()

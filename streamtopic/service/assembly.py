@@ -263,12 +263,10 @@ def publisher_of(
     settings = service.settings
     # Here, where its absence is an error of the settings: the ledger may be read without it.
     signing_key(settings)
-    reader = Reader(state.connection, settings.model, settings.partitions)
     return Publisher(
         state,
         service.log,
         ledger,
-        {partition: reader.forgets(partition) for partition in range(settings.partitions)},
         secret=secret(settings, "receipt.key"),
         interval_ms=int(alive_every * 1000),
         link_months=settings.link_months,

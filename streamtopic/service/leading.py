@@ -82,24 +82,11 @@ class Leader:
             watch=watch,
             staged=due.set,
         )
+        reader = self.scheduler.reader
         self.mover = RequestMover(
-            settings,
-            service.connection,
-            self.scheduler.reader,
-            service.log,
-            partial(send, service),
-            service.ledger,
-            service.clock,
+            settings, service.connection, reader, service.log, partial(send, service), service.ledger, service.clock
         )
-        self.residue = ResidueKeeper(
-            state,
-            self.scheduler.reader,
-            service.log,
-            settings.residue_max_age,
-            settings.backups_kept,
-            clock=service.clock,
-            watch=watch,
-        )
+        self.residue = ResidueKeeper(state, reader, service.log, settings, clock=service.clock, watch=watch)
 
     def close(self) -> None:
         """Give leadership up."""

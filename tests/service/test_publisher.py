@@ -59,9 +59,8 @@ class World:
         """A publisher, as a process that starts has it."""
         ring = KeyRing.load(self.key.public, self.model)
         self.writer = LedgerWriter(self.connection, self.log, self.model, ring, self.key)
-        streams = {partition: self.stream(partition) for partition in range(2)}
         given = {"secret": SECRET, "clock": lambda: self.now}
-        return Publisher(self.state, self.log, self.writer, streams, **given, **options)
+        return Publisher(self.state, self.log, self.writer, **given, **options)
 
     def stream(self, partition):
         """The deletions of a partition that wait."""

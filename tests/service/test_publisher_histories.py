@@ -58,7 +58,7 @@ class Process:
         ring = KeyRing.load(history.root.public, history.state.model, [self.key.public])
         self.writer = LedgerWriter(history.connection, history.log, history.state.model, ring, self.key)
         self.publisher = Publisher(
-            history.state, history.log, self.writer, {0: history.forgets},
+            history.state, history.log, self.writer,
             secret=b"s" * 32, interval_ms=60_000, clock=lambda: history.now,
         )  # fmt: skip
 

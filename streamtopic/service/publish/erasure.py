@@ -28,6 +28,7 @@ from streamtopic.streams import TopicNames, pages
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
+    from streamtopic.settings import Settings
     from streamtopic.state import Meta, ModelState, Reader
     from streamtopic.streams import EventLog, Record
 
@@ -48,8 +49,7 @@ _ROW = np.dtype([("key", np.uint64), ("offset", np.int64), ("valued", np.bool_)]
 class ResidueKeeper:
     """Observes which stages deletions have reached, and removes the traces that are left.
 
-    max_age: seconds. Logs are read, and Redis's file is rewritten, at most four times in that time.
-    backups_kept: seconds until backups are destroyed; None if the operator attests it.
+    settings: of the model. Logs are read, and Redis's file is rewritten, at most four times in `residue_max_age`.
     clock: seconds since 1970.
     watch: is told when deletions have reached a stage.
 
@@ -61,8 +61,7 @@ class ResidueKeeper:
         state: ModelState,
         reader: Reader,
         log: EventLog,
-        max_age: float,
-        backups_kept: float | None = None,
+        settings: Settings,
         *,
         clock: Callable[[], float],
         watch: Watch | None = None,
@@ -70,8 +69,8 @@ class ResidueKeeper:
         self._state = state
         self._reader = reader
         self._log = log
-        self._max_age = max_age
-        self._backups_kept = backups_kept
+        self._max_age = settings.residue_max_age
+        self._backups_kept = settings.backups_kept
         self._clock = clock
         self._watch = watch or Watch()
         self._names = TopicNames(state.model)

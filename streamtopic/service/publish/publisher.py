@@ -118,7 +118,6 @@ class Publisher:
     """Brings the ledger and the releases topic to where Redis says that they should be.
 
     writer: of the ledger.
-    forgets: partition to its stream of deletions. An entry leaves it only once its receipt was read back.
     secret: digests document ids in receipts where the requester sent no salt.
     interval_ms: milliseconds within which readers may count on the next `alive`; 0 for a process that ends and promises
         none.
@@ -132,7 +131,6 @@ class Publisher:
         state: ModelState,
         log: EventLog,
         writer: LedgerWriter,
-        forgets: Mapping[int, Forgets],
         *,
         secret: bytes,
         interval_ms: int = 0,
@@ -143,7 +141,6 @@ class Publisher:
         self._state = state
         self._log = log
         self._writer = writer
-        self._forgets = forgets
         self._secret = secret
         self._interval_ms = interval_ms
         self._link_months = link_months
@@ -153,6 +150,8 @@ class Publisher:
         self._links = LinkKeys(state.connection, state.model)
         self._residue = ResidueState(state.connection, state.model)
         self._reader = Reader(state.connection, state.model, state.settings.partitions)
+        # An entry leaves the stream of its partition only once its receipt was read back.
+        self._forgets = {partition: self._reader.forgets(partition) for partition in range(state.settings.partitions)}
         self._requests = DeletionRequests(state.connection, state.model)
         self._looked_at: dict[int, object] = {}
 

@@ -137,7 +137,7 @@ def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
 def instance_settings(args: argparse.Namespace, *, must_exist: bool = True) -> Settings:
     """Return the settings of an instance: one in a folder, or a service at Kafka and Redis.
 
-    must_exist: whether the folder must be one of an instance; `add`, `init` and `run` make it.
+    must_exist: whether the folder must be one of an instance; `add`, `init` and processes make it.
     Raises UsageError if no instance is named, or its folder must exist and does not.
     """
     settings = settings_of(args)

@@ -98,7 +98,7 @@ def _part(name: Role, args: argparse.Namespace) -> int:
     """Do the work of one part, or of all, as a process of its own until a signal."""
     # Before the code of the service is loaded, which takes seconds: a supervisor may change its mind meanwhile.
     stop = _stop_event()
-    settings = instance_settings(args, must_exist=name != "run")
+    settings = instance_settings(args, must_exist=False)
     _spare_objects()
     from streamtopic.service.processes import run_part, watched
 

@@ -111,11 +111,6 @@ class Service:
         return leading.Embedded(self.opened.state, self.ingests, self.leader, self.publisher, self.watch)
 
     @property
-    def situation(self):
-        """Read the situation."""
-        return assembly.situation_of(self.opened, self.reader)
-
-    @property
     def sources(self):
         """What a verification reads."""
         return assembly.sources_of(self.opened, self.reader)
@@ -222,7 +217,11 @@ class Service:
 
     def status(self):
         """Return the status."""
-        return assembly.status(self.opened, self.reader)
+        return assembly.status(self.opened)
+
+    def facts(self, state=None, *, served=False):
+        """Return what is known now."""
+        return assembly.facts_of(self.opened, state, served=served)
 
     def verify(self, update=silent, version=None):
         """Check everything."""

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from pages_client import HOSTILE, SECRET_ID, SECRET_TEXT, TOKEN, served
 
-from streamtopic.errors import SettingsError, StateMismatch
 from embedded_service import Service
+from streamtopic.errors import SettingsError, StateMismatch
 from streamtopic.local import LocalRedis
 from streamtopic.pages import web_pages
 from streamtopic.pages.web_pages import PAGES

@@ -5,8 +5,8 @@ import time
 import pytest
 from watched_service import Clock, Watched, documents
 
+from embedded_service import Service
 from streamtopic.documents.corpus import Document
-from streamtopic.service.app import Service
 from streamtopic.service.inspection.examination import concerns, judge
 from streamtopic.service.inspection.facts import show_gauges
 from streamtopic.settings import Settings

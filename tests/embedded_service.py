@@ -217,6 +217,7 @@ class Service:
 
     def status(self):
         """Return the status."""
+        _ = self.reader
         return assembly.status(self.opened)
 
     def facts(self, state=None, *, served=False):

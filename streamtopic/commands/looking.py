@@ -35,9 +35,11 @@ def register(subparsers: Subparsers) -> None:
 
 def _run_status(args: argparse.Namespace) -> int:
     """Print the state of the instance without changing it."""
-    from streamtopic.service.assembly import status
+    from streamtopic.service.assembly import reader_of, status
 
     with open_instance(args) as service:
+        # A new instance in a folder has no state before its writers open it.
+        reader_of(service)
         found = status(service)
     # How many deletions wait is enough for a person; --json has since when.
     waiting = {name: one["documents"] for name, one in found["residue"]["waiting"].items()}

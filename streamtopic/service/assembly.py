@@ -192,8 +192,6 @@ def facts_of(service: Opened, state: ModelState | None = None, *, served: bool =
 
 def status(service: Opened) -> dict[str, Any]:
     """Return the state of the instance as `status --json` shows it, without changing it."""
-    # A new instance has no state before its writers open it.
-    reader_of(service)
     facts = facts_of(service)
     return status_fields(facts, [one.text for one in concerns(facts)])
 

@@ -170,7 +170,7 @@ def test_another_format_is_refused(connection, run, model, number):
         lambda: ModelState.open(connection, model, settings),
         lambda: ModelState.find(connection, model),
     ):
-        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 12: run `streamtopic rebuild`"):
+        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 13: run `streamtopic rebuild`"):
             read()
 
 

@@ -54,8 +54,9 @@ __all__ = [
     "plan",
 ]
 
-MAX_FLUSH_DOCUMENTS = 3_000
-"""Documents of one flush: its commit keeps Redis busy for about 10 ms (docs/decisions/0004)."""
+MAX_FLUSH_DOCUMENTS = 1_500
+"""Documents of one flush: its commit keeps Redis busy for 10 ms at most, also while its hashes still are lists that
+Redis searches from their begin (docs/decisions/0004)."""
 
 MAX_FLUSH_RECORD_BYTES = 1_500_000
 """Bytes of document records of one flush, for the same reason."""
@@ -129,7 +130,7 @@ def plan(
     came, born, records = DocumentBatch.build([]), dict[bytes, int](), dict[bytes, bytes]()
     if added is not None and len(added):
         came, entries = added.numbered(vocabulary.numbers(), vocabulary.next_id)
-        born = {vocabulary.lexicon.word(entry): k for k, entry in enumerate(entries.tolist(), vocabulary.next_id)}
+        born = {word: k for k, word in enumerate(vocabulary.lexicon.words_of(entries), vocabulary.next_id)}
         packed = encode_records(came, added.offsets, added.labels, added.subjects)
         records = dict(zip(added.ids, packed, strict=True))
     gone = [stored.record for stored in removed.values()]

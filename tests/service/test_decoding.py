@@ -43,7 +43,7 @@ def found(decoded):
         passages = []
         for row in range(documents.firsts[k], documents.stops[k]):
             place = slice(rows.starts[row], rows.stops[row])
-            words = [lexicon.word(entry).decode() for entry in rows.entries[place]]
+            words = [word.decode() for word in lexicon.words_of(rows.entries[place])]
             passages.append((int(rows.lengths[row]), dict(zip(words, rows.counts[place].tolist(), strict=True))))
             assert len(set(words)) == len(words)
         every.append((document.decode(), passages, dict(documents.labels[k])))

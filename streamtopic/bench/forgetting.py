@@ -99,7 +99,6 @@ def forgotten(
 ) -> list[Point]:
     """Forget sets of documents, each out of the first `size` of them; sets of one size make one point, in order."""
     from streamtopic.counts import Cooccurrence, Counts, SignedPassages, count
-    from streamtopic.counts.count_sources import CountsWithout
     from streamtopic.topics.update import update
 
     everything = material.counts(size, options.weighting)
@@ -108,8 +107,9 @@ def forgotten(
     nothing = Cooccurrence.zero(material.words)
     for documents in gone:
         out = material.taken(documents)
-        part, passages = count(out, material.words, options.weighting), SignedPassages.gone(out, options.weighting)
-        now, delta = CountsWithout(everything, part), Counts(material.names, nothing - part)
+        part = count(out, material.words, options.weighting)
+        passages = SignedPassages.of(out, options.weighting, np.full(out.documents, -1))
+        now, delta = Counts(material.names, everything.cooccurrence - part), Counts(material.names, nothing - part)
         point = points.setdefault(len(documents), Point(retrain, fit.q.entries))
         point.pairs.append(len(part.values))
         tried(point, partial(update, copy.deepcopy(fit), now, delta, passages))

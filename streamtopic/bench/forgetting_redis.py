@@ -72,8 +72,7 @@ class Stored:
 
     def add(self, documents: npt.NDArray[np.intp]) -> None:
         """Count documents, ascending."""
-        first, stop = int(documents[0]), int(documents[-1]) + 1
-        batch = self.material.batch.span(first, stop).take(documents - first)
+        batch = self.material.batch.take(documents)
         starts, stops = batch.indptr[:-1], batch.indptr[1:]
         rows = Rows(batch.lengths, starts, stops, self.entries[batch.words], batch.counts)
         number = len(documents)

@@ -68,7 +68,9 @@ class Material:
             start = 0 if before < 0 else self.sizes[before]
             total = self.counts(start, weighting).cooccurrence if start else Cooccurrence.zero(self.words)
             for first in range(start, size, _AT_ONCE):
-                total = total + count(self.batch.span(first, min(first + _AT_ONCE, size)), self.words, weighting)
+                total = total + count(
+                    self.batch.take(np.arange(first, min(first + _AT_ONCE, size))), self.words, weighting
+                )
             _save(path, _arrays(total))
             return Counts(self.names, total)
         with np.load(path) as found:
@@ -77,10 +79,8 @@ class Material:
         return Counts(self.names, Cooccurrence(n_words=self.words, documents=size, **arrays))
 
     def taken(self, documents: npt.NDArray[np.intp]) -> DocumentBatch:
-        """Return some documents, ascending."""
-        # A span of rows is found at once; a search among all would read a million rows for each draw.
-        first, stop = int(documents[0]), int(documents[-1]) + 1
-        return self.batch.span(first, stop).take(documents - first)
+        """Return some documents."""
+        return self.batch.take(documents)
 
     def _path(self, kind: str) -> Path:
         shape = f"{self.sizes[-1]}-{self.words}-{self.topics}-{self.tokens}-{self.seed}"

@@ -12,7 +12,7 @@ these changes are gone already, `CutGone` says so: take new counts.
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
 
 import msgpack
@@ -24,12 +24,11 @@ from streamtopic.counts import (
     SignedPassages,
     SymmetricCounts,
     Weighting,
-    WordSets,
     count,
     narrowed,
     statistics,
 )
-from streamtopic.counts.arrays import Int64, Mask, Positions, entry_rows, places
+from streamtopic.counts.arrays import Int64, Mask, Positions, places
 from streamtopic.errors import CountsOverflow
 from streamtopic.state.connection import READ_BUCKETS, Connection
 from streamtopic.state.document_records import EVERY_OFFSET, DecodedRecords, Records, decode_batch, unpack_names
@@ -191,7 +190,7 @@ class DocumentCounts:
 
         This and the methods below read all documents. They raise CutGone, StateCorrupt, CountsOverflow.
         """
-        return self._named(count(self._batch(keep), len(keep), self.weighting), keep)
+        return count(self._batch(keep), len(keep), self.weighting)
 
     def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
         """Return those pair counts of `restrict` whose pairs have a chosen word.
@@ -200,9 +199,9 @@ class DocumentCounts:
 
         Only documents that hold a chosen word are counted.
         """
-        holders = [_holding(part.found.batch, chosen) for part in self._parts(keep)]
+        holders = [part.found.batch.holding(chosen) for part in self._parts(keep)]
         some = count(DocumentBatch.stacked(holders), len(keep), self.weighting)
-        return self._named(some.touching(np.arange(len(keep)), chosen), keep)
+        return some.touching(np.arange(len(keep)), chosen)
 
     def symmetric(self, keep: Positions) -> SymmetricCounts:
         """Return the pair counts of `restrict` as a working matrix, with little memory besides the result."""
@@ -292,16 +291,6 @@ class DocumentCounts:
         for parts in self.buckets(self.numbers[keep]):
             yield from parts
 
-    def _named(self, counts: Cooccurrence, keep: Positions) -> Cooccurrence:
-        """Return pair counts with the statistics of all documents."""
-        return replace(
-            counts,
-            frequency=self.frequency[keep],
-            tokens=self.tokens[keep],
-            heavy=self.heavy[keep],
-            documents=self.documents,
-        )
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangedDocuments:
@@ -372,13 +361,6 @@ def _met(table: WordTable, changed: Sequence[tuple[int, int, Records]]) -> Int64
     for partition, _, records in changed:
         met.append(decode_batch(records, table.numbers(partition), EVERY_OFFSET).batch.words)
     return table.ascending(np.unique(np.concatenate(met)).astype(np.int64))
-
-
-def _holding(batch: DocumentBatch, chosen: Mask) -> DocumentBatch:
-    """Return the documents of a batch that hold a chosen word."""
-    owners = batch.owners[entry_rows(batch.indptr)]
-    holders = np.unique(owners[chosen[batch.words]]).astype(np.intp)
-    return batch.take(holders)
 
 
 def followed(
@@ -468,7 +450,7 @@ def document_parts(
         yield stored.batch, stored.labels
 
 
-def sample_words(counts: DocumentCounts, words: Sequence[str], limit: int = 20_000) -> WordSets:
+def sample_words(counts: DocumentCounts, words: Sequence[str], limit: int = 20_000) -> DocumentBatch:
     """Return the words of a sample of the documents, as positions in `words`.
 
     words: distinct words.
@@ -476,12 +458,8 @@ def sample_words(counts: DocumentCounts, words: Sequence[str], limit: int = 20_0
 
     A word of several passages of a document comes several times. Raises as `read_documents`.
     """
-    found = []
-    for parts in _buckets(counts, words, _most(counts, limit)):
-        for batch in (part.found.batch for part in parts):
-            rows = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
-            found.append(WordSets(batch.indptr[rows], batch.words.astype(np.int64)))
-    return WordSets.joined(found)
+    found = [part.found.batch for parts in _buckets(counts, words, _most(counts, limit)) for part in parts]
+    return DocumentBatch.stacked(found)
 
 
 def _most(counts: DocumentCounts, limit: int) -> int:
@@ -538,5 +516,5 @@ def _by_id(parts: Sequence[StoredDocuments]) -> StoredDocuments:
     ids = [document for part in parts for document in part.ids]
     labels = [one for part in parts for one in part.labels]
     order = np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int64)
-    batch = DocumentBatch.stacked([part.batch for part in parts]).select(order)
+    batch = DocumentBatch.stacked([part.batch for part in parts]).take(order)
     return StoredDocuments(batch, tuple(ids[k] for k in order.tolist()), tuple(labels[k] for k in order.tolist()))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from embedded_service import Service
+from plain_counts import plain_counts
 from streamtopic.documents.corpus import Document
 from streamtopic.local import LocalRedis
 from streamtopic.local.local_redis import find_server
@@ -38,7 +39,7 @@ def opened(folder, url):
 def digest(service):
     """Return the digest of all counts in Redis."""
     counts = service.reader.counts()
-    return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
+    return plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
 
 
 def documented(socket):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ingest_world import NOW, IngestWorld
 
+from plain_counts import plain_counts
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
 from streamtopic.documents.deletion_record import decode_request
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
@@ -41,7 +42,7 @@ def recount(documents, cap=256):
                 Passage(length, np.array([i for i, _ in pairs], np.int32), np.array([n for _, n in pairs], np.int32))
             )
         parts.append(rows)
-    return count(DocumentBatch.build(parts), len(words), Weighting(cap)).digest(words)
+    return plain_counts(count(DocumentBatch.build(parts), len(words), Weighting(cap)), words)
 
 
 def documents(world):

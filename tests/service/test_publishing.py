@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from streamtopic import AnchorTopics
-from streamtopic.counts import Counts, WordSets, count
+from streamtopic.counts import Counts, count
 from streamtopic.counts.matrices import as_documents
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.keystream import NoiseKey
@@ -82,8 +82,7 @@ def test_what_is_published_is_what_the_estimator_shows():
     options = LearnerOptions(n_topics=3, min_df=2, max_df=0.5)
     source = Counts(names, count(as_documents(csr_array(X)), 90, options.weighting))
     fit = learn(source, options)
-    held = csr_array(X[:, np.searchsorted(names, fit.words)])
-    sample = WordSets(held.indptr.astype(np.int64), held.indices.astype(np.int64))
+    sample = as_documents(csr_array(X[:, np.searchsorted(names, fit.words)]))
     published = make_payload(fit, source, GUARDED, lambda: sample, KEY, "news", 1).payload
     estimator = AnchorTopics(3, min_df=2, max_df=0.5).fit(X)
     assert published.top_words == tuple(row.words for row in sorted(estimator.topic_info(names, top=20)))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from embedded_service import Service, silent
+from plain_counts import plain_counts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateMismatch
 from streamtopic.service.upkeep import rebuild_state as module
@@ -36,7 +37,7 @@ def service(tmp_path, redis_server):
 def digest(service):
     """Digest of all counts in Redis."""
     counts = service.reader.counts()
-    return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
+    return plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
 
 
 def waiting(service):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from ingest_world import IngestWorld
 
+from plain_counts import plain_counts
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
 from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateError
@@ -41,7 +42,7 @@ def recount(documents):
     for text in documents:
         ids = np.array(sorted(words.index(word) for word in text.split()), np.int32)
         rows.append([Passage(2 * len(ids), ids, np.full(len(ids), 2, np.int32))])
-    return count(DocumentBatch.build(rows), len(words), Weighting(256)).digest(words)
+    return plain_counts(count(DocumentBatch.build(rows), len(words), Weighting(256)), words)
 
 
 def test_ids_that_run_out_stop_ingest_and_a_rebuild_goes_on(connection, tmp_path):

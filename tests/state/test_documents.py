@@ -10,6 +10,7 @@ import pytest
 from state_reference import plain
 
 from added_documents import added_documents
+from plain_counts import plain_counts
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import Applied, Changes, ModelSettings, PartitionWriter, Reader, document_counts
@@ -106,7 +107,7 @@ def test_documents_are_those_of_the_cut_while_ingest_goes_on(connection, model, 
     corpus = Corpus(connection, model)
     corpus.change(made(300, 1))
     counts, before = corpus.counts(), list(made(300, 1))
-    sampled = len(sample_words(counts, counts.words, limit=100))
+    sampled = sample_words(counts, counts.words, limit=100).documents
     expected = list(parts_of(counts, counts.words))
     found = []
     for number, part in enumerate(parts_of(counts, counts.words)):
@@ -119,7 +120,7 @@ def test_documents_are_those_of_the_cut_while_ingest_goes_on(connection, model, 
         if number == 60:
             corpus.sum()
     assert found == expected
-    assert len(sample_words(counts, counts.words, limit=100)) == sampled
+    assert sample_words(counts, counts.words, limit=100).documents == sampled
     assert plain(read_documents(corpus.counts(), WORDS), WORDS) == corpus.live
 
 
@@ -128,7 +129,7 @@ def test_a_document_whose_people_change_meanwhile_counts_once(connection, model)
     corpus = Corpus(connection, model, partitions=1)
     corpus.change(made(40, 1))
     counts = corpus.counts()
-    digest = counts.restrict(np.arange(len(counts.words))).digest(counts.words)
+    digest = plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
     (state,) = corpus.states
     for people in (b"a" * 16, b"b" * 16):
         for document in list(corpus.live)[::5]:
@@ -140,7 +141,7 @@ def test_a_document_whose_people_change_meanwhile_counts_once(connection, model)
             assert state.commit(state.plan(changes)) == Applied()
     assert plain(read_documents(counts, counts.words), counts.words) == corpus.live
     for found in (counts, corpus.counts()):
-        assert found.restrict(np.arange(len(found.words))).digest(found.words) == digest
+        assert plain_counts(found.restrict(np.arange(len(found.words))), found.words) == digest
 
 
 @pytest.mark.parametrize("lost", ["all of it", "a hash"])

@@ -100,7 +100,6 @@ def _quality(
     """Return NPMI of the ten shown words on all documents, and diversity. Raises CannotLearn."""
     import numpy as np
 
-    from streamtopic.counts import WordSets
     from streamtopic.privacy.private_topics import topics_of_noised
     from streamtopic.topics.display import WordEvidence, diversity, npmi, top_words
     from streamtopic.topics.learner_options import LearnerOptions
@@ -110,9 +109,7 @@ def _quality(
     position = {word: k for k, word in enumerate(words)}
     place = np.array([position[word] for word in fit.words])
     shown = place[top_words(fit.A, evidence)]
-    firsts = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
-    documents = WordSets(batch.indptr[firsts], batch.words.astype(np.int64))
-    return npmi(shown, documents), diversity(shown)
+    return npmi(shown, batch), diversity(shown)
 
 
 def _topics(documents: str, topics: int, words: int, epsilon: int, versions: int, draws: int) -> list[Figure]:  # noqa: ARG001 -- one list of options for all

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import CountSource, DocumentBatch, WordSets
+from streamtopic.counts import CountSource, DocumentBatch
 from streamtopic.counts.arrays import Positions
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import Composition
@@ -229,7 +229,7 @@ def _three_digits(ratio: float) -> float:
     return float(f"{ratio:.3g}")
 
 
-Sample = Callable[[], WordSets | None]
+Sample = Callable[[], DocumentBatch | None]
 
 
 def no_sample() -> None:
@@ -341,7 +341,7 @@ def topics_payload(
     first = order[:, :COHERENT]
     quality = {"diversity": diversity(first)}
     documents = sample()
-    if documents is not None and len(documents):
+    if documents is not None and documents.documents:
         quality["npmi"] = npmi(first, documents)
     best, R32 = named(order, words), R.astype(np.float32)
     return Payload(words, A, R32, shares, best, quality, heads, names, dict(guided)), unfitted

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from streamtopic.counts import WordSets
+from streamtopic.counts import DocumentBatch
 from streamtopic.errors import CannotLearn, StateMissing, StreamtopicError
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.publish.ledger_writer import LedgerWriter, cut_of
@@ -671,7 +671,7 @@ def follow_ledger(state: ModelState, lease: Lease, ledger: LedgerWriter, log: Ev
     return True
 
 
-def _sample(made: Made) -> WordSets | None:
+def _sample(made: Made) -> DocumentBatch | None:
     """Return the words of a sample of a model's documents, None if its cut is gone by now."""
     # A version without one figure of its quality is better than one that comes later: deletions wait for it.
     try:

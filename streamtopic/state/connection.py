@@ -264,13 +264,11 @@ class Codec(Generic[T]):
 
     kind: a dataclass; its fields may be dataclasses, mappings, sequences and enums of texts as well.
     told: the error text for bytes that are no such value, with the remedy.
-    use_list: whether sequences of values of any type are lists; a key of a mapping may be a tuple only if not.
     """
 
-    def __init__(self, kind: type[T], told: str, *, use_list: bool = True) -> None:
+    def __init__(self, kind: type[T], told: str) -> None:
         self._types = TypeAdapter(kind)
         self._told = told
-        self._use_list = use_list
 
     def pack(self, value: T) -> bytes:
         """Return the bytes that Redis keeps."""
@@ -279,7 +277,7 @@ class Codec(Generic[T]):
     def unpack(self, data: bytes) -> T:
         """Undo `pack`. Raises StateCorrupt."""
         try:
-            found = msgpack.unpackb(data, use_list=self._use_list, strict_map_key=False)
+            found = msgpack.unpackb(data, strict_map_key=False)
             return self._types.validate_python(found)
         except (ValueError, TypeError, msgpack.UnpackException):
             # What pydantic says of it may quote what documents said.

@@ -242,7 +242,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def fold(self):
         """Fold what came and went into the counts."""
-        if self.store.about() is not None:
+        if self.store.cut() is not None:
             fold_counts(self.store, self.reader, self.lease())
 
     def lease(self):
@@ -313,7 +313,7 @@ class StoreMachine(RuleBasedStateMachine):
             summed = SummedCounts.of(found, stored).symmetric(keep)
         except CutGone:
             positions = self.reader.positions()
-            assert any(stored.cut[p].version < meta.version for p, meta in positions.items()) or counts_are_due(
+            assert any(stored.cut.places[p].version < meta.version for p, meta in positions.items()) or counts_are_due(
                 self.store, self.reader
             )
             return

@@ -13,7 +13,7 @@ from added_documents import added_documents
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import Applied, Changes, ModelSettings, PartitionWriter, Reader, document_counts
-from streamtopic.state.document_counts import document_parts, read_documents, sample_words
+from streamtopic.state.document_counts import read_documents, sample_words
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 
 WORDS = [f"w{k}" for k in range(30)] + ["é", "zz"]
@@ -89,15 +89,18 @@ def test_documents_behind_the_cut_are_left_out(connection, model):
     assert plain(read_documents(corpus.counts(), WORDS), WORDS) == corpus.live
 
 
-def parts_of(counts, words):
-    """Yield what each part of the documents holds, part by part."""
-    for batch, labels in document_parts(counts, words):
-        rows = []
-        for row in range(len(batch.lengths)):
-            here = slice(batch.indptr[row], batch.indptr[row + 1])
-            held = zip(batch.words[here].tolist(), batch.counts[here].tolist(), strict=True)
-            rows.append((int(batch.owners[row]), int(batch.lengths[row]), tuple(held)))
-        yield rows, [dict(one) for one in labels]
+def parts_of(counts):
+    """Yield the documents of some hashes after the other: id to its passages."""
+    for parts in counts.buckets(counts.numbers, ids=True):
+        found = {}
+        for part in parts:
+            batch = part.found.batch
+            for row, owner in enumerate(batch.owners.tolist()):
+                here = slice(batch.indptr[row], batch.indptr[row + 1])
+                held = batch.words[here].tolist(), batch.counts[here].tolist()
+                document = part.ids[part.found.places[owner]]
+                found.setdefault(document, []).append((int(batch.lengths[row]), *held))
+        yield found
 
 
 def test_documents_are_those_of_the_cut_while_ingest_goes_on(connection, model, monkeypatch):
@@ -107,9 +110,9 @@ def test_documents_are_those_of_the_cut_while_ingest_goes_on(connection, model, 
     corpus.change(made(300, 1))
     counts, before = corpus.counts(), list(made(300, 1))
     sampled = len(sample_words(counts, counts.words, limit=100))
-    expected = list(parts_of(counts, counts.words))
+    expected = list(parts_of(counts))
     found = []
-    for number, part in enumerate(parts_of(counts, counts.words)):
+    for number, part in enumerate(parts_of(counts)):
         found.append(part)
         if number % 4 == 0:
             gone = before[number : number + 8 : 2]
@@ -155,7 +158,6 @@ def test_documents_that_redis_loses_meanwhile_are_missed(connection, model, lost
     reads = [
         lambda: read_documents(counts, counts.words),
         lambda: sample_words(counts, counts.words, limit=100),
-        lambda: list(document_parts(counts, counts.words)),
         lambda: counts.restrict(every),
         lambda: counts.touching(every, every == 1),
         lambda: counts.symmetric(every),

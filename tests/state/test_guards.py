@@ -150,7 +150,7 @@ def test_a_plan_for_another_history_is_stale(connection, run):
     flush = planned_by(run.state, run.offset + 1)
     go_on_otherwise(run)
     other = twin(run)
-    same = [(m.next_offset, m.version, m.fence) for m in (run.state.meta, other.meta)]
+    same = [(one.meta.next_offset, one.meta.version, one.fence) for one in (run.state, other)]
     assert same[0] == same[1]
     refused(run, lambda: run.state.commit(flush), OTHER_HISTORY)
     refused(run, run.state.sum_changes, OTHER_HISTORY)
@@ -170,7 +170,7 @@ def test_another_format_is_refused(connection, run, model, number):
         lambda: ModelState.open(connection, model, settings),
         lambda: ModelState.find(connection, model),
     ):
-        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 13: run `streamtopic rebuild`"):
+        with pytest.raises(StateMismatch, match=rf"format {number}, .*reads format 14: run `streamtopic rebuild`"):
             read()
 
 

@@ -10,7 +10,7 @@ from streamtopic.counts import DocumentBatch, Passage, SymmetricCounts, Weightin
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import CutGone, ModelSettings, ModelState, Reader, stored_counts
 from streamtopic.state.connection import CHANGE, Applied, Stale
-from streamtopic.state.meta import pack_numbers, unpack_numbers
+from streamtopic.state.meta import Cut, pack_numbers, unpack_numbers
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 
 
@@ -75,14 +75,13 @@ def test_other_bytes_are_no_numbers(data, number):
 def test_counts_come_back_bit_for_bit(connection, run, lease):
     """In several strings, in the place of larger counts, with words that are not plain text."""
     store, counts = CountsStore(connection, run.model), now(run)
-    assert (store.read(), store.about(), store.words()) == (None, None, ())
+    assert (store.read(), store.cut()) == (None, None)
     for n, seed in ((200, 1), (60, 2)):
         words, q = words_of(n), counts_of(n, seed)
         assert store.write(words, q, counts, lease) == Applied()
-        found, about = store.read(), store.about()
-        assert (list(found.words), list(store.words())) == (words, words)
-        assert found.cut == about.cut == {0: run.state.meta.place}
-        assert (about.words, about.pairs, about.offsets) == (n, len(found.upper.columns), {0: run.offset})
+        found = store.read()
+        assert list(found.words) == words
+        assert found.cut == store.cut() == Cut({0: run.offset}, {0: run.state.meta.place})
         assert found.upper.digest(words) == q.upper().digest(words)
         for name in ("indptr", "columns", "values"):
             assert np.array_equal(getattr(found.upper, name), getattr(q.upper(), name)), name
@@ -104,10 +103,10 @@ def test_counts_that_are_half_written_are_not_read(connection, run, lease, monke
         patch.setattr(connection, "script", killed)
         with pytest.raises(KeyboardInterrupt):
             store.write(words, counts_of(60, 1), counts, lease)
-    assert (store.read(), store.about()) == (None, None)
+    assert (store.read(), store.cut()) == (None, None)
     ModelState.open(connection, run.model, ModelSettings(1, 256)).release(lease)
     assert isinstance(store.write(words, counts_of(60, 1), counts, lease), Stale)
-    assert (store.read(), store.about()) == (None, None)
+    assert (store.read(), store.cut()) == (None, None)
 
 
 corpus = st.dictionaries(st.integers(0, 5), passages, max_size=6)

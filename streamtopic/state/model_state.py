@@ -125,14 +125,11 @@ _RECORDS = Codec(Message, "a record in the outbox cannot be read: run `streamtop
 class ModelState:
     """A model's own keys, besides those of its partitions. Writes of the leading scheduler take its lease."""
 
-    def __init__(
-        self, connection: Connection, model: str, settings: ModelSettings, new_id: Callable[[], str] | None = None
-    ) -> None:
+    def __init__(self, connection: Connection, model: str, settings: ModelSettings) -> None:
         self.connection = connection
         self.model = model
         self.settings = settings
         self._keys = ModelKeys(model)
-        self._new_id = new_id or (lambda: secrets.token_hex(12))
 
     @classmethod
     def open(cls, connection: Connection, model: str, settings: ModelSettings) -> "ModelState":
@@ -301,7 +298,7 @@ class ModelState:
     def request(self, kind: str) -> None:
         """Ask the scheduler for `unlearn` or `retrain`; the last request counts."""
         # The id tells a second request of the same kind from the one that the scheduler is acting on.
-        self._call("SET", "request", f"{kind}:{self._new_id()}")
+        self._call("SET", "request", f"{kind}:{secrets.token_hex(12)}")
 
     def requested(self) -> str | None:
         """Return the request that waits, for `fulfil`; None without one. Its part before the colon is the kind."""

@@ -231,7 +231,6 @@ class PartitionWriter:
         *,
         first_offset: int = 0,
         word_ids: int = MAX_WORD_IDS,
-        new_id: Callable[[], str] = _random_id,
         clock: Callable[[], float] = time.time,
     ) -> "PartitionWriter":
         """Become the writer of a partition; earlier writers are Stale from now on.
@@ -245,9 +244,9 @@ class PartitionWriter:
         keys = ModelKeys(model).partition(partition)
         _create(connection, keys, settings, first_offset)
         check_settings(model, read_meta(connection, keys).settings, settings)
-        fence = new_id()
+        fence = _random_id()
         connection.change([("HSET", keys.meta, "fence", fence)], guards=[(("EXISTS", keys.meta), "1", "it is gone")])
-        return cls(connection, keys, fence, word_ids=word_ids, new_id=new_id, clock=clock)
+        return cls(connection, keys, fence, word_ids=word_ids, clock=clock)
 
     def prepare(self, batch: AddedDocuments, most: int = MAX_FLUSH_DOCUMENTS) -> PreparedBatch:
         """Look up the live documents that a batch is about, and bound the flush that its records will make.
@@ -398,7 +397,7 @@ class PartitionWriter:
             last=changes.last or meta.last,
         )
         steps = [*_document_steps(removed.keys() - records.keys(), records, keys), *_index_steps(named, unnamed, keys)]
-        steps += self.forgets.added(changes.forgets)
+        steps += self.forgets.added(changes.forgets) if changes.forgets else []
         steps.append(("HSET", keys.changes[meta.generation % 2], after.version, change))
         steps.append(("HSET", keys.meta, "facts", after.pack()))
         return Flush(meta, after, born, came, went, steps)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_exactness import Run, passages, restore
+from state_reference import Run, restore
 
 from streamtopic.counts import DocumentBatch, Passage, SymmetricCounts, Weighting, count
 from streamtopic.errors import StateCorrupt
@@ -107,39 +107,6 @@ def test_counts_that_are_half_written_are_not_read(connection, run, lease, monke
     ModelState.open(connection, run.model, ModelSettings(1, 256)).release(lease)
     assert isinstance(store.write(words, counts_of(60, 1), counts, lease), Stale)
     assert (store.read(), store.cut()) == (None, None)
-
-
-corpus = st.dictionaries(st.integers(0, 5), passages, max_size=6)
-
-
-@settings(max_examples=40)
-@given(before=corpus, after=corpus, gone=st.sets(st.integers(0, 5)), chosen=st.randoms(use_true_random=False))
-def test_stored_counts_and_changes_are_the_counts_of_now(connection, new_model, before, after, gone, chosen):
-    """Whatever came and went, whichever words were stored and are asked for: the working matrix has the same bits."""
-    run = Run(connection, new_model())
-    for number, texts in before.items():
-        run.add(number, texts)
-    run.flush()
-    old = now(run)
-    stored = np.array(sorted(chosen.sample(range(len(old.words)), chosen.randint(0, len(old.words)))), np.intp)
-    lease = ModelState.open(connection, run.model, ModelSettings(1, 256)).acquire("one", 60_000)
-    store = CountsStore(connection, run.model)
-    words = [old.words[k] for k in stored.tolist()]
-    assert store.write(words, old.symmetric(stored), old, lease) == Applied()
-    for number in gone:
-        run.delete(number)
-    run.flush()
-    run.sum()
-    for number, texts in after.items():
-        run.add(number, texts)
-    run.flush()
-    counts = now(run)
-    keep = np.array(sorted(chosen.sample(range(len(counts.words)), chosen.randint(0, len(counts.words)))), np.intp)
-    found, expected = SummedCounts.of(counts, store.read()).symmetric(keep), counts.symmetric(keep)
-    assert found.n == expected.n
-    assert np.array_equal(found.indptr, expected.indptr)
-    assert np.array_equal(found.columns, expected.columns)
-    assert np.array_equal(found.values, expected.values)
 
 
 @pytest.mark.parametrize("event", ["two sums", "set back"])

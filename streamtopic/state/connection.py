@@ -144,7 +144,7 @@ class Connection:
         self.everywhere("PING")
 
     def information(self) -> dict[str, Any]:
-        """Return the server's INFO with `maxmemory_policy` and `aof_enabled` among it; of masters the `combined`."""
+        """Return the server's INFO; of several masters the `combined`."""
         return combined(list(self.servers().values()))
 
     def servers(self) -> dict[str, dict[str, Any]]:

@@ -249,30 +249,14 @@ def _places(server: str, port: int) -> list[tuple[str, int]]:
     return found
 
 
-def _first_fault(statuses: Sequence[str]) -> str:
-    """Return the first status that tells of a fault, `ok` without one."""
-    return next((status for status in statuses if status != "ok"), "ok")
-
-
-# Of INFO, what several masters say together: sums of memory, and of everything else the worst.
-_TOGETHER: Mapping[str, Callable[[Sequence[Any]], object]] = {
-    # Changes with each of theirs, so also if another server takes a master's place.
-    "run_id": lambda names: " ".join(sorted(names)),
-    "used_memory": sum,
-    "maxmemory": lambda limits: sum(limits) if all(limits) else 0,
-    "aof_enabled": min,
-    "loading": max,
-    "aof_rewrite_in_progress": max,
-    "aof_rewrite_scheduled": max,
-    **dict.fromkeys(("aof_last_write_status", "aof_last_bgrewrite_status"), _first_fault),
-}
-
-
 def combined(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return INFO of several masters as that of one."""
-    joined = dict(found[0])
-    for name, join in _TOGETHER.items():
-        values = [info[name] for info in found if name in info]
-        if len(values) == len(found):
-            joined[name] = join(values)
+    """Return INFO of several masters as that of one: numbers added up, and each different text once."""
+    if len(found) == 1:
+        return dict(found[0])
+    joined = dict[str, Any]()
+    for name in found[0]:
+        values = [info.get(name, "") for info in found]
+        numbers = all(isinstance(value, int) for value in values)
+        # A text changes with that of any master, so also if another server takes a master's place.
+        joined[name] = sum(values) if numbers else " ".join(sorted(set(map(str, values))))
     return joined

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from streamtopic.state import (
     ModelSettings,
     PartitionWriter,
     Reader,
-    Rows,
 )
 
 if TYPE_CHECKING:
@@ -73,15 +72,11 @@ class Stored:
     def add(self, documents: npt.NDArray[np.intp]) -> None:
         """Count documents, ascending."""
         batch = self.material.batch.take(documents)
-        starts, stops = batch.indptr[:-1], batch.indptr[1:]
-        rows = Rows(batch.lengths, starts, stops, self.entries[batch.words], batch.counts)
         number = len(documents)
         added = AddedDocuments(
             ids=[b"d-%08d" % document for document in documents.tolist()],
             offsets=self.offset + np.arange(number),
-            rows=rows,
-            firsts=np.arange(number),
-            stops=np.arange(1, number + 1),
+            batch=replace(batch, words=self.entries[batch.words]),
             labels=[{}] * number,
             subjects=[()] * number,
         )

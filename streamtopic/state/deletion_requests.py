@@ -151,15 +151,6 @@ class DeletionRequest:
                 "paused can"
             )
 
-    def pack(self) -> bytes:
-        """Return the value of its field."""
-        return _REQUESTS.pack(self)
-
-    @classmethod
-    def unpack(cls, data: bytes) -> "DeletionRequest":
-        """Undo `pack`. Raises StateCorrupt."""
-        return _REQUESTS.unpack(data)
-
 
 _REQUESTS = Codec(DeletionRequest, "a request for deletions cannot be read: send it again under another id")
 
@@ -185,7 +176,7 @@ class DeletionRequests:
             return Stale("full")
         steps: list[Command] = [
             ("HINCRBY", self._sums, "documents", request.documents),
-            ("HSET", self._open, request.id, request.pack()),
+            ("HSET", self._open, request.id, _REQUESTS.pack(request)),
         ]
         ended: Check = (("HGET", self._ended, request.id), "", "ended")
         return self._connection.change(steps, guards=[ended], done=(("HEXISTS", self._open, request.id), "1"))
@@ -195,7 +186,7 @@ class DeletionRequests:
         # Open ones last: a request that ends between the two reads is found in one of them.
         for key in (self._open, self._ended):
             if (data := self._connection.call("HGET", key, name)) is not None:
-                return DeletionRequest.unpack(data)
+                return _REQUESTS.unpack(data)
         return None
 
     def open(self) -> list[DeletionRequest]:
@@ -215,7 +206,7 @@ class DeletionRequests:
 
         Stale if the request has moved on, or another scheduler leads.
         """
-        name, packed = before.id, after.pack()
+        name, packed = before.id, _REQUESTS.pack(after)
         steps: list[Command] = [("HSET", self._open, name, packed)]
         if after.state.ended:
             steps = [
@@ -223,7 +214,7 @@ class DeletionRequests:
                 ("HSET", self._ended, name, packed),
                 ("HINCRBY", self._sums, "documents", -before.documents),
             ]
-        seen: Check = (("HGET", self._open, name), before.pack(), "the request has moved on")
+        seen: Check = (("HGET", self._open, name), _REQUESTS.pack(before), "the request has moved on")
         # Not for a person's move: who moves requests need not have a right to the lease.
         guards = [seen, *(lease.guards(self._keys) if lease is not None else ())]
         done = ("HGET", self._ended if after.state.ended else self._open, name), packed
@@ -251,7 +242,7 @@ class DeletionRequests:
 
     def _all(self, key: str) -> list[DeletionRequest]:
         stored = self._connection.call("HGETALL", key)
-        found = [DeletionRequest.unpack(data) for data in stored.values()]
+        found = [_REQUESTS.unpack(data) for data in stored.values()]
         return sorted(found, key=lambda request: (request.received_ms, request.id))
 
     def _named(self, name: str) -> str:

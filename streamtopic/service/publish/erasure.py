@@ -181,13 +181,13 @@ class ResidueKeeper:
         """Return, by partition, the offset before which nothing in Redis holds a document that was deleted."""
         published = self._published()
         base = self._base(positions)
-        about = self._sums.about()
+        cut = self._sums.cut()
         found = {}
         for partition in residue.traces.keys() & positions.keys():
             meta = positions[partition]
             # If no deletion follows, changes are clean up to the last record that was counted.
             changes = meta.trimmed if meta.holds_removed else meta.next_offset
-            summed = meta.next_offset if about is None else about.offsets.get(partition, 0)
+            summed = meta.next_offset if cut is None else cut.offsets.get(partition, 0)
             if summed >= meta.removed:
                 summed = meta.next_offset
             found[partition] = min(published.get(partition, 0), base.get(partition, 0), changes, summed)
@@ -204,7 +204,7 @@ class ResidueKeeper:
         if self._now() < record.get("created", 0) + _GRACE_SECONDS * 1000:
             return {}
         # Certified mode keeps no bytes of a model.
-        if not self._state.has_base_bytes():
+        if not head.parts:
             return counted
         left = remaining_noted(self._state.connection, self._state.model, head.version, head.start)
         if left.documents < head.start.documents:

@@ -143,22 +143,23 @@ def counts_are_due(store: CountsStore, reader: Reader) -> bool:
     The changes since their cut must be there: a generation of changes ends, and the one before it goes. So the counts
     hold no document for longer than the changes do, and a leader that starts need not count all documents.
     """
-    about = store.about()
-    if about is None:
+    cut = store.cut()
+    if cut is None:
         return False
-    return any(not meta.summed <= about.cut[p].version <= meta.version for p, meta in reader.positions().items())
+    return any(not meta.summed <= cut.places[p].version <= meta.version for p, meta in reader.positions().items())
 
 
 def fold_counts(store: CountsStore, reader: Reader, lease: Lease) -> None:
     """Add the documents that came or went since to the counts in Redis. Raises StateError, ComponentUnreachable."""
-    counts = reader.counts()
+    counts, stored, q = reader.counts(), store.read(), None
+    if stored is None:
+        # Another leader writes them.
+        return
     position = {word: k for k, word in enumerate(counts.words)}
-    words = [word for word in store.words() if word in position]
+    words = [word for word in stored.words if word in position]
     keep = np.array([position[word] for word in words], np.intp)
-    stored, q = store.read(), None
-    if stored is not None:
-        with suppress(CutGone):
-            q = SummedCounts.of(counts, stored).symmetric(keep)
+    with suppress(CutGone):
+        q = SummedCounts.of(counts, stored).symmetric(keep)
     store.write(words, counts.symmetric(keep) if q is None else q, counts, lease)
 
 
@@ -437,7 +438,7 @@ class Scheduler:
         if made.checked is not None and passed:
             self._note_check(made.checked)
         # A check that failed may have found them wrong.
-        if made.fit is not None and (not passed or kind == "retrain" or self._sums.about() is None):
+        if made.fit is not None and (not passed or kind == "retrain" or self._sums.cut() is None):
             self._sums.write(made.fit.names, made.fit.q, made.counts, lease)
         return Step(decision, version, envelope.withdrawn, seconds)
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from importlib.resources import files
 from itertools import chain
 from types import TracebackType
@@ -42,6 +43,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+# Milliseconds for a large class, and a process has several codecs of one.
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 _TIMEOUT = 30.0
 _errors = redis.exceptions
@@ -315,7 +318,7 @@ class Codec(Generic[T]):
     """
 
     def __init__(self, kind: type[T], told: str, *, use_list: bool = True) -> None:
-        self._types = TypeAdapter(kind)
+        self._types = _adapter(kind)
         self._told = told
         self._use_list = use_list
 
@@ -327,10 +330,11 @@ class Codec(Generic[T]):
         """Undo `pack`. Raises StateCorrupt."""
         try:
             found = msgpack.unpackb(data, use_list=self._use_list, strict_map_key=False)
-            return self._types.validate_python(found)
+            unpacked: T = self._types.validate_python(found)
         except (ValueError, TypeError, msgpack.UnpackException):
             # What pydantic says of it may quote what documents said.
             raise StateCorrupt(self._told) from None
+        return unpacked
 
 
 def _plain(value: object) -> dict[Any, Any]:

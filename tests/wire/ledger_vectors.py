@@ -106,7 +106,7 @@ def vectors():
 
 def private(key):
     """Return a key as its file has it."""
-    encoded = base64.b64encode(b"\x01" + key._seed).decode()
+    encoded = base64.b64encode(b"\x01" + key._private.private_bytes_raw()).decode()
     return f"PRIVATE+KEY+{key.name}+{key.public.key_id}+{encoded}"
 
 

@@ -264,10 +264,9 @@ class Note:
     signatures: tuple[tuple[str, bytes, bytes], ...]
 
 
-def sign_note(text: str, *keys: SigningKey) -> str:
-    """Return a text with the signatures of keys below it. text: ends in a newline."""
-    lines = [signature_line(key.name, key.public.hash, key.sign(text.encode())) for key in keys]
-    return f"{text}\n{''.join(lines)}"
+def sign_note(text: str, key: SigningKey) -> str:
+    """Return a text with the signature of a key below it. text: ends in a newline."""
+    return f"{text}\n{signature_line(key.name, key.public.hash, key.sign(text.encode()))}"
 
 
 def signature_line(name: str, key: bytes, signature: bytes) -> str:

@@ -45,8 +45,6 @@ _KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-
 _COMPACTED = {"cleanup.policy": "compact"}
 _PLACE_BYTES = 8
 _HASH_BYTES = 32
-# Names of one write while a long ledger is read for the first time.
-_NAMES_AT_ONCE = 20_000
 
 
 class RedisIndex(LedgerIndex):
@@ -63,11 +61,6 @@ class RedisIndex(LedgerIndex):
         self._writes = writes
         # The offset that the index in Redis had reached when it was read or written last; -1 for one without a head.
         self._base = -1
-
-    @property
-    def is_full(self) -> bool:
-        """See LedgerIndex."""
-        return self._writes and self.added > _NAMES_AT_ONCE
 
     def head(self) -> tuple[str, int] | None:
         """See LedgerIndex. What is in memory goes."""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from memory_log import MemoryLog
 from streamtopic.service.publish.ledger_writer import LedgerWriter
 from streamtopic.service.publish.publisher import Publisher
 from streamtopic.service.schedule.scheduler import follow_ledger, release_record
@@ -37,7 +38,7 @@ from streamtopic.signed import (
 )
 from streamtopic.state import Forget, ForgetKind, Forgets, ModelSettings, ModelState
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.streams import Message, Record, TopicNames
+from streamtopic.streams import Message, TopicNames
 from whole_tree import Tree
 
 pytestmark = pytest.mark.slow
@@ -47,34 +48,6 @@ _numbers = itertools.count()
 
 class Killed(BaseException):
     """Ends a process in the middle of what it does."""
-
-
-class MemoryLog:
-    """What publisher, scheduler and readers use of an event log: topics of one partition, whose records stay.
-
-    topics: name to settings.
-    """
-
-    def __init__(self, topics):
-        self.settings, self.records = topics.get, {topic: [] for topic in topics}
-
-    def partitions(self, _topic):
-        return 1
-
-    def begin(self, _topic, _partition):
-        return 0
-
-    def end(self, topic, _partition):
-        return len(self.records[topic])
-
-    def append_many(self, topic, messages):
-        there, first = self.records[topic], len(self.records[topic])
-        for offset, message in enumerate(messages, start=first):
-            there.append(Record(topic, 0, offset, message.key, message.value, message.headers, 0))
-        return [(0, offset) for offset in range(first, len(there))]
-
-    def read(self, topic, _partition, offset):
-        return self.records[topic][offset:]
 
 
 class Process:
@@ -104,7 +77,7 @@ class History:
         self.state = ModelState.open(connection, f"history{next(_numbers)}", ModelSettings(1, 256))
         model = self.state.model
         self.names = TopicNames(model)
-        self.log = MemoryLog(self.names.settings())
+        self.log = MemoryLog()
         self.keys = ModelKeys(model).partition(0)
         self.forgets = Forgets(connection, self.keys)
         self.deletions, self.drawn, self.now = 0, 0, 1_700_000_000.0

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import pytest
 from ledger_world import World
@@ -18,7 +17,6 @@ from streamtopic.signed import (
     Envelope,
     Erased,
     Receipt,
-    RequestReceipt,
     document_digest,
     pack_payload,
     request_digest,
@@ -28,7 +26,6 @@ from streamtopic.signed import (
     to_messages,
 )
 from streamtopic.state import Forget, ForgetKind, Forgets, ModelState
-from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState
 from streamtopic.state.deletions import LinkKeys, Marks, Residue, ResidueState, Stage, Traces
 from streamtopic.state.model_state import ModelSettings
 from streamtopic.state.redis_keys import ModelKeys
@@ -221,18 +218,3 @@ def test_a_service_says_at_intervals_that_it_is_alive(world):
     world.state.withdraw(world.state.acquire("leader", 60_000), [2], [])
     world.publish()
     assert {tuple(alive.withdrawn) for alive in world.entries(Alive) if alive.newest == 2} == {(1, 2)}
-
-
-def test_a_request_has_its_receipt_once_no_deletion_under_it_waits(world, monkeypatch):
-    """One that waits for its own receipt."""
-    request = DeletionRequest("r-1", "d" * 64, RequestState.COUNTED, 1, 1, 1, 1, ends={0: 5, 1: 0})
-    DeletionRequests(world.connection, world.model).receive(request)
-    positions = {partition: SimpleNamespace(next_offset=9) for partition in range(2)}
-    monkeypatch.setattr(world.publisher, "_reader", SimpleNamespace(positions=lambda: positions))
-    world.wait(forget(3))
-    world.wait(partition=1)
-    world.publish()
-    assert world.entries(RequestReceipt) == []
-    world.stream(0).drop([forget(3)])
-    world.publish()
-    assert [receipt.request for receipt in world.entries(RequestReceipt)] == ["d" * 64]

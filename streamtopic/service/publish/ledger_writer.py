@@ -18,12 +18,11 @@ million receipts with three names each take about 30 MB.
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.errors import InvalidRelease, SettingsError, StateError, StateMismatch
-from streamtopic.signed import Envelope, IndexedLedger, Keys, LedgerIndex, line_of, page_record, parse_line
+from streamtopic.errors import SettingsError, StateError, StateMismatch
+from streamtopic.signed import Envelope, IndexedLedger, LedgerIndex, line_of, page_record, parse_line
 from streamtopic.state.connection import Stale
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import Message, TopicNames
@@ -178,7 +177,11 @@ class LedgerWriter(IndexedLedger):
                 f"{self._names.ledger} has ended: model {self._model} was deleted; give a new model another name, or "
                 "remove that topic"
             )
-        self._refuse_unlisted(key, entries)
+        if key.public not in self.ledger.ring_with(entries).trusted:
+            raise SettingsError(
+                f"signing key {key.public.key_id} is not among the keys that sign this ledger, or was revoked: put the "
+                "key that signs now, which `streamtopic keys rotate` made, in the place of signing.key"
+            )
         self._look_at_topics()
         size = self.ledger.size
         if self.ledger.pending is None:
@@ -219,22 +222,6 @@ class LedgerWriter(IndexedLedger):
         if self._signing_key is None:
             raise SettingsError("there is no signing.key here: this process may read the ledger, and not write it")
         return self._signing_key
-
-    def _refuse_unlisted(self, key: SigningKey, entries: Sequence[Entry]) -> None:
-        """Raise SettingsError where readers would pass over a page: the key that signs was revoked, or is not listed.
-
-        entries: of the page, which may bring a newer list.
-        """
-        ring = self.ledger.keys
-        for note in [entry.note for entry in entries if isinstance(entry, Keys)]:
-            # A list of a root that is not known here brings no key here, either.
-            with suppress(InvalidRelease):
-                ring = ring.with_list(note)
-        if key.public not in ring.trusted:
-            raise SettingsError(
-                f"signing key {key.public.key_id} is not among the keys that sign this ledger, or was revoked: put the "
-                "key that signs now, which `streamtopic keys rotate` made, in the place of signing.key"
-            )
 
 
 def _refuse_losing(log: EventLog, topic: str, kept: Mapping[str, str]) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from importlib.resources import files
 from itertools import chain
 from types import TracebackType
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+# Milliseconds for a large class, and a process has several codecs of one.
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 _TIMEOUT = 30.0
 _errors = redis.exceptions
@@ -267,7 +270,7 @@ class Codec(Generic[T]):
     """
 
     def __init__(self, kind: type[T], told: str) -> None:
-        self._types = TypeAdapter(kind)
+        self._types = _adapter(kind)
         self._told = told
 
     def pack(self, value: T) -> bytes:
@@ -278,10 +281,11 @@ class Codec(Generic[T]):
         """Undo `pack`. Raises StateCorrupt."""
         try:
             found = msgpack.unpackb(data, strict_map_key=False)
-            return self._types.validate_python(found)
+            unpacked: T = self._types.validate_python(found)
         except (ValueError, TypeError, msgpack.UnpackException):
             # What pydantic says of it may quote what documents said.
             raise StateCorrupt(self._told) from None
+        return unpacked
 
 
 def _plain(value: object) -> dict[Any, Any]:

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections import Counter
-from functools import cache
 from typing import ClassVar
 
 import msgpack
@@ -13,7 +12,7 @@ import pytest
 from embedded_service import Service, silent
 from shared_noise import with_noise
 from streamtopic.bench.chain_corpora import KINDS
-from streamtopic.counts import Counts, DocumentBatch, Passage, count
+from streamtopic.counts import Counts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.keystream import NoiseKey
@@ -24,7 +23,6 @@ from streamtopic.service.verify import gather
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Payload
 from streamtopic.state import RemainingBase
-from streamtopic.topics.learner_options import LearnerOptions
 
 TOPICS = {
     "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
@@ -151,12 +149,6 @@ def test_digests_in_redis_are_keyed(opened, mode):
 
 
 KEY = NoiseKey(bytes(range(32)))
-# Each set of documents that was found: 112 documents whose anchors lead by one sixteenth exactly, in real numbers. So a
-# number that is rounded down to a power of two doubles where another path to the model ends one rounding above.
-SIXTEENTH = {
-    "bbb": 8, "ccc": 16, "fff": 2, "dcf": 16, "dfg": 16, "bcg": 16, "ddf": 16,
-    "abe": 8, "efh": 4, "bgg": 4, "abh": 2, "abd": 2, "eeh": 2,
-}  # fmt: skip
 
 
 class Held(Counts):
@@ -240,31 +232,11 @@ def differing(retained, candidates, options):
     return had, +fields
 
 
-@cache
-def constructed():
-    """Return names, the retained documents, and 60 sets of one to three others."""
-    names = tuple("abcdefgh")
-    texts = [text for text, times in SIXTEENTH.items() for _ in range(times)]
-    rng = np.random.default_rng(0)
-    others = [["".join(rng.choice(names, rng.integers(2, 9))) for _ in range(rng.integers(1, 4))] for _ in range(60)]
-    return names, texts, others
-
-
-def batch(texts, names):
-    """Return documents of one-letter words."""
-    documents = []
-    for text in texts:
-        words, times = np.unique([names.index(letter) for letter in text], return_counts=True)
-        documents.append([Passage(len(text), words.astype(np.int32), times.astype(np.int32))])
-    return DocumentBatch.build(documents)
-
-
 def test_every_field_is_compared_or_listed():
     """A new field of payload or envelope is thought of: it is compared here, or it is listed with a reason."""
-    names, texts, _ = constructed()
-    options = LearnerOptions(learner="paper", n_topics=2, max_df=1.0, min_df=1)
-    retained = Held(names, count(batch(texts, names), len(names), options.weighting))
-    _, made, base = retrained(retained, options)
+    pool = KINDS["planted topics"](np.random.default_rng(0))
+    options = dataclasses.replace(pool.options, learner="paper")
+    _, made, base = retrained(Held(pool.names, pool.counts(np.ones(pool.size, bool))), options)
     compared = {*published(made, base, "retrain", 1)}
     fields = {field.name for kind in (Envelope, Payload) for field in dataclasses.fields(kind)}
     assert not compared & {*OUTSIDE, *BY_SETTINGS}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamtopic.documents.events import HEARTBEAT_KEY
-from streamtopic.errors import SettingsError, StateError, StateMismatch
+from streamtopic.errors import SettingsError, StateError
 from streamtopic.service.publish.ledger_writer import cut_of
 from streamtopic.service.watching import Watch
 from streamtopic.signed import tombstones, version_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from streamtopic.settings import Settings
     from streamtopic.state import Meta, ModelState, Reader
-    from streamtopic.streams import EventLog, Record
+    from streamtopic.streams import EventLog
 
 __all__ = ["ResidueKeeper", "superseded_from"]
 
@@ -277,7 +277,7 @@ def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None
     # An empty first part: concatenate needs at least one array, and a log may be empty.
     parts = [np.zeros(0, _ROW)]
     end = log.end(topic, partition)
-    for records in _still_there(log, topic, partition, log.begin(topic, partition), end):
+    for records in pages(log, topic, partition, log.begin(topic, partition), end):
         rows = []
         for record in records:
             if record.key is not None and record.key != HEARTBEAT_KEY:
@@ -292,22 +292,6 @@ def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None
     superseded = whole["valued"][:-1] & (whole["key"][1:] == whole["key"][:-1])
     # `initial`, since there may be none.
     return min(end, int(whole["offset"][1:][superseded].min(initial=end)))
-
-
-def _still_there(log: EventLog, topic: str, partition: int, offset: int, end: int) -> Iterator[list[Record]]:
-    """Yield the records of a partition from `offset` to `end`, without those that retention erases meanwhile."""
-    while offset < end:
-        try:
-            for records in pages(log, topic, partition, offset, end):
-                yield records
-                offset = records[-1].next_offset
-        except StateMismatch:
-            begin = log.begin(topic, partition)
-            if begin <= offset:
-                raise
-            offset = begin
-        else:
-            return
 
 
 def standing_versions(log: EventLog, topic: str) -> Generator[None, None, set[int]]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import SettingsError
 from streamtopic.paper.theorem import TheoremOptions
-from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.privacy.noise import Guarded
 from streamtopic.service.ingest.missed_deletes import delete_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
@@ -20,9 +19,7 @@ from streamtopic.service.publish.published import read_release
 from streamtopic.service.publish.publisher import Publisher
 from streamtopic.service.requests.request_door import RequestDoor
 from streamtopic.service.schedule.modeller import CertifiedModeller
-from streamtopic.service.schedule.payload import task_options
 from streamtopic.service.theorem_mode import TheoremModeller
-from streamtopic.service.verify.finding import Sources
 from streamtopic.service.watching import Watch
 from streamtopic.state import ModelState, Reader
 from streamtopic.state.stored_counts import CountsStore
@@ -50,7 +47,6 @@ __all__ = [
     "publisher_of",
     "reader_of",
     "release_of",
-    "sources_of",
     "status",
 ]
 
@@ -194,31 +190,6 @@ def examined(service: Opened) -> Iterator[Finding]:
         log=lambda: service.log,
         ledger=lambda: service.ledger,
         facts=lambda: facts_of(service, ModelState(service.connection, settings.model, fixed_of(settings))),
-    )
-
-
-def sources_of(service: Opened, reader: Reader) -> Sources:
-    """Return all that `verify_instance` and `gather` read, as it is now."""
-    settings = service.settings
-    # The server of pages has no noise key, and may make all checks that do not need it.
-    key: NoiseKey | SettingsError
-    try:
-        key = NoiseKey(secret(settings, "noise.key"))
-    except SettingsError as error:
-        key = error
-    return Sources(
-        log=service.log,
-        state=service.state,
-        reader=reader,
-        keys=service.keys,
-        model=settings.model,
-        modeller=modeller_of(service),
-        tasks=task_options(settings),
-        noise_key=key,
-        partitioner=settings.partitioner,
-        epsilon_budget=settings.budget,
-        clock=service.clock,
-        suppression=suppression_key(settings),
     )
 
 

@@ -21,7 +21,6 @@ from streamtopic.privacy.noise import Guarded
 from streamtopic.service.schedule.modeller import Base, CertifiedModeller, NotVerified
 from streamtopic.service.schedule.payload import Ingredients
 from streamtopic.service.schedule.scheduler import describe
-from streamtopic.service.verify import gather
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Payload
 from streamtopic.state import RemainingBase
@@ -107,7 +106,7 @@ def updated_without(instance, candidates):
     (version,) = instance.settle().versions
     assert (version["version"], version["kind"]) == (2, "unlearn")
     release = instance.release(2)
-    evidence, _ = gather(instance.sources, 2, silent)
+    evidence = instance.evidence(2, silent)
     return release, version, evidence
 
 

@@ -10,8 +10,11 @@ import numpy as np
 
 from streamtopic.counts import KeptCounts, narrowed
 from streamtopic.errors import CannotLearn, SettingsError, StateCorrupt, UsageError
-from streamtopic.service.schedule.payload import Ingredients, TaskOptions, published_heads
-from streamtopic.service.verify.finding import Finding, doubt, fails, holds
+from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.service.finding import Finding, doubt, fails, holds
+from streamtopic.service.instance import secret, suppression_key
+from streamtopic.service.schedule.payload import Ingredients, TaskOptions, published_heads, task_options
+from streamtopic.service.verify.ledger_checks import present_cut
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.signed import receipt_id
 from streamtopic.state import CutGone
@@ -24,12 +27,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streamtopic.counts import Cooccurrence
+    from streamtopic.service.opened import Opened
+    from streamtopic.service.schedule.modeller import Modeller
     from streamtopic.service.schedule.payload import PayloadPlan
-    from streamtopic.service.verify.finding import Sources
     from streamtopic.service.verify.ledger_checks import InLog, WholeLedger
     from streamtopic.service.verify.recount import Progress
     from streamtopic.signed import Envelope, Head, Payload, Release
-    from streamtopic.state import DocumentCounts
+    from streamtopic.state import DocumentCounts, Reader
 
     Array = npt.NDArray[Any]
 
@@ -74,19 +78,17 @@ class Kept:
     waiting: Mapping[int, list[int]]
 
 
-def read_kept(sources: Sources) -> Kept:
+def read_kept(service: Opened, reader: Reader) -> Kept:
     """Return what Redis holds, to be compared with ledger and log, which are to be read after it.
 
     Raises ComponentUnreachable, StateMissing.
     """
-    store = CountsStore(sources.reader.connection, sources.state.model)
-    counts, documents, sums = sources.reader.read(
-        lambda now: (now, read_documents(now, now.words), _sums(now, store.read()))
-    )
+    store = CountsStore(reader.connection, service.settings.model)
+    counts, documents, sums = reader.read(lambda now: (now, read_documents(now, now.words), _sums(now, store.read())))
     # After the counts: a deletion that they reflect waits, or has its receipt in the ledger.
     waiting = {}
     for partition in counts.offsets:
-        waiting[partition] = [one.offset for one in sources.reader.forgets(partition).each()]
+        waiting[partition] = [one.offset for one in reader.forgets(partition).each()]
     return Kept(counts, documents, sums, waiting)
 
 
@@ -134,14 +136,17 @@ class Relearning:
 
     A compacted log holds the live documents only, so a model that was learned from others cannot be learned again.
 
+    modeller: the mode in which models are made, as the settings say now; it makes versions again.
     whole: the ledger.
     update: called with the number of records read so far, and their total.
 
     No finding has a figure of a model before noise.
     """
 
-    def __init__(self, sources: Sources, whole: WholeLedger, update: Progress) -> None:
-        self._sources = sources
+    def __init__(self, service: Opened, modeller: Modeller, whole: WholeLedger, update: Progress) -> None:
+        self._service = service
+        self._modeller = modeller
+        self._tasks = task_options(service.settings)
         self._whole = whole
         self._update = update
         self._made: dict[object, _Recount] = {}
@@ -169,26 +174,26 @@ class Relearning:
         """
         key = tuple(sorted(cut.items())), tuple(sorted((added or {}).items()))
         if key not in self._made:
-            sources = self._sources
+            service = self._service
             found = documents_in_log(
-                sources.log,
-                sources.names.documents,
+                service.log,
+                service.names.documents,
                 cut,
                 self._update,
-                sources.partitioner,
-                suppression=sources.suppression,
+                service.settings.partitioner,
+                suppression=suppression_key(service.settings),
             )
             found = found if added is None else found.added_before(added)
             words, stored = found.stored()
-            counts = KeptCounts.counted(words, stored.batch, sources.modeller.options.weighting)
+            counts = KeptCounts.counted(words, stored.batch, self._modeller.options.weighting)
             self._made[key] = _Recount(found.whole, found.deleted, stored, counts)
         return self._made[key]
 
     def _counts(self, kept: Kept) -> Finding:
         """Compare documents, labels, statistics of words and sums of pairs in Redis with the log, bit for bit."""
-        name, sources = "counts", self._sources
+        name, log, topic = "counts", self._service.log, self._service.names.documents
         offsets = kept.counts.offsets
-        ends = {partition: sources.log.end(sources.names.documents, partition) for partition in offsets}
+        ends = {partition: log.end(topic, partition) for partition in offsets}
         found = self._counted(offsets)
         problem = _difference(kept, found)
         if problem is None:
@@ -208,7 +213,7 @@ class Relearning:
         for partition, offsets in found.deleted.items():
             known = [*self._whole.receipts.get(partition, ()), *kept.waiting.get(partition, ())]
             without = np.setdiff1d(np.asarray(offsets), np.asarray(known, np.int64))
-            missing += [receipt_id(self._sources.model, partition, offset) for offset in without.tolist()]
+            missing += [receipt_id(self._service.settings.model, partition, offset) for offset in without.tolist()]
         if missing:
             detail = f"{len(missing)} deletions in the log neither have a receipt nor wait for one, as "
             detail += ", ".join(missing[:_NAMED])
@@ -221,10 +226,12 @@ class Relearning:
 
         The version commits to counts; these are compared with the counts of the documents as well.
         """
-        name, envelope, sources = "version", known.envelope, self._sources
-        key, tasks = sources.noise_key, sources.tasks
-        if isinstance(key, SettingsError):
-            yield doubt(name, f"its noise cannot be drawn again: {key}", "verify where the noise key is")
+        name, envelope, tasks = "version", known.envelope, self._tasks
+        try:
+            key = NoiseKey(secret(self._service.settings, "noise.key"))
+        except SettingsError as error:
+            # The server of pages has none, and may make all checks that do not need it.
+            yield doubt(name, f"its noise cannot be drawn again: {error}", "verify where the noise key is")
             return
         lacking = self._lacking(known)
         if lacking is not None:
@@ -237,7 +244,7 @@ class Relearning:
         learned = tasks if tasks.withheld else TaskOptions()
         again = Ingredients(noise, found.read, learned, versions=self._whole.versions.values)
         try:
-            plan = sources.modeller.again(found.counts, envelope, again)
+            plan = self._modeller.again(found.counts, envelope, again)
         except UsageError as error:
             yield fails(name, str(error), _ITS_SETTINGS)
             return
@@ -256,13 +263,14 @@ class Relearning:
 
     def _lacking(self, known: InLog) -> Finding | None:
         """Return the finding of a version that cannot be made again, None for one that can."""
-        name, envelope, base = "version", known.envelope, self._sources.state.base_head()
-        if other := _other_settings(self._sources, known.release):
+        state = self._service.state
+        name, envelope, base = "version", known.envelope, state.base_head()
+        if other := self._other_settings(known.release):
             return fails(name, f"it was made with other settings: verify with {other}", _ITS_SETTINGS)
         # The certified mode needs no base model.
         if envelope.guarantee != "certified" and (base is None or base.version != envelope.base):
             return doubt(name, "its base model is not kept any more", _NEWER_BASE)
-        if not self._sources.cut(envelope):
+        if not present_cut(state, envelope):
             return doubt(name, "it was made before documents were moved to other partitions", _RETRAIN)
         found = self._covered(envelope)
         # In private mode m has noise; the commitment is to the documents.
@@ -275,16 +283,14 @@ class Relearning:
         # A log that has lost nothing would hold every document of the version.
         return fails(name, detail, _DO_NOT_USE) if found.whole else doubt(name, detail, _RETRAIN)
 
-
-def _other_settings(sources: Sources, release: Release) -> str:
-    """Return the settings that a version was made with, as far as those of now are others; "" if they are not."""
-    options, envelope = sources.modeller.options, release.envelope
-    made = {"guarantee": envelope.guarantee, "publish": "tasks" if release.payload.A is None else "topics"}
-    now = {"guarantee": sources.modeller.guarantee, "publish": "tasks" if sources.tasks.withheld else "topics"}
-    # Guided topics that have ended are missing.
-    if not options.n_topics - len(options.guided) <= envelope.r <= options.n_topics:
-        made["topics"], now["topics"] = str(envelope.r), str(options.n_topics)
-    return " ".join(f"--set {name}={value}" for name, value in made.items() if value != now[name])
+    def _other_settings(self, release: Release) -> str:
+        """Return the settings that a version was made with, as far as those of now are others; "" if they are not."""
+        settings, guided, envelope = self._service.settings, self._modeller.options.guided, release.envelope
+        made = {"guarantee": envelope.guarantee, "publish": "tasks" if release.payload.A is None else "topics"}
+        # Guided topics that have ended are missing.
+        if not settings.topics - len(guided) <= envelope.r <= settings.topics:
+            made["topics"] = str(envelope.r)
+        return " ".join(f"--set {name}={value}" for name, value in made.items() if value != getattr(settings, name))
 
 
 # Name of a constant in the release record to the setting that decides it.

@@ -10,7 +10,7 @@ from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service import assembly, instance, leading, opened, sending
 from streamtopic.service.publish.published import versions_of
 from streamtopic.service.upkeep import model_removal, rebuild_state
-from streamtopic.service.verify import verify_instance
+from streamtopic.service.verify import gather, verify_instance
 from streamtopic.service.watching import Watch
 from streamtopic.settings import load
 from streamtopic.state import Reader
@@ -109,11 +109,6 @@ class Service:
     def work(self):
         """Do everything."""
         return leading.Embedded(self.opened.state, self.ingests, self.leader, self.publisher, self.watch)
-
-    @property
-    def sources(self):
-        """What a verification reads."""
-        return assembly.sources_of(self.opened, self.reader)
 
     @property
     def sums(self):
@@ -226,7 +221,12 @@ class Service:
 
     def verify(self, update=silent, version=None):
         """Check everything."""
-        return verify_instance(self.sources, update, version)
+        return verify_instance(self.opened, self.reader, assembly.modeller_of(self.opened), update, version)
+
+    def evidence(self, version, update=None):
+        """Return the evidence about a version."""
+        evidence, _ = gather(self.opened, self.reader, assembly.modeller_of(self.opened), version, update)
+        return evidence
 
     def examine(self):
         """Yield what the doctor finds."""

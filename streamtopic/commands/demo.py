@@ -326,14 +326,14 @@ def _attack(service: Opened, stages: _Stages, before: Release, order: list[Docum
 
     order: documents, the deleted one first.
     """
-    from streamtopic.service.assembly import reader_of, release_of, sources_of
+    from streamtopic.service.assembly import modeller_of, reader_of, release_of
     from streamtopic.service.sending import silent
     from streamtopic.service.verify import verify_instance
 
     with stages.stage("attack"):
         rank = _rank(before, release_of(service, None), order[:_CANDIDATES])
     with stages.stage("verify"):
-        findings = verify_instance(sources_of(service, reader_of(service)), silent)
+        findings = verify_instance(service, reader_of(service), modeller_of(service), silent)
     failed = sum(one.passed is False for one in findings)
     return {
         "attack": {"rank": rank, "candidates": len(order[:_CANDIDATES])},

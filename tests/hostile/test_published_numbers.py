@@ -16,10 +16,10 @@ from streamtopic.counts import Counts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.privacy.noise import Guarded
 from streamtopic.service.schedule.modeller import Base, CertifiedModeller, NotVerified
-from streamtopic.service.schedule.payload import Guarded, TaskData, no_sample
+from streamtopic.service.schedule.payload import Ingredients
 from streamtopic.service.schedule.scheduler import describe
-from streamtopic.service.verify import gather
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope, Payload
 from streamtopic.state import RemainingBase
@@ -104,7 +104,7 @@ def updated_without(instance, candidates):
     (version,) = instance.settle().versions
     assert (version["version"], version["kind"]) == (2, "unlearn")
     release = instance.release(2)
-    evidence, _ = gather(instance.sources, 2, silent)
+    evidence = instance.evidence(2, silent)
     return release, version, evidence
 
 
@@ -183,19 +183,20 @@ def plain(value):
 
 def published(made, base, kind, version):
     """Return all fields of a version that may not depend on forgotten documents, by name."""
-    plan = made.draw(no_sample, KEY, "m", version, TaskData())
+    drawn = KEY.of("m", version)
+    plan = made.draw(Ingredients(drawn, read=None))
     noise = {**plan.shown, "grid": plan.grid, "covariance_grid": plan.covariance_grid}
     places = {"kind": kind, "version": version, "parent": version - 1, "model": "m", "created": 0}
-    facts = describe(made, base, base.documents - made.documents)
-    envelope = {**places, **facts, **noise, "commitment": KEY.commitment("m", version, plan.digest)}
+    facts = describe(made, base, base.documents - made.counts.documents)
+    envelope = {**places, **facts, **noise, "commitment": drawn.commitment(plan.digest)}
     return {**_inside(plain(envelope)), **plain(plan.payload)}
 
 
 def retrained(source, options):
     """Return a modeller, and what it made of counts, with the base model."""
     modeller = CertifiedModeller(options, Guarded(1.0, 1e-6, options.tolerance))
-    made, capacity = modeller.retrain(source, lambda _: 50)
-    return modeller, made, Base(1, RemainingBase({}, {}, made.documents), made.anchors, capacity)
+    made = modeller.retrain(source, 50)
+    return modeller, made, Base(1, RemainingBase({}, {}, source.documents), made.anchors, 50)
 
 
 def after_forgetting(modeller, base, retained, options):

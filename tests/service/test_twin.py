@@ -10,7 +10,8 @@ from three_topics import leaning
 
 from embedded_service import embedded
 from shared_noise import with_noise
-from streamtopic.service.schedule.payload import Guarded, make_payload, no_sample
+from streamtopic.privacy.noise import Guarded
+from streamtopic.service.schedule.payload import Ingredients, make_payload
 from streamtopic.service.verify.recount import compare
 
 DOCUMENTS = leaning()
@@ -20,7 +21,7 @@ def draw_again(instance, fit, counts, version):
     """Return the payload of a version of this number, made of a model with the instance's key and settings."""
     chosen = instance.settings
     guarded = Guarded(chosen.epsilon, chosen.delta, chosen.tolerance)
-    return make_payload(fit, counts, guarded, no_sample, instance.noise_key, chosen.model, version)
+    return make_payload(fit, counts, guarded, Ingredients(instance.noise_key.of(chosen.model, version), read=None))
 
 
 def newest(instance):

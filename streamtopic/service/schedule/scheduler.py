@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -21,8 +22,8 @@ import numpy as np
 
 from streamtopic.counts import DocumentBatch
 from streamtopic.errors import CannotLearn, StateMissing, StreamtopicError
-from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.publish.ledger_writer import LedgerWriter, cut_of
+from streamtopic.privacy.keystream import NoiseKey, VersionNoise
+from streamtopic.service.publish.ledger_writer import LedgerWriter, cut_of, recorded
 from streamtopic.service.schedule.decide import (
     BY_HAND,
     Decision,
@@ -33,17 +34,9 @@ from streamtopic.service.schedule.decide import (
     decision_text,
     held,
 )
-from streamtopic.service.schedule.modeller import (
-    Base,
-    Checked,
-    Made,
-    MeasureCapacity,
-    Modeller,
-    NotVerified,
-    check_is_due,
-)
-from streamtopic.service.schedule.payload import PayloadPlan, TaskData, no_sample, read_labelled, remarks, task_options
-from streamtopic.service.schedule.situation import SituationReader, accepted, policy_of, suspects, unserved
+from streamtopic.service.schedule.modeller import Base, Checked, Made, Modeller, NotVerified, check_is_due
+from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, remarks, task_options
+from streamtopic.service.schedule.situation import SituationReader, accepted, capacity_of, policy_of, suspects, unserved
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 from streamtopic.signed import (
@@ -68,7 +61,7 @@ from streamtopic.state import (
     RemainingBase,
     Stale,
 )
-from streamtopic.state.document_counts import sample_words
+from streamtopic.state.document_counts import read_documents, sample_words
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import EventLog, Message
 
@@ -184,7 +177,6 @@ class Scheduler:
 
     settings: of the model.
     modeller: the mode in which models are made.
-    capacity: measures the deletion capacity of a new base model.
     noise_key: the secret that noise is drawn from.
     ledger: it is read to its end before a version is staged.
     log: where the ledger and the releases are.
@@ -199,7 +191,6 @@ class Scheduler:
         state: ModelState,
         settings: Settings,
         modeller: Modeller,
-        capacity: MeasureCapacity,
         noise_key: NoiseKey,
         *,
         ledger: LedgerWriter,
@@ -216,7 +207,6 @@ class Scheduler:
         self._tasks = task_options(settings)
         self.reader = Reader(state.connection, settings.model, state.settings.partitions)
         self._sums = CountsStore(state.connection, settings.model)
-        self._capacity = capacity
         self._noise_key = noise_key
         self._ledger = ledger
         self._log = log
@@ -366,11 +356,12 @@ class Scheduler:
         """
         counts = self.reader.counts()
         start = time.perf_counter()
-        made, capacity = self.modeller.retrain(counts, self._capacity)
+        capacity = capacity_of(self.settings, counts.documents)
+        made = self.modeller.retrain(counts, capacity)
         seconds = {"retrain": time.perf_counter() - start}
         base = Base(
             self._next_version(),
-            RemainingBase.at(counts.positions, made.documents),
+            RemainingBase.at(counts.positions, counts.documents),
             made.anchors,
             capacity,
             accepted(counts.positions),
@@ -426,7 +417,7 @@ class Scheduler:
         record = release_record(envelope, chunks=len(chunks), reason=decision.reason, facts=facts)
         stored = None
         if kind == "retrain":
-            stored = base.stored(plan.kept, self._noise_key.seed(self._model, version, plan.digest, "base").secret)
+            stored = base.stored(plan.kept, self._noise(version).seed(plan.digest, "base").secret)
         # One script for all of it: a version never lacks its record or its base model. Bytes are fixed from here on.
         records = [*chunks, *replaced(self.state, self._withdrawn, envelope, self.settings.keep_versions)]
         result = self.state.stage(lease, version, release=record, records=records, base=stored, before=self._parent)
@@ -473,25 +464,31 @@ class Scheduler:
         """Return the number of the next version, which neither Redis nor the ledger has."""
         return max(self._parent, self._ledger.ledger.newest) + 1
 
+    def _noise(self, version: int) -> VersionNoise:
+        """Return the noise of a version."""
+        return self._noise_key.of(self._model, version)
+
     def _payload(self, made: Made, version: int) -> PayloadPlan:
-        """Read the documents that a payload needs besides its model, and draw its noise."""
-        tasks = self._tasks
-        labelled = read_labelled(made.counts, made.words, tasks)
-        data = TaskData(tasks, labelled, cold=not made.warm)
+        """Draw the noise of a model, and fill the payload of its version with what follows."""
+
+        def versions() -> list[Envelope]:
+            return [recorded(record) for _, record in self.state.releases()]
+
+        read = partial(read_documents, made.counts)
+        plain = Ingredients(self._noise(version), read, self._tasks, cold=not made.warm, versions=versions)
         # Words that are not known before the noise have no sample either.
-        if tasks.withheld or not made.words:
-            return made.draw(no_sample, self._noise_key, self._model, version, data)
+        if self._tasks.withheld or not made.words:
+            return made.draw(plain)
         # NPMI alone needs the sample, so it is read by a second thread.
         with ThreadPoolExecutor(1, "sample") as beside:
-            sample = beside.submit(_sample, made)
-            return made.draw(sample.result, self._noise_key, self._model, version, data)
+            return made.draw(replace(plain, sample=beside.submit(_sample, made).result))
 
     def _envelope(
         self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int, forgotten: int
     ) -> Envelope:
         """Return the facts of a version, without the digest of its bytes."""
-        spent = self._situation.spent(base.version).then(plan.shown["scale"], plan.shown["slack"])
-        facts = {**describe(made, base, forgotten), "cumulative_epsilon": spent.epsilon(self.settings.delta)}
+        spent = self._situation.spent(base.version, plan.shown["scale"], plan.shown["slack"])
+        facts = {**describe(made, base, forgotten), "cumulative_epsilon": spent}
         return Envelope(
             **(facts | dict(plan.shown)),
             model=self._model,
@@ -503,7 +500,7 @@ class Scheduler:
             capacity_rule=self.settings.capacity.rule,
             withdrawn=self._withdrawn_by(made.counts),
             # Under a key: without one, who can guess the documents could try the guesses (docs/guarantees.md).
-            commitment=self._noise_key.commitment(self._model, version, plan.digest),
+            commitment=self._noise(version).commitment(plan.digest),
             tokeniser=self.settings.tokeniser,
             excluded=self.modeller.options.excluded_digest,
         )
@@ -569,18 +566,15 @@ def describe(made: Made, base: Base, forgotten: int) -> dict[str, Any]:
 
     forgotten: documents of the base model that its counts do not hold any more.
     """
-    # The exact certificate depends on the path to the model: its digits would tell candidates for a deleted document
-    # apart. So a version claims the tolerance, or infinity if nothing is certified.
-    claimed = made.tolerance if made.certificate <= made.tolerance else math.inf
     return {
         "base": base.version,
         "cut": made.counts.offsets,
         "counted": base.counted if made.counts.partial else accepted(made.counts.positions),
-        "m": made.documents,
+        "m": made.counts.documents,
         "n": len(made.words),
         "r": len(made.anchors),
         "tolerance": made.tolerance,
-        "certificate": claimed,
+        "certificate": made.certificate,
         "forgotten": forgotten,
         "capacity": base.capacity,
     }

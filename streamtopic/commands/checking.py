@@ -6,15 +6,14 @@ import argparse
 import dataclasses
 import hashlib
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamtopic.commands.common_arguments import (
-    add_key,
     answer,
     command,
     file_errors,
     open_instance,
+    option,
     read_corpus,
     settings_of,
     uses_instance,
@@ -28,52 +27,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from streamtopic.audit.attack import AuditResult, Played
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.counts import Counts
     from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
     from streamtopic.signed import End, Envelope, KeyRing, Receipt, RequestReceipt
 
-__all__ = ["finding_lines", "register"]
+__all__ = ["COMMANDS", "finding_lines"]
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add both commands."""
-    parser = command(
-        subparsers,
-        "verify",
-        _run_verify,
-        "count the log again, learn again and compare, or check a proof: of a receipt, a version, the end of a model",
-    )
-    parser.add_argument(
-        "file",
+@command(
+    option(
+        "FILE",
+        "check this proof with the public key alone: of `receipt --proof`, `export` or `delete-model`",
         nargs="?",
-        type=Path,
-        metavar="FILE",
-        help="check this proof with the public key alone: a file of `receipt --proof`, `export` or `delete-model`",
-    )
-    parser.add_argument(
-        "--number",
-        type=whole_number(1),
-        metavar="N",
-        help="which version to make again and check (default: the newest)",
-    )
-    parser.add_argument("--strict", action="store_true", help="status 1 also if a check could not be made")
-    add_key(parser, prefix="FILE: ")
-    parser.add_argument("--document", metavar="ID", help="FILE: the document that a receipt must be about; with --salt")
-    parser.add_argument("--salt", metavar="SALT", help="FILE: salt that the delete was sent with")
-    parser = command(
-        subparsers, "audit", _run_audit, "try to tell unlearned from retrained versions: a lower bound on epsilon"
-    )
-    parser.add_argument(
-        "--documents", type=Path, metavar="FILE", help="JSON lines, gzip too (default: the instance's, or docstrings)"
-    )
-    parser.add_argument("--draws", type=int, metavar="N", help="releases drawn of either kind (default: 4000 or more)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random draws (default: 0)")
+    ),
+    option("--number N", "which version to make again and check (default: the newest)", type=whole_number(1)),
+    option("--strict", "status 1 also if a check could not be made"),
+    option("--key KEY", "FILE: signing.pub, or its text (default: that of the setting keys)"),
+    option("--key-list FILE", "FILE: keys.list, with root.pub as the key"),
+    option("--document ID", "FILE: the document that a receipt must be about; with --salt"),
+    option("--salt SALT", "FILE: salt that the delete was sent with"),
+)
+def _verify(args: argparse.Namespace) -> int:
+    """Count the log again, learn again and compare, or check a proof: of a receipt, a version, the end of a model.
 
-
-def _run_verify(args: argparse.Namespace) -> int:
-    """Print the checks; status 1 if one failed, with --strict also if one could not be made."""
+    Status 1 if a check failed, with --strict also if one could not be made.
+    """
     if args.file is not None:
         return _verify_file(args)
     from streamtopic.service.assembly import reader_of, sources_of
@@ -153,8 +132,16 @@ def _verify_version(args: argparse.Namespace, keys: KeyRing, index: int, entry: 
     return 1 if same is False else 0
 
 
-def _run_audit(args: argparse.Namespace) -> int:
-    """Print the audit; status 1 if it told more than is claimed, or missed a fault that was built in."""
+@command(
+    option("--documents FILE", "JSON lines, gzip too (default: the instance's, or docstrings)"),
+    option("--draws N", "releases drawn of either kind (default: 4000 or more)"),
+    option("--seed N", "seed of random draws (default: 0)", default=0),
+)
+def _audit(args: argparse.Namespace) -> int:
+    """Try to tell unlearned from retrained versions: a lower bound on epsilon.
+
+    Status 1 if the audit told more than is claimed, or missed a fault that was built in.
+    """
     start = time.perf_counter()
     settings = settings_of(args)
     from streamtopic.audit.attack import AuditPlan, audit
@@ -250,3 +237,6 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
         yield f"{SHOWN[finding.passed]}  {finding.name}: {finding.detail}"
         if finding.remedy:
             yield f"        {finding.remedy}"
+
+
+COMMANDS = (_verify, _audit)

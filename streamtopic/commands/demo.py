@@ -13,7 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import answer, command, file_errors, read_corpus, settings_of, whole_number
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    file_errors,
+    option,
+    read_corpus,
+    settings_of,
+)
 from streamtopic.commands.looking import versions_table
 from streamtopic.commands.receipts import readable
 from streamtopic.commands.topics_shown import heads_table, topics_table
@@ -33,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from streamtopic.client import ModelSubscriber
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.console import Update
     from streamtopic.documents.corpus import Corpus, Document
     from streamtopic.service.leading import Embedded
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
     from streamtopic.settings import Settings
     from streamtopic.signed import Release
 
-__all__ = ["register", "run"]
+__all__ = ["COMMANDS"]
 
 EXAMPLES = 5
 
@@ -105,35 +111,23 @@ class _Stages:
             doing(what)
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(
-        subparsers, "demo", run, "show the whole flow on real text: learn, delete, unlearn, verify", instance=False
-    )
-    parser.add_argument(
-        "--documents", type=Path, metavar="FILE", help="JSON lines, gzip too (default: installed docstrings)"
-    )
-    parser.add_argument("--topics", type=int, metavar="R", help="number of topics (default: 20)")
-    parser.add_argument(
-        "--delete",
-        type=whole_number(0),
-        metavar="N",
-        help="documents to delete first (default: one in a thousand); without --keep, more follow up to a retrain",
-    )
-    parser.add_argument(
-        "--kafka", action="store_true", help="with a real Kafka broker on this machine in place of a log in files"
-    )
-    parser.add_argument(
-        "--private",
-        action="store_true",
-        help="in private mode: versions that cannot be subtracted, of 500 words and 4 versions a period unless the "
-        "settings say otherwise",
-    )
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the instance in this folder, to go on with it")
+@command(
+    option("--documents FILE", "JSON lines, gzip too (default: installed docstrings)"),
+    option("--topics R", "number of topics (default: 20)", type=int),
+    option(
+        "--delete N",
+        "documents to delete first (default: one in a thousand); without --keep, more follow up to a retrain",
+    ),
+    option("--kafka", "with a real Kafka broker on this machine in place of a log in files"),
+    option("--private", "in private mode, with 500 words and 4 versions a period unless the settings say otherwise"),
+    option("--keep DIR", "keep the instance in this folder, to go on with it"),
+    instance=False,
+)
+def _demo(args: argparse.Namespace) -> int:
+    """Show the whole flow on real text: learn, delete, unlearn, verify.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Run the demo; status 1 if the twin, a check or a signature disagrees."""
+    Status 1 if the twin, a check or a signature disagrees.
+    """
     from streamtopic.settings import FILE_NAME, write
 
     _refuse_keeping(args)
@@ -480,3 +474,6 @@ def _next(keep: Path | None, newest: int) -> str:
         f"export {newest} --to model",
     )
     return "\n".join(f"streamtopic {command} --dir {keep}" for command in commands)
+
+
+COMMANDS = (_demo,)

@@ -6,35 +6,32 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.checking import finding_lines
-from streamtopic.commands.common_arguments import answer, command, instance_settings, open_instance, whole_number
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    instance_settings,
+    open_instance,
+    option,
+)
 from streamtopic.console import aligned, duration, instant, number, plain, say, table
 from streamtopic.errors import StreamtopicError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.ingest.rejections import Rejection
     from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
 
-__all__ = ["register", "versions_table"]
+__all__ = ["COMMANDS", "versions_table"]
 
 # Fields of the status that are milliseconds since 1970.
 _TIMES = frozenset({"at", "decided", "made"})
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the four commands."""
-    command(subparsers, "status", _run_status, "show documents, forget set, last decision and health")
-    command(subparsers, "versions", _run_versions, "list the published versions and their guarantees")
-    parser = command(subparsers, "rejected", _run_rejected, "list the records that were refused")
-    parser.add_argument("--last", type=whole_number(0), default=20, metavar="N", help="the newest N (default: 20)")
-    command(subparsers, "doctor", _run_doctor, "check Redis, Kafka, keys, settings and state, and name remedies")
-
-
-def _run_status(args: argparse.Namespace) -> int:
-    """Print the state of the instance without changing it."""
+@command()
+def _status(args: argparse.Namespace) -> int:
+    """Show documents, forget set, last decision and health."""
     from streamtopic.service.assembly import reader_of, status
 
     with open_instance(args) as service:
@@ -54,8 +51,9 @@ def _with_times(name: str, value: object) -> object:
     return instant(value, "seconds") if name in _TIMES and isinstance(value, int) else value
 
 
-def _run_versions(args: argparse.Namespace) -> int:
-    """Print all versions, oldest first."""
+@command()
+def _versions(args: argparse.Namespace) -> int:
+    """List the published versions and their guarantees."""
     from streamtopic.service.publish.published import versions_of
 
     with open_instance(args) as service:
@@ -92,8 +90,9 @@ def _version_row(version: Mapping[str, Any]) -> list[object]:
     ]
 
 
-def _run_rejected(args: argparse.Namespace) -> int:
-    """Print the newest refused records and the number of each reason."""
+@command(option("--last N", "the newest N (default: 20)", default=20))
+def _rejected(args: argparse.Namespace) -> int:
+    """List the records that were refused."""
     from streamtopic.service.ingest.rejections import RefusedRecords
 
     with open_instance(args) as service:
@@ -128,8 +127,12 @@ def _rejection_fields(rejection: Rejection) -> dict[str, Any]:
     }
 
 
-def _run_doctor(args: argparse.Namespace) -> int:
-    """Print the findings, each with its remedy; status 1 if one of them fails."""
+@command()
+def _doctor(args: argparse.Namespace) -> int:
+    """Check Redis, Kafka, keys, settings and state, and name remedies.
+
+    Status 1 if a finding fails.
+    """
     from streamtopic.service.verify import as_json, passed
 
     findings = []
@@ -154,3 +157,6 @@ def _examined(settings: Settings) -> Iterator[Finding]:
     # An instance that cannot even be opened is a finding like others, not the end of the command.
     except StreamtopicError as error:
         yield Finding("instance", passed=False, detail=str(error))
+
+
+COMMANDS = (_status, _versions, _rejected, _doctor)

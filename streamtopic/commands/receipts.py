@@ -5,67 +5,45 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import answer, command, file_errors, open_instance, settle
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    file_errors,
+    open_instance,
+    option,
+    settle,
+)
 from streamtopic.console import aligned, instant, number_of, table, warn
 from streamtopic.errors import CheckFailed, StreamtopicError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.opened import Opened
     from streamtopic.signed import Logged, RequestReceipt
     from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.state.deletions import Residue
 
-__all__ = ["readable", "register"]
+__all__ = ["COMMANDS", "readable"]
 
 # Receipts of a request's documents that are printed; --json gives all.
 RECEIPTS_SHOWN = 10
 _GUARANTEE = ("guarantee", "epsilon", "delta", "sigma", "certificate", "cumulative_epsilon")
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add both commands."""
-    parser = command(
-        subparsers,
-        "deletions",
-        _deletions,
-        "list, approve or cancel requests for deletions; show the traces of deletions, or attest that they are gone",
-    )
-    parser.add_argument("action", choices=["list", "approve", "cancel", "residue", "attest"], help="what to do")
-    parser.add_argument("requests", nargs="*", metavar="REQUEST", help="approve, cancel: ids of requests")
-    parser.add_argument("--all", action="store_true", help="approve: every paused request; list: ended ones too")
-    parser.add_argument(
-        "--until",
-        metavar="TIME",
-        help="attest: nothing is left that was written before this time (`now`, or 2026-01-31T12:00Z)",
-    )
-    parser.add_argument(
-        "--stage",
-        choices=["file", "backups"],
-        default="backups",
-        help="attest: of which files: Redis's append-only files, those of replicas too, or all snapshots and backups "
-        "(default: backups)",
-    )
-    one = command(subparsers, "receipt", _receipt, "show the receipts of a deletion, or write the proof of one")
-    one.add_argument(
-        "name",
-        metavar="REQUEST",
-        help="request id, as `delete` printed it, or the receipt's own id (MODEL/PARTITION/OFFSET)",
-    )
-    one.add_argument("--salt", metavar="SALT", help="salt that the delete was sent with")
-    one.add_argument("--document", metavar="ID", help="show only receipts that are provably about this document")
-    one.add_argument(
-        "--proof", type=Path, metavar="FILE", help="write the receipt with its proof, to be checked without the service"
-    )
-
-
+@command(
+    option("REQUEST", "request id, as `delete` printed it, or the receipt's own id (MODEL/PARTITION/OFFSET)"),
+    option("--salt SALT", "salt that the delete was sent with"),
+    option("--document ID", "show only receipts that are provably about this document"),
+    option("--proof FILE", "write the receipt with its proof, to be checked without the service"),
+)
 def _receipt(args: argparse.Namespace) -> int:
-    """Print every receipt of the request, and write a proof; status 1 while there is no receipt."""
+    """Show the receipts of a deletion, or write the proof of one.
+
+    Status 1 while there is no receipt.
+    """
     from streamtopic.signed import RequestReceipt
 
     with open_instance(args) as service:
@@ -112,16 +90,16 @@ def _asked_for(service: Opened, args: argparse.Namespace) -> list[Logged]:
     from streamtopic.state.deletions import LinkKeys
 
     links = LinkKeys(service.connection, service.settings.model)
-    found = receipts_of_request(service.ledger, links, args.name, args.salt)
+    found = receipts_of_request(service.ledger, links, args.request, args.salt)
     if not found:
-        raise CheckFailed(_why_none(service, args.name))
+        raise CheckFailed(_why_none(service, args.request))
     if args.document is None:
         return found
     keys = {} if args.salt is not None else links.all()
     about = [logged for logged in found if _is_about(service, logged, args, keys)]
     if not about:
         raise CheckFailed(
-            f"no receipt of {args.name} is provably about document {args.document!r}: another document, "
+            f"no receipt of {args.request} is provably about document {args.document!r}: another document, "
             "another salt, or the key of its month is destroyed"
         )
     return about
@@ -147,7 +125,7 @@ def _write_proof(service: Opened, found: Sequence[Logged], args: argparse.Namesp
     """Write the proof of a receipt to a file. Raises UsageError for several receipts."""
     if len(found) > 1:
         raise UsageError(
-            f"{args.name} has {len(found)} receipts, and a file proves one: name the receipt by its id, or give "
+            f"{args.request} has {len(found)} receipts, and a file proves one: name the receipt by its id, or give "
             "--document"
         )
     proof = service.ledger.proof(found[0].index)
@@ -220,8 +198,22 @@ def _why_none(service: Opened, name: str) -> str:
     )
 
 
+@command(
+    option("list|approve|cancel|residue|attest", "what to do"),
+    option("REQUEST", "approve, cancel: ids of requests", nargs="*"),
+    option("--all", "approve: every paused request; list: ended ones too"),
+    option("--until TIME", "attest: nothing is left that was written before it (`now`, or 2026-01-31T12:00Z)"),
+    option(
+        "--stage file|backups",
+        "attest: of Redis's append-only files, of replicas too, or of all snapshots and backups (default: backups)",
+        default="backups",
+    ),
+)
 def _deletions(args: argparse.Namespace) -> int:
-    """List, approve or cancel requests, also on a service that runs; or show and attest what is left."""
+    """List, approve or cancel requests for deletions; show the traces of deletions, or attest that they are gone.
+
+    Requests are changed on a service that runs, too.
+    """
     _refuse_other(args)
     act = {"list": _list, "residue": _residue, "attest": _residue}.get(args.action, _change)
     with open_instance(args) as service:
@@ -230,13 +222,13 @@ def _deletions(args: argparse.Namespace) -> int:
 
 def _refuse_other(args: argparse.Namespace) -> None:
     """Raise UsageError for arguments that the action does not have."""
-    if args.action not in {"approve", "cancel"} and args.requests:
+    if args.action not in {"approve", "cancel"} and args.request:
         raise UsageError(f"`deletions {args.action}` takes no ids of requests")
     if args.action not in {"approve", "list"} and args.all:
         raise UsageError(f"--all is for `deletions approve` and `deletions list`, not for {args.action}")
-    if args.action == "approve" and bool(args.requests) is args.all:
+    if args.action == "approve" and bool(args.request) is args.all:
         raise UsageError("which requests? give their ids, or --all for every paused request")
-    if args.action == "cancel" and not args.requests:
+    if args.action == "cancel" and not args.request:
         raise UsageError("which requests? give their ids, as `streamtopic deletions list` shows them")
 
 
@@ -282,7 +274,7 @@ def _change(service: Opened, args: argparse.Namespace) -> int:
     door = door_of(service)
     change = door.approve if args.action == "approve" else door.cancel
     # A name that is given twice is one request.
-    names = [request.id for request in door.paused()] if args.all else list(dict.fromkeys(args.requests))
+    names = [request.id for request in door.paused()] if args.all else list(dict.fromkeys(args.request))
     done = {"approve": "approved", "cancel": "cancelled"}[args.action]
     changed: list[DeletionRequest] = []
     try:
@@ -342,3 +334,6 @@ def _time_ms(text: str | None, now_ms: int) -> int:
     if time_ms > now_ms:
         raise UsageError(f"--until {text} is still to come: give a time that is over")
     return time_ms
+
+
+COMMANDS = (_deletions, _receipt)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import (
     answer,
     command,
     open_instance,
+    option,
     read_corpus,
     settings_of,
     uses_instance,
@@ -23,7 +23,6 @@ from streamtopic.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.counts import CountSource, DocumentBatch
     from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
@@ -31,32 +30,36 @@ if TYPE_CHECKING:
     from streamtopic.topics.how_many_topics import Candidate, Suggestion
     from streamtopic.topics.learner_options import LearnerOptions
 
-__all__ = ["heads_table", "register", "topics_table"]
+__all__ = ["COMMANDS", "heads_table", "topics_table"]
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(
-        subparsers,
-        "topics",
-        _run,
-        "show the topics of a published version, and the words of its heads; or suggest how many topics to learn",
-    )
-    parser.add_argument(
-        "action", nargs="?", choices=["show", "suggest"], default="show", help="what to do (default: show)"
-    )
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        found = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or min(found) < 1 or max(found) > 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers from 1 to 1000 such as 5,10,20")
+    return found
+
+
+@command(
+    option("show|suggest", "what to do (default: show)", nargs="?", default="show"),
     # Not stored as `version`: the program's own --version has that name.
-    parser.add_argument(
-        "--version", dest="number", type=whole_number(1), metavar="N", help="which version (default: the newest)"
-    )
-    parser.add_argument(
-        "--top", type=whole_number(1, 20), default=10, metavar="K", help="words for each topic, 1 to 20 (default: 10)"
-    )
-    _add_suggesting(parser)
+    option("--version N", "which version (default: the newest)", type=whole_number(1), dest="number"),
+    option("--top K", "words for each topic, 1 to 20 (default: 10)", type=whole_number(1, 20), default=10),
+    option(
+        "--documents FILE", "suggest: JSON lines, gzip too (default: those of the instance, else installed docstrings)"
+    ),
+    option("--topics R,R,...", "suggest: numbers of topics to try (default: 5,10,15,20,30,50)", type=_numbers),
+    option("--trials N", "suggest: forget sets of 1%% of the documents to try (default: 5)", default=5),
+    option("--seed N", "suggest: which forget sets are drawn (default: 0)", default=0),
+)
+def _topics(args: argparse.Namespace) -> int:
+    """Show the topics of a published version, and the words of its heads; or suggest how many topics to learn.
 
-
-def _run(args: argparse.Namespace) -> int:
-    """Print topics, largest share first, and the words that speak for each class of a head; or suggest their number."""
+    The largest share comes first.
+    """
     if args.action == "suggest":
         return _suggest(args)
     if args.documents is not None:
@@ -110,49 +113,11 @@ class _Material:
     documents: DocumentBatch
 
 
-def _add_suggesting(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `topics suggest`."""
-    parser.add_argument(
-        "--documents",
-        type=Path,
-        metavar="FILE",
-        help="suggest: JSON lines, gzip too (default: those of the instance; without one, installed docstrings)",
-    )
-    parser.add_argument(
-        "--topics",
-        type=_numbers,
-        metavar="R,R,...",
-        help="suggest: numbers of topics to try (default: 5,10,15,20,30,50)",
-    )
-    parser.add_argument(
-        "--trials",
-        type=int,
-        default=5,
-        metavar="N",
-        help="suggest: forget sets of 1%% of the documents to try (default: 5)",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="suggest: which forget sets are drawn (default: 0)"
-    )
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        found = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        found = ()
-    if not found or min(found) < 1 or max(found) > 1000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers from 1 to 1000 such as 5,10,20")
-    return found
-
-
 def _suggest(args: argparse.Namespace) -> int:
     """Print the measures of each number of topics; status 1 if none of them makes a model."""
     from streamtopic.service.assembly import learner_options
     from streamtopic.topics.how_many_topics import TOPICS, TrialPlan, suggest_topics
 
-    if args.seed < 0:
-        raise UsageError(f"--seed is {args.seed}: use a whole number from 0")
     plan = TrialPlan(args.trials)
     settings = settings_of(args)
     options = learner_options(settings)
@@ -231,3 +196,6 @@ def _rows(candidates: Sequence[Candidate], recommended: Candidate | None) -> lis
         measures = [f"{one.coherence:.3f}", f"{one.diversity:.2f}", f"{one.score:.3f}"]
         rows.append([number, str(one.words), *measures, *lasting, f"{one.least_share:.1%}"])
     return rows
+
+
+COMMANDS = (_topics,)

@@ -61,7 +61,9 @@ def _text(result: Result) -> str:
             cells = rows.setdefault((figure.name, figure.unit, figure.target), {})
             cells[case.case] = _written(figure.value)
     cases = [case.case for case in result.cases]
-    lines = [[name, *(cells.get(case, "-") for case in cases), *about] for (name, *about), cells in rows.items()]
+    lines = []
+    for (name, unit, target), cells in rows.items():
+        lines.append([name, *(cells.get(case, "-") for case in cases), unit, target])
     return f"{result.machine}\n\n{table(['figure', *cases, 'unit', 'target'], lines)}"
 
 

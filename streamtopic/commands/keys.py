@@ -136,16 +136,14 @@ def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | N
         "revoked": [revoked.key.key_id for revoked in keys.revoked],
         "private": None if signing is None else str(signing),
     }
-    shown = {
-        "key list": f"{keys.sequence}, in the ledger and in {file}",
-        "signs now": keys.current.key_id,
-    }
-    shown |= {name: ", ".join(found[name]) for name in ("previous", "revoked") if found[name]}
+    lines = aligned(found)
     if args.first is not None:
-        shown["void"] = f"entries from {args.first} on: `streamtopic rebuild` lets their deletions get receipts again"
+        lines.append(
+            f"entries from {args.first} on are void: `streamtopic rebuild` lets their deletions get receipts again"
+        )
     if signing is not None:
-        shown["private key"] = f"{signing}  (start `schedule` or `run` again)"
-    return answer(args, found, *aligned(shown))
+        lines.append("start `schedule` or `run` again: they sign with the new key then")
+    return answer(args, found, *lines)
 
 
 def _new(args: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.checking import finding_lines
@@ -13,20 +14,17 @@ from streamtopic.commands.common_arguments import (
     open_instance,
     option,
 )
-from streamtopic.console import aligned, duration, instant, number, plain, say, table
+from streamtopic.console import aligned, instant, plain, say, table_of
 from streamtopic.errors import StreamtopicError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from streamtopic.service.ingest.rejections import Rejection
     from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
 
 __all__ = ["COMMANDS", "versions_table"]
-
-# Fields of the status that are milliseconds since 1970.
-_TIMES = frozenset({"at", "decided", "made"})
 
 
 @command()
@@ -40,15 +38,7 @@ def _status(args: argparse.Namespace) -> int:
         found = status(service)
     # How many deletions wait is enough for a person; --json has since when.
     waiting = {name: one["documents"] for name, one in found["residue"]["waiting"].items()}
-    shown = {name: plain(_with_times(name, value)) for name, value in (found | {"residue": waiting}).items()}
-    return answer(args, found, *aligned(shown))
-
-
-def _with_times(name: str, value: object) -> object:
-    """Return a field of the status with times as a person reads them. name: its name in JSON."""
-    if isinstance(value, dict):
-        return {key: _with_times(key, part) for key, part in value.items()}
-    return instant(value, "seconds") if name in _TIMES and isinstance(value, int) else value
+    return answer(args, found, *aligned(found | {"residue": waiting}))
 
 
 @command()
@@ -64,30 +54,10 @@ def _versions(args: argparse.Namespace) -> int:
 
 def versions_table(versions: list[dict[str, Any]]) -> str:
     """Lay out versions for a person."""
-    head = ["version", "kind", "documents", "forgotten", "(unlearning ε, δ)", "sigma", "certificate", "time"]
-    rows = [_version_row(version) for version in versions]
-    # Most models have no task: a column of dashes would make the table wider than a terminal for nothing.
-    if any(version["heads"] or version["unfitted"] for version in versions):
-        head.append("heads")
-        for row, version in zip(rows, versions, strict=True):
-            missing = [f"no {task}" for task in version["unfitted"]]
-            tasks = [*version["heads"], *missing]
-            row.append(", ".join(tasks) or "-")
-    return table(head, rows)
-
-
-def _version_row(version: Mapping[str, Any]) -> list[object]:
-    withdrawn = " (withdrawn)" if version.get("withdrawn") else ""
-    return [
-        version["version"],
-        version["kind"] + withdrawn,
-        version["documents"],
-        version["forgotten"],
-        f"({number(version['epsilon'])}, {number(version['delta'])})",
-        number(version["sigma"]),
-        number(version["certificate"]),
-        "-" if version["seconds"] is None else duration(version["seconds"]),
-    ]
+    shown = ["version", "kind", "documents", "forgotten", "epsilon", "delta", "sigma", "certificate", "seconds"]
+    # Most models have no task, and most versions stand: columns of dashes would make the table wider for nothing.
+    seldom = {name: any(map(itemgetter(name), versions)) for name in ("withdrawn", "heads", "unfitted")}
+    return table_of(versions, *shown, *filter(seldom.get, seldom))
 
 
 @command(option("--last N", "the newest N (default: 20)", default=20))
@@ -101,17 +71,8 @@ def _rejected(args: argparse.Namespace) -> int:
     told = {"rejected": found.number, "reasons": found.reasons, "newest": newest}
     if not found.number:
         return answer(args, told, "no record was refused")
-    rows = []
-    for one in newest:
-        # A record without a key has no id; it is refused for that.
-        document = one["document"] or "-"
-        rows.append([document, one["reason"], f"{one['partition']}/{one['offset']}", one["time"]])
-    refused = f"{found.number} refused: {_numbered(found.reasons)}"
-    return answer(args, told, refused, "", block=table(["document", "reason", "partition/offset", "time"], rows))
-
-
-def _numbered(found: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in found.items())
+    rows = table_of(newest, "document", "reason", "partition", "offset", "time")
+    return answer(args, told, f"{found.number} refused: {plain(found.reasons)}", "", block=rows)
 
 
 def _rejection_fields(rejection: Rejection) -> dict[str, Any]:

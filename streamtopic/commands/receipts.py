@@ -15,16 +15,15 @@ from streamtopic.commands.common_arguments import (
     option,
     settle,
 )
-from streamtopic.console import aligned, instant, number_of, table, warn
+from streamtopic.console import aligned, instant, number_of, table_of, warn
 from streamtopic.errors import CheckFailed, StreamtopicError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streamtopic.service.opened import Opened
-    from streamtopic.signed import Logged, RequestReceipt
+    from streamtopic.signed import Logged
     from streamtopic.state.deletion_requests import DeletionRequest
-    from streamtopic.state.deletions import Residue
 
 __all__ = ["COMMANDS", "readable"]
 
@@ -53,25 +52,23 @@ def _receipt(args: argparse.Namespace) -> int:
         if args.proof is not None:
             # The receipt of a request says more than those of its documents.
             _write_proof(service, whole or receipts, args)
-        requests: list[Any] = [logged.entry for logged in whole]
+        requests = [dataclasses.asdict(logged.entry) for logged in whole]
         shown = receipts if args.json or not requests else receipts[:RECEIPTS_SHOWN]
         guarantees = _guarantees(service, shown)
         fields = [_fields(service, logged, guarantees) for logged in shown]
     proof = None if args.proof is None else str(args.proof)
     lines = _lines(requests, fields, len(receipts) - len(shown), proof)
-    told = {"receipts": fields, "requests": [dataclasses.asdict(request) for request in requests], "proof": proof}
+    told = {"receipts": fields, "requests": requests, "proof": proof}
     return answer(args, told, *lines)
 
 
 def _lines(
-    requests: Sequence[RequestReceipt], receipts: Sequence[dict[str, Any]], more: int, proof: str | None
+    requests: Sequence[dict[str, Any]], receipts: Sequence[dict[str, Any]], more: int, proof: str | None
 ) -> Iterator[str]:
     """Yield receipts as a person reads them. more: how many are left out; proof: the file that was written."""
     for request in requests:
-        yield f"request    {request.id}"
-        yield f"documents  {request.documents}, each with a receipt of its own"
-        yield f"received   {instant(request.received)}"
-        yield f"version    {request.version or '-'} is the first without any of them"
+        yield f"a request of {number_of(request['documents'], 'document')}, each with a receipt of its own"
+        yield from aligned(request)
     for number, one in enumerate(receipts):
         if number or requests:
             yield ""
@@ -169,17 +166,11 @@ def _fields(service: Opened, logged: Logged, guarantees: dict[int, dict[str, Any
 
 def readable(fields: dict[str, Any]) -> dict[str, Any]:
     """Return a receipt's fields as a person reads them."""
-    plain = {name: value for name, value in fields.items() if name not in {"residue", "guarantee"}}
-    plain |= fields.get("guarantee") or {}
-    shown = {name: "-" if value in {None, ""} else value for name, value in plain.items()}
+    shown = {name: value for name, value in fields.items() if name not in {"residue", "guarantee"}}
+    shown |= fields.get("guarantee") or {}
     for stage, time_ms in fields.get("residue", {}).items():
         shown[f"residue {stage}"] = "not yet" if time_ms is None else instant(time_ms, "seconds")
-    # All digits are in --json: those of an epsilon beyond the fourth say how it was computed.
-    shown |= {name: f"{value:.4g}" for name, value in shown.items() if isinstance(value, float)}
-    for name in ("received", "applied"):
-        shown[name] = instant(fields[name])
-    shown["found"] = "yes" if fields["found"] else "no such document"
-    return shown
+    return shown | {"found": "yes" if fields["found"] else "no such document"}
 
 
 def _why_none(service: Opened, name: str) -> str:
@@ -244,12 +235,9 @@ def _list(service: Opened, args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, requests: Sequence[DeletionRequest], *lines: str) -> int:
     """Print requests, after lines that say what became of them."""
-    told = {"requests": [_request_fields(request) for request in requests]}
-    rows = []
-    for one in requests:
-        named = f"of {number_of(one.subjects, 'subject')}" if one.subjects else str(one.documents)
-        rows.append([one.id, one.state.value, named, instant(one.received_ms), instant(one.due_ms)])
-    return answer(args, told, *lines, block=table(["request", "state", "documents", "received", "due"], rows))
+    found = [_request_fields(request) for request in requests]
+    rows = table_of(found, "id", "state", "documents", "subjects", "received", "due")
+    return answer(args, {"requests": found}, *lines, block=rows)
 
 
 def _request_fields(request: DeletionRequest) -> dict[str, Any]:
@@ -298,22 +286,8 @@ def _residue(service: Opened, args: argparse.Namespace) -> int:
     store = ResidueState(service.connection, service.settings.model)
     if args.action == "attest":
         store.attest(Stage(args.stage), _time_ms(args.until, int(service.clock() * 1000)))
-    residue = store.read()
-    return answer(args, residue_fields(residue), *_residue_lines(residue))
-
-
-def _residue_lines(residue: Residue) -> Iterator[str]:
-    for stage, waiting in residue.waiting().items():
-        if not waiting.documents:
-            yield f"{stage:10}  nothing waits"
-            continue
-        since = "" if waiting.since_ms is None else f", the oldest since {instant(waiting.since_ms, 'seconds')}"
-        wait = "waits" if waiting.documents == 1 else "wait"
-        yield f"{stage:10}  {number_of(waiting.documents, 'document')} {wait}{since}"
-    for stage, time_ms in residue.attested.items():
-        yield f"{stage:10}  attested until {instant(time_ms, 'seconds')}"
-    if residue.forbidden:
-        yield f"file        the service may not have it rewritten: {residue.forbidden}"
+    found = residue_fields(store.read())
+    return answer(args, found, *aligned(found))
 
 
 def _time_ms(text: str | None, now_ms: int) -> int:

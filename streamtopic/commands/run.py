@@ -28,7 +28,7 @@ from streamtopic.commands.common_arguments import (
     open_instance,
     option,
 )
-from streamtopic.console import duration, number_of, plain, progress, say, say_json
+from streamtopic.console import aligned, plain, progress, say, say_json, table_of
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,13 +62,9 @@ def _init(args: argparse.Namespace) -> int:
         fixed = service.state.settings
     action = "found" if known else "made"
     state = {"action": action, "partitions": fixed.partitions, "cap": fixed.cap, "partitioner": fixed.partitioner}
-    lines = []
-    for topic in topics:
-        lines.append(f"{topic.action:8} {topic.topic}, {number_of(topic.partitions, 'partition')}")
-        for name, (before, now) in topic.changed.items():
-            lines.append(f"           {name} = {now} (it was {before or 'not set'})")
-    found = {"topics": [dataclasses.asdict(topic) for topic in topics], "state": state}
-    return answer(args, found, *lines, f"{action:8} state of {settings.model} in Redis")
+    made = [dataclasses.asdict(topic) for topic in topics]
+    rows = table_of(made, "topic", "action", "partitions", "changed")
+    return answer(args, {"topics": made, "state": state}, *aligned(state), "", block=rows)
 
 
 @command()
@@ -171,14 +167,9 @@ def _rebuild(args: argparse.Namespace) -> int:
             raise UsageError(_what_goes(found))
         with progress("rebuilding", "records", quiet=args.json) as update:
             made = rebuild(service, update)
-    seconds = time.perf_counter() - start
-    return answer(
-        args,
-        dataclasses.asdict(made) | {"seconds": round(seconds, 3)},
-        f"{number_of(made.documents, 'document')} counted from {number_of(made.records, 'record')} in "
-        f"{number_of(made.partitions, 'partition')}, {duration(seconds)}",
-        "the next version will be a new base model; `streamtopic verify` compares the counts with the log",
-    )
+    told = dataclasses.asdict(made) | {"seconds": round(time.perf_counter() - start, 3)}
+    last = "the next version will be a new base model; `streamtopic verify` compares the counts with the log"
+    return answer(args, told, *aligned(told), last)
 
 
 def _what_goes(found: Present) -> str:
@@ -218,7 +209,7 @@ def _delete_model(args: argparse.Namespace) -> int:
     with file_errors("remove the files of", settings.dir or args.file):
         files = remove_files(settings, keep_keys=args.keep_keys)
     told["files"] = [str(path) for path in files]
-    return answer(args, told, *_removed(settings, told, args.file))
+    return answer(args, told, *aligned(told), *_left_to_do(settings, args.file))
 
 
 def _what_ends(end: End) -> Iterator[str]:
@@ -230,12 +221,8 @@ def _what_ends(end: End) -> Iterator[str]:
         )
 
 
-def _removed(settings: Settings, told: dict[str, Any], proof: Path) -> Iterator[str]:
-    """Say what was removed, and what is left to do. proof: the file that proves the end."""
-    if "topics" in told:
-        yield f"removed {', '.join(told['topics'])}, and {told['redis_keys']} keys of Redis"
-    for name in told["files"]:
-        yield f"removed {name}"
+def _left_to_do(settings: Settings, proof: Path) -> Iterator[str]:
+    """Say what is left to do. proof: the file that proves the end."""
     yield f"{proof} proves the end of {settings.model}: keep it, with the public key and the ledger"
     if settings.redis_url is not None:
         yield "Redis's append-only file holds the model until it is rewritten: `redis-cli BGREWRITEAOF`, on each node"

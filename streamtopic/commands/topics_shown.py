@@ -17,17 +17,16 @@ from streamtopic.commands.common_arguments import (
     uses_instance,
     whole_number,
 )
-from streamtopic.console import progress, table
+from streamtopic.console import progress, table, table_of
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
     from streamtopic.counts import CountSource, DocumentBatch
     from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
     from streamtopic.state import DocumentCounts
-    from streamtopic.topics.how_many_topics import Candidate, Suggestion
     from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["COMMANDS", "heads_table", "topics_table"]
@@ -136,7 +135,7 @@ def _suggest(args: argparse.Namespace) -> int:
                 progress=update,
             )
     told = {"source": material.name, "documents": total, **found.as_json()}
-    answer(args, told, block=_table(material.name, total, found))
+    answer(args, told, block=_text(told))
     return 0 if found.recommended is not None else 1
 
 
@@ -174,28 +173,15 @@ def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> _Material:
     return _Material(corpus.name, Counts(words, count(batch, len(words), options.weighting)), batch)
 
 
-def _table(name: str, documents: int, found: Suggestion) -> str:
-    head = ["topics", "words", "coherence", "diversity", "score", "words last", "anchors stay", "smallest"]
-    lines = [f"{documents} documents, {name}\n", table(head, _rows(found.candidates, found.recommended))]
-    lines += [f"  {one.topics} topics: {one.reason}" for one in found.candidates if one.reason]
-    if found.recommended is not None:
-        lines.append(f"\nthe {found.recommended.topics} topics")
-        lines += [f"  {k}: {' '.join(words)}" for k, words in enumerate(found.recommended.top_words)]
-    lines.append(f"\nrecommended: {found.reason}")
+def _text(told: Mapping[str, Any]) -> str:
+    """Lay out what was measured of each number of topics. told: as JSON has it."""
+    measures = ("topics", "words", "coherence", "diversity", "score", "kept", "steady", "least_share", "reason")
+    lines = [f"{told['documents']} documents, {told['source']}\n", table_of(told["candidates"], *measures)]
+    if told["recommended"] is not None:
+        lines.append(f"\nthe {told['recommended']} topics")
+        lines += [f"  {k}: {' '.join(words)}" for k, words in enumerate(told["topics"])]
+    lines.append(f"\nrecommended: {told['reason']}")
     return "\n".join(lines)
-
-
-def _rows(candidates: Sequence[Candidate], recommended: Candidate | None) -> list[list[str]]:
-    rows = []
-    for one in candidates:
-        number = f"{one.topics} *" if one is recommended else str(one.topics)
-        if one.reason:
-            rows.append([number, *["-"] * 7])
-            continue
-        lasting = ["-" if share is None else f"{share:.0%}" for share in (one.kept, one.steady)]
-        measures = [f"{one.coherence:.3f}", f"{one.diversity:.2f}", f"{one.score:.3f}"]
-        rows.append([number, str(one.words), *measures, *lasting, f"{one.least_share:.1%}"])
-    return rows
 
 
 COMMANDS = (_topics,)

@@ -1,6 +1,7 @@
 """What an operator does with an instance, one story after the demo: look, ask, take away, check, make anew."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -29,7 +30,7 @@ def test_init_makes_an_instance_and_changes_nothing_the_second_time(program, tmp
         assert len(found["topics"]) == 5
     status, out, _ = program("init", "--dir", tmp_path / "new")
     assert status == 0
-    assert "found    default.documents, 1 partition\n" in out
+    assert re.search(r"default\.documents +found +1 ", out)
 
 
 def test_a_healthy_instance_passes_the_doctor(on, program, instance):
@@ -138,7 +139,7 @@ def test_a_receipt_can_be_checked_elsewhere(on, program, instance, tmp_path):
     assert verify("--document", "doc-8", "--salt", request["salt"])[0] == 1
     assert verify("--document", "doc-9")[0] == 2
     status, out, _ = program("verify", file, "--key", key.read_text().strip())
-    assert (status, out.count("ok ")) == (0, 2)
+    assert (status, out.count("ok ")) == (0, 1)
     text = file.read_text()
     for changed in (text.replace("index ", "index 1"), text.replace("extra ", "extra A"), text[:-5], "nonsense"):
         file.write_text(changed)

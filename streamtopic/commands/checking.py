@@ -85,12 +85,15 @@ def _verify_file(args: argparse.Namespace) -> int:
         facts = {"model": keys.model, "index": proof.index, **dataclasses.asdict(entry)}
         if isinstance(entry, Envelope):
             return _verify_version(args, facts)
-        line = f"ok    model {keys.model} was deleted at {instant(entry.made)}, says the holder of the key"
+        line = f"ok    model {keys.model} was deleted at {instant(entry.made)}"
     else:
         receipt = verify_receipt(text, keys, document=args.document, salt=args.salt)
         facts = {"id": receipt.id, **dataclasses.asdict(receipt)}
-        line = f"ok    {_said_by(receipt, args.document)}, says the holder of the key"
-    return answer(args, {"passed": True, **facts}, line, *aligned(facts))
+        line = f"ok    {_said_by(receipt, args.document)}"
+    return answer(args, {"passed": True, **facts}, line, _SIGNED, *aligned(facts))
+
+
+_SIGNED = "ok    so says the holder of the key"
 
 
 def _said_by(receipt: Receipt | RequestReceipt, document: str | None) -> str:
@@ -109,7 +112,7 @@ def _verify_version(args: argparse.Namespace, facts: dict[str, Any]) -> int:
     """Tell the facts of a version; status 1 if the model beside the proof is another one."""
     model = args.file.with_suffix("")
     same = None
-    lines = [f"ok    the ledger has version {facts['version']} of {facts['model']}, says the holder of the key"]
+    lines = [f"ok    the ledger has version {facts['version']} of {facts['model']}", _SIGNED]
     if model != args.file and model.is_file():
         with file_errors("read", model), model.open("rb") as data:
             same = hashlib.file_digest(data, "sha256").hexdigest() == facts["release"]

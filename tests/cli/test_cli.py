@@ -33,7 +33,6 @@ def test_a_disk_that_takes_no_more_is_named_with_status_3(tmp_path):
         (["status", "--dir", ".", "--set", "topcs=3"], "did you mean `topics`"),
         (["demo", "--documents", "/nowhere.jsonl"], "/nowhere.jsonl"),
         (["bench", "nonsense"], "bench --list"),
-        (["export", "1", "--to", "model.txt", "--dir", "."], "without .txt"),
         (["topics", "--top", "0", "--dir", "."], "'0' is not a whole number from 1 to 20"),
         (["unlearn", "--wait", "nan", "--dir", "."], "'nan' is not a whole number from 0"),
         (["serve", "--port", "70000", "--dir", "."], "from 0 to 65535"),

@@ -76,25 +76,6 @@ def test_hostile_words_stay_words(facts):
     assert any("\\u{202e}" in text for _, text in attacked.text)
 
 
-def test_the_evidence_is_what_happened(facts, program, made):
-    """Counts, receipts and epsilon are those that the other commands tell."""
-    assert facts["passed"] is True
-    assert facts["complete"] is True
-    assert facts["verified"] is False
-    assert (facts["envelope"]["m"], facts["envelope"]["forgotten"]) == (597, 3)
-    assert facts["forgotten"]["receipts"] == 3
-    since = [(one["version"], one["receipts"]) for one in facts["forgotten"]["since_base"]]
-    assert since == [(2, 3)]
-    assert facts["forgotten"]["waiting"] == {"deletions": 0, "held": 0, "oldest": None, "lag": 0}
-    ledger = json.loads(program("status", "--dir", made, "--json")[1])["ledger"]
-    assert (facts["forgotten"]["ledger"]["entries"], facts["forgotten"]["ledger"]["receipts"]) == (ledger["size"], 3)
-    versions = json.loads(program("versions", "--dir", made, "--json")[1])["versions"]
-    told = [(v["version"], v["cumulative_epsilon"], v["withdrawn"]) for v in versions]
-    spent = [(v["version"], v["cumulative_epsilon"], v["withdrawn"]) for v in facts["spending"]["versions"]]
-    assert spent == told
-    assert (facts["envelope"]["capacity"], facts["envelope"]["capacity_rule"]) == (30, "share")
-
-
 def test_no_document_is_named(facts, made):
     """Neither ids nor texts of documents are in a report, forgotten or not."""
     written = json.dumps(facts)

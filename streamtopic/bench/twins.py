@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Positions = npt.NDArray[np.intp]
 
-__all__ = ["KINDS", "Chain", "ForgetSet", "TwinOutcome", "Twins"]
+__all__ = ["KINDS", "Chain", "ForgetSet", "TwinOutcome", "Twins", "same_counts"]
 
 KINDS = (
     "1 document",
@@ -146,7 +146,7 @@ class Twins:
             forgotten=len(forget.documents),
             retrain=updated.reason if isinstance(updated, NeedsRetrain) else "",
             new_anchors=len({*fit.anchors} - {*self.fit.anchors}),
-            same_counts=_same(now.cooccurrence, left.cooccurrence),
+            same_counts=same_counts(now.cooccurrence, left.cooccurrence),
             same_words=difference.words_equal and fit.anchors == twin.anchors,
             difference=difference.max_abs_difference,
             certificate=fit.certificate.bound,
@@ -208,7 +208,8 @@ class Twins:
         return Counts(self.words, count(batch, len(self.words), self.options.weighting))
 
 
-def _same(one: Cooccurrence, other: Cooccurrence) -> bool:
+def same_counts(one: Cooccurrence, other: Cooccurrence) -> bool:
+    """Return whether counts over the same words are equal, bit for bit."""
     arrays = ("indptr", "columns", "values", "frequency", "tokens", "heavy")
     equal = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
     return equal and one.documents == other.documents

@@ -1,7 +1,7 @@
 """Private mode: what its noise costs, and what an attacker gets out of its versions.
 
-topics       NPMI and diversity of the last version of a period, and of the same learner without noise
-least        the same over parts of the corpus, vocabularies and epsilons: how many documents the mode needs
+least        NPMI that the last version of a period loses against the same learner without noise, over parts of the
+             corpus, vocabularies and epsilons: how many documents the mode needs
 attack       a document is deleted between two versions, and ranked among 300 by the difference of all noised counts, of
              which a version publishes only what follows from its topics
 subtraction  the attack of `bench difference`: the same by the topics alone that two versions publish
@@ -94,15 +94,13 @@ def _whole(exact: Int64) -> Float:
     return np.asarray(upper + np.triu(upper, 1).T)
 
 
-def _quality(
-    words: list[str], batch: DocumentBatch, counts: Float, deviation: float, topics: int
-) -> tuple[float, float]:
-    """Return NPMI of the ten shown words on all documents, and diversity. Raises CannotLearn."""
+def _quality(words: list[str], batch: DocumentBatch, counts: Float, deviation: float, topics: int) -> float:
+    """Return NPMI of the ten shown words on all documents. Raises CannotLearn."""
     import numpy as np
 
     from streamtopic.privacy.private_topics import topics_of_noised
     from streamtopic.service.schedule.payload import frequencies
-    from streamtopic.topics.display import WordEvidence, diversity, npmi, top_words
+    from streamtopic.topics.display import WordEvidence, npmi, top_words
     from streamtopic.topics.learner_options import LearnerOptions
 
     fit, source, _ = topics_of_noised(words, counts, deviation, LearnerOptions(n_topics=topics))
@@ -110,27 +108,7 @@ def _quality(
     position = {word: k for k, word in enumerate(words)}
     place = np.array([position[word] for word in fit.words])
     shown = place[top_words(fit.A, evidence)]
-    return npmi(shown, batch), diversity(shown)
-
-
-def _topics(documents: str, topics: int, words: int, epsilon: int, versions: int, draws: int) -> list[Figure]:  # noqa: ARG001 -- one list of options for all
-    """The last version of a period against the same learner without noise."""
-    from streamtopic.privacy.private_noise import document_matrices
-
-    held, batch = _batch(documents, words)
-    exact = document_matrices(batch, len(held))
-    noise = _noise(epsilon, versions)
-    without = _quality(held, batch, _whole(exact), 0.0, topics)
-    last = _quality(held, batch, _noised(exact, noise, versions), noise.deviation(versions), topics)
-    return [
-        Figure("documents", batch.documents, "documents"),
-        Figure("words", len(held), "words"),
-        Figure("NPMI without noise", without[0], ""),
-        Figure("NPMI of the last version", last[0], ""),
-        Figure("lost", without[0] - last[0], "", "<= .03 from 120,000 documents on"),
-        Figure("diversity without noise", without[1], ""),
-        Figure("diversity of the last version", last[1], ""),
-    ]
+    return npmi(shown, batch)
 
 
 def _least(documents: str, topics: int, words: int, epsilon: int, versions: int, draws: int) -> list[Figure]:  # noqa: ARG001
@@ -151,14 +129,14 @@ def _least(documents: str, topics: int, words: int, epsilon: int, versions: int,
             for part in (8, 4, 2, 1):
                 some = batch.take(np.sort(order[: batch.documents // part]))
                 exact = document_matrices(some, size)
-                without, _ = _quality(held, batch, _whole(exact), 0.0, topics)
+                without = _quality(held, batch, _whole(exact), 0.0, topics)
                 for one in (epsilon / 3, epsilon, 10 * epsilon / 3):
                     noise = _noise(one, versions)
                     name = f"{some.documents} documents, {size} words, epsilon {one:g}"
                     # As large as that of the last version, and drawn at once.
                     alike = _alone(noise, versions)
                     try:
-                        npmi, _ = _quality(held, batch, _noised(exact, alike, 1), alike.sigma, topics)
+                        npmi = _quality(held, batch, _noised(exact, alike, 1), alike.sigma, topics)
                     except CannotLearn:
                         continue
                     found.append(Figure(f"{name}: lost", without - npmi, f"of {without:.3f}"))
@@ -319,4 +297,4 @@ def _canaries(documents: str, topics: int, words: int, epsilon: int, versions: i
     ]
 
 
-CASES = {"topics": _topics, "attack": _attack, "subtraction": _subtraction, "canaries": _canaries, "least": _least}
+CASES = {"attack": _attack, "subtraction": _subtraction, "canaries": _canaries, "least": _least}

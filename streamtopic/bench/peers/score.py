@@ -43,7 +43,6 @@ class Score:
     likely_npmi: float
     likely_diversity: float
     plain_npmi: float
-    plain_diversity: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +78,6 @@ class Lists:
             npmi(likely, held),
             diversity(likely),
             npmi(plain, held),
-            diversity(plain),
         )
 
 

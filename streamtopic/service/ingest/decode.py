@@ -151,7 +151,7 @@ def decode_all(
         slow = AddedDocuments.of([keys[k] for k in places], places, list(left.values()), lexicon)
         order = np.arange(number)
         order[places] = number + np.arange(len(places))
-        batch = DocumentBatch.stacked([batch, slow.batch]).select(order)
+        batch = DocumentBatch.stacked([batch, slow.batch]).take(order)
     offsets = np.array([record.offset for record in records], np.int64)
     documents = AddedDocuments(keys, offsets, batch, labels, subjects)
     return Decoded(records, documents, others, homes, lexicon, named)

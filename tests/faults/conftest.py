@@ -23,7 +23,7 @@ def campaign(tmp_path):
         print(f"seed {SEED}, data in {tmp_path}")  # noqa: T201  a failure is looked into with these
         with ExitStack() as stack:
             try:
-                started = stack.enter_context(Cluster(tmp_path, sharded=sharded))
+                started = Cluster(tmp_path, stack, sharded=sharded)
             except ComponentUnreachable as error:
                 if os.environ.get("CI"):
                     raise

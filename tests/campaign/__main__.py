@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from campaign.cluster import Cluster
-from campaign.rounds import Options, run
+from campaign.rounds import run
 
 
 def main():
@@ -24,7 +24,7 @@ def main():
     folder = Path(tempfile.mkdtemp(prefix="streamtopic-faults-"))
     with ExitStack() as stack:
         target = Cluster(folder / "cluster", stack, sharded=args.cluster)
-        report = run(target, Options(args.seed, args.faults), _say)
+        report = run(target, args.seed, args.faults, say=_say)
     if report.findings:
         print(*report.findings, sep="\n")
         print(f"{len(report.findings)} findings with seed {args.seed}: logs and data are in {folder}")

@@ -66,36 +66,29 @@ class Proxy:
         async def connected(reader, writer):
             await self._connected(target, reader, writer)
 
-        async def listen():
-            self._doors.append(await asyncio.start_server(connected, "127.0.0.1", port))
-
-        self._do(listen())
+        listening = asyncio.start_server(connected, "127.0.0.1", port)
+        self._doors.append(asyncio.run_coroutine_threadsafe(listening, self._loop).result(_ANSWER_SECONDS))
         return port
+
+    # Traps and links belong to the loop's thread, so every change is made there.
 
     def lose_reply(self, *parts):
         """Cut the connection of the next command with all these parts, after Redis has done it and before its reply."""
-        self._set(Trap(parts))
+        self._loop.call_soon_threadsafe(self._traps.append, Trap(parts))
 
     def hold(self, *parts, seconds):
         """Hold the next command with all these parts back for some seconds; return the trap."""
-        return self._set(Trap(parts, seconds))
+        trap = Trap(parts, seconds)
+        self._loop.call_soon_threadsafe(self._traps.append, trap)
+        return trap
 
     def disarm(self):
         """Stop losing replies and holding commands."""
-
-        async def clear():
-            self._traps.clear()
-
-        self._do(clear())
+        self._loop.call_soon_threadsafe(self._traps.clear)
 
     def sever(self):
         """Cut all connections at once."""
-
-        async def cut():
-            for link in self._links:
-                link.cut()
-
-        self._do(cut())
+        self._loop.call_soon_threadsafe(self._cut_all)
 
     def sprung(self, request, *, held):
         """Return the trap for a request, None if there is none. The trap is used up.
@@ -108,16 +101,9 @@ class Proxy:
                 return trap
         return None
 
-    def _set(self, trap):
-        async def add():
-            self._traps.append(trap)
-
-        self._do(add())
-        return trap
-
-    def _do(self, what):
-        # Traps and links belong to the loop's thread, so every change is made there.
-        asyncio.run_coroutine_threadsafe(what, self._loop).result(2 * _ANSWER_SECONDS)
+    def _cut_all(self):
+        for link in self._links:
+            link.cut()
 
     def _serve(self):
         asyncio.set_event_loop(self._loop)

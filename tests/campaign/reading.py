@@ -18,7 +18,7 @@ Passage = tuple[int, dict[str, int]]
 
 _WORD = re.compile("[a-z0-9]{2,}")
 _LONGEST_WORD, _LONGEST_PASSAGE, _LARGEST_TEXT = 64, 8192, 1_000_000
-LONGEST_KEY = 512
+_LONGEST_KEY = 512
 _MOST_HEADERS = 256
 _MOST_SUBJECTS, _LONGEST_NAME = 8, 256
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -48,14 +48,13 @@ class Demand:
     """A request of the requests topic.
 
     request, salt: its id, and the salt of the requester.
-    documents, subjects: what it names, the one or the other.
+    subjects: the people that it names.
     asked_ms: time of its record, milliseconds since 1970.
     erased: whether the newest record under its id is a tombstone, so that compaction takes the others.
     """
 
     request: str
     salt: bytes
-    documents: frozenset[str]
     subjects: frozenset[str]
     asked_ms: int
     erased: bool = False
@@ -67,7 +66,7 @@ class _Wrong(ValueError):
 
 def understand(key, value, headers):
     """Return what a record asks for."""
-    if not key or len(key) > LONGEST_KEY or not _is_text(key):
+    if not key or len(key) > _LONGEST_KEY or not _is_text(key):
         return Asked("refused")
     if key == b"st:heartbeat":
         try:
@@ -81,7 +80,7 @@ def understand(key, value, headers):
             own = _named(fields)
             return Asked("delete", **{name: own[name] or value for name, value in named.items()})
         _demand(fields.get("op") == "add" and len(headers) <= _MOST_HEADERS)
-        subjects = _names(fields["subjects"], least=1) if fields.get("subjects") is not None else frozenset()
+        subjects = _names(fields["subjects"]) if fields.get("subjects") is not None else frozenset()
         return Asked("add", _passages(fields), _labels(fields.get("labels")), subjects=subjects)
     except _Wrong:
         return Asked("refused", **named)
@@ -92,12 +91,11 @@ def demanded(key, value, time_ms):
     try:
         fields = json.loads(value)
         _demand(isinstance(fields, dict) and key is not None and _REQUEST_ID.fullmatch(key))
-        documents, subjects = (_names(fields.get(name, [])) for name in ("documents", "subjects"))
-        salt = _named(fields)["salt"]
-        _demand(salt and bool(documents) != bool(subjects))
+        subjects, salt = _names(fields.get("subjects")), _named(fields)["salt"]
+        _demand(salt)
     except (ValueError, RecursionError):
         return None
-    return Demand(key.decode(), salt, documents, subjects, time_ms)
+    return Demand(key.decode(), salt, subjects, time_ms)
 
 
 def _demand(condition):
@@ -131,7 +129,7 @@ def _named(fields):
     """Return the request id and the salt that a record has, each empty if it is not sound."""
     request, salt = (_bytes(fields.get(name)) for name in ("request", "salt"))
     return {
-        "request": request.decode(errors="replace") if len(request) <= LONGEST_KEY else "",
+        "request": request.decode(errors="replace") if len(request) <= _LONGEST_KEY else "",
         "salt": salt if 16 <= len(salt) <= 64 else b"",
     }
 
@@ -174,8 +172,8 @@ def _labels(labels):
     return dict(labels)
 
 
-def _names(found, least=0):
-    _demand(isinstance(found, list) and least <= len(found) <= _MOST_SUBJECTS and all(map(_is_name, found)))
+def _names(found):
+    _demand(isinstance(found, list) and 0 < len(found) <= _MOST_SUBJECTS and all(map(_is_name, found)))
     return frozenset(found)
 
 

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
 
 from campaign.cluster import PARTITIONS
 from campaign.inject import EVERY_KIND, SHARDED_KINDS, Injector, draw
@@ -16,10 +15,6 @@ from campaign.observer import Observer
 from campaign.stream import EventStream
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.streams import open_log
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # Events that are sent together, and in one round.
 _BATCH = 20
@@ -33,22 +28,6 @@ _LIVE = 400
 _REST, _PATIENCE = 240.0, 20.0
 # The first rest may take this many times as long: on a fresh machine every process compiles the kernels, all at once.
 _WARMING = 4.0
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """A campaign. It ends after the round that reaches `faults`, or that has a finding.
-
-    seed: of events and faults.
-    faults: number at which it ends.
-    kinds: kind of fault to share; None: every kind that fits the target.
-    round_faults: number in one round.
-    """
-
-    seed: int
-    faults: int
-    kinds: Mapping[str, float] | None = None
-    round_faults: int = 8
 
 
 @dataclass(slots=True)
@@ -69,38 +48,39 @@ class Report:
     findings: list[str] = field(default_factory=list)
 
 
-def run(cluster, options, say=lambda _: None):
+def run(cluster, seed, faults, *, kinds=None, round_faults=8, say=lambda _: None):
     """Run a campaign on a cluster that was just started, and return its result.
 
+    seed: of events and faults.
+    faults: number at which it ends, with its round; a round with a finding ends it as well.
+    kinds: kind of fault to share; None: every kind that fits the target.
+    round_faults: number in one round.
     say: called with a line about each round and each fault.
     """
+    kinds = kinds or (SHARDED_KINDS if cluster.sharded else EVERY_KIND)
+    start, rng = time.monotonic(), Random(seed)
     with closing(Observer(cluster, PARTITIONS)) as observer:
-        return _Campaign(cluster, options, observer, say).run()
+        campaign = _Campaign(cluster, observer, EventStream(Random(seed), PARTITIONS, _LIVE), say)
+        campaign.begin()
+        report = campaign.report
+        while not report.findings and (left := faults - report.faults.total()) > 0:
+            campaign.round(draw(rng, min(round_faults, left), _WINDOW, kinds), rng.uniform(0, _WINDOW))
+    report.figures["seconds, whole campaign"] = time.monotonic() - start
+    return report
 
 
 class _Campaign:
-    def __init__(self, cluster, options, observer, say):
+    """A cluster under observation, and what was done to it and found so far: `report`."""
+
+    def __init__(self, cluster, observer, stream, say):
         self._cluster = cluster
-        self._options = options
         self._observer = observer
+        self._stream = stream
         self._say = say
-        self._rng = Random(options.seed)
-        self._stream = EventStream(Random(options.seed), PARTITIONS, _LIVE)
         self._injector = Injector(cluster)
-        self._unconfirmed = []
-        self._report = Report()
-        self._kinds = options.kinds or (SHARDED_KINDS if cluster.sharded else EVERY_KIND)
+        self.report = Report()
 
-    def run(self):
-        start = time.monotonic()
-        self._begin()
-        report, options = self._report, self._options
-        while not report.findings and (left := options.faults - report.faults.total()) > 0:
-            self._round(draw(self._rng, min(options.round_faults, left), _WINDOW, self._kinds))
-        report.figures["seconds, whole campaign"] = time.monotonic() - start
-        return report
-
-    def _begin(self):
+    def begin(self):
         """Reach a first model without any fault."""
         # A finding after it is then the work of a fault.
         for worker in self._cluster.staff:
@@ -109,20 +89,24 @@ class _Campaign:
         self._conclude(_WARMING * _REST)
         self._injector.copy_redis()
 
-    def _round(self, faults):
+    def round(self, faults, copied):
+        """Do faults amid events, then let the service come to rest and make every check.
+
+        copied: seconds after which Redis is copied.
+        """
         start = time.monotonic()
         with ThreadPoolExecutor(len(faults) + 2) as pool:
             doing = [pool.submit(self._do, fault, start) for fault in faults]
             doing.append(pool.submit(self._feed, _ROUND_EVENTS, _WINDOW))
             # In the middle of the faults, so that a later fault sets Redis back to a moment of disorder.
-            doing.append(pool.submit(self._copy, self._rng.uniform(0, _WINDOW)))
+            doing.append(pool.submit(self._copy, copied))
             while not all(future.done() for future in doing):
                 self._watch()
                 time.sleep(0.1)
             for future in doing:
                 future.result()
         self._observer.restart_subscriber()
-        self._report.faults.update(fault.kind for fault in faults)
+        self.report.faults.update(fault.kind for fault in faults)
         self._conclude(_REST)
 
     def _do(self, fault, start):
@@ -135,34 +119,24 @@ class _Campaign:
         self._injector.copy_redis()
 
     def _feed(self, events, seconds):
-        """Send events, spread over some seconds."""
+        """Send events, spread over some seconds. Lost or not, the oracle knows only what is in the log."""
+        names = self._cluster.names
         log, _ = open_log(self._cluster.kafka.servers)
         with closing(log):
             for _ in range(events // _BATCH):
-                self._append(log, self._cluster.names.documents, self._stream.batch(_BATCH))
-                self._ask(log, self._stream.requests())
-                self._report.events += _BATCH
+                batch = self._stream.batch(_BATCH)
+                for topic, messages in ((names.documents, batch), (names.requests, self._stream.requests())):
+                    try:
+                        log.append_many(topic, messages)
+                    except ComponentUnreachable as error:
+                        self._say(f"  (a batch of events was not confirmed: {error})")
+                self.report.events += _BATCH
                 time.sleep(seconds * _BATCH / events)
-
-    def _append(self, log, topic, batch):
-        """Send records; return whether that was confirmed. Lost or not, the oracle knows only what is in the log."""
-        try:
-            log.append_many(topic, batch)
-        except ComponentUnreachable as error:
-            self._say(f"  (a batch of events was not confirmed: {error})")
-            return False
-        return True
-
-    def _ask(self, log, requests):
-        """Send requests to forget people, and once more those that were not confirmed: people ask until they are."""
-        sent = [*self._unconfirmed, *requests]
-        confirmed = not sent or self._append(log, self._cluster.names.requests, sent)
-        self._unconfirmed = [] if confirmed else sent
 
     def _watch(self):
         """Follow log and published topics. A process that ended by itself is a finding."""
         self._observer.look()
-        self._report.findings += self._cluster.deaths()
+        self.report.findings += self._cluster.deaths()
 
     def _conclude(self, rest_seconds):
         """Undo the rest of the faults, wait for rest, and make every check."""
@@ -173,25 +147,21 @@ class _Campaign:
         while calm < 2:
             for worker in self._cluster.staff:
                 worker.start()
-            if self._unconfirmed:
-                log, _ = open_log(self._cluster.kafka.servers)
-                with closing(log):
-                    self._ask(log, [])
             self._watch()
             unrest = self._observer.unrest()
             calm = 0 if unrest else calm + 1
-            if time.monotonic() - start > (_PATIENCE if self._report.findings else rest_seconds):
+            if time.monotonic() - start > (_PATIENCE if self.report.findings else rest_seconds):
                 wrote = [f"{worker.name} last wrote:\n{worker.tail(5)}" for worker in self._cluster.staff]
-                self._report.findings += [*(f"not at rest: {what}" for what in unrest), *wrote]
+                self.report.findings += [*(f"not at rest: {what}" for what in unrest), *wrote]
                 break
             time.sleep(0.2)
-        self._report.rest.append(time.monotonic() - start)
-        self._report.findings += self._injector.findings
-        self._report.findings += self._observer.check()
+        self.report.rest.append(time.monotonic() - start)
+        self.report.findings += self._injector.findings
+        self.report.findings += self._observer.check()
         self._summarise()
 
     def _summarise(self):
-        report, witness = self._report, self._observer.witness
+        report, witness = self.report, self._observer.witness
         report.figures = {
             "replies lost": self._cluster.proxy.lost,
             "receipts of requests": len(witness.covering),

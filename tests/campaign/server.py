@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 from servers import redis_accidents as accidents
 from servers.redis_cluster import DEFAULTS, LocalRedisCluster, RedisNode
@@ -70,8 +70,11 @@ class RedisServer:
         """Keep a copy of the data of all nodes as they are at this moment. The oldest of several is dropped."""
         self._copied += 1
         self._copies.append(self._folder.with_name(f"copy-{self._copied}"))
-        # Suspended, so that the copy is what a crash at this moment would have left.
-        with self._suspended():
+        with ExitStack() as stack:
+            # Suspended, so that the copy is what a crash at this moment would have left.
+            for node in self.nodes:
+                stack.callback(node.send, signal.SIGCONT)
+                node.send(signal.SIGSTOP)
             shutil.copytree(self._folder, self._copies[-1])
         if len(self._copies) > _COPIES:
             shutil.rmtree(self._copies.pop(0))
@@ -121,15 +124,6 @@ class RedisServer:
 
     def _master(self, fault):
         return self.master_of(self._keys[fault.which % len(self._keys)])
-
-    @contextmanager
-    def _suspended(self):
-        """Stop every node as long as the block runs: it takes connections and answers nobody."""
-        with ExitStack() as stack:
-            for node in self.nodes:
-                stack.callback(node.send, signal.SIGCONT)
-                node.send(signal.SIGSTOP)
-            yield
 
 
 class ShardedRedis(RedisServer):

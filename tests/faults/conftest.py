@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from campaign.cluster import Cluster
-from campaign.rounds import Options, run
+from campaign.rounds import run
 from streamtopic.errors import ComponentUnreachable
 
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
@@ -28,6 +28,6 @@ def campaign(tmp_path):
                 if os.environ.get("CI"):
                     raise
                 pytest.skip(str(error))
-            return run(started, Options(SEED, **options), print)
+            return run(started, SEED, say=print, **options)
 
     return made

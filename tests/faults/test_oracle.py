@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from campaign.checks import check_forwards
-from campaign.oracle import Life, Oracle, count
+from campaign.oracle import Oracle
 from campaign.reading import demanded, home, understand
 from campaign.stream import EventStream
 from streamtopic.counts import Weighting
@@ -70,17 +70,6 @@ def test_oracle_counts_like_the_kernel():
     assert [counted.heavy.get(word, 0) for word in words] == expected.cooccurrence.heavy.tolist()
     assert 0 < expected.cooccurrence.heavy.sum() < expected.cooccurrence.frequency.sum()
     assert counted.documents == expected.cooccurrence.documents == len(live) > 150
-
-
-@pytest.mark.parametrize("length", [0, 1, 2, 3, 255, 256, 257, 8191, 8192])
-@pytest.mark.parametrize("others", [0, 1, 300, 63 * 8192])
-def test_weights_are_those_of_the_service(length, others):
-    """Both round the same fraction in the same way, at every corner of f(L), for a document of several passages too."""
-    repeated = max(1, length // 2)
-    pairs = count([Life(b"", ((length, {"one": repeated, "two": 1}), (others, {})), {}, 0)]).pairs
-    counted = length - max(0, repeated - 2)
-    weight = int(Weighting(256).weights([counted], [counted + others])[0])
-    assert pairs.get(("one", "two"), 0) == min(repeated, 2) * weight
 
 
 def test_oracle_and_service_understand_the_same_requests():

@@ -125,8 +125,8 @@ def check_versions(oracle, witness):
         if entry.parent != version - 1:
             findings.append(f"version {version} names {entry.parent} as the one before")
         before, epsilon = spent.get(entry.base, (0, 0.0))
-        if entry.cumulative_epsilon < epsilon:
-            findings.append(f"epsilon fell: {epsilon} at {before}, {entry.cumulative_epsilon} at {version}")
+        if entry.cumulative_epsilon <= epsilon:
+            findings.append(f"epsilon did not grow: {epsilon} at {before}, {entry.cumulative_epsilon} at {version}")
         spent[entry.base] = version, entry.cumulative_epsilon
         held = sum(life.holds(entry.cut.get(p, 0)) for p, book in enumerate(oracle.books) for life in book.lives)
         if entry.m != held:

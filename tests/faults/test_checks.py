@@ -152,7 +152,7 @@ DAMAGES = [
     (lambda w: w.witness.book.take(b"{}"), "1 strays by the docs"),
     (lambda w: w.witness.entries.pop(1), "without a gap"),
     (lambda w: w.change(2, parent=2), "names 2 as the one before"),
-    (lambda w: w.change(2, cumulative_epsilon=0.5), "epsilon fell"),
+    (lambda w: w.change(2, cumulative_epsilon=1.0), "epsilon did not grow"),
     (lambda w: w.change(2, m=2), "holds 2 documents, 1 lived"),
     (lambda w: w.witness.releases.sent.pop(2), "the newest, were never sent"),
     (_sent_otherwise, "version 2 was sent with other bytes"),

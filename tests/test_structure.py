@@ -59,7 +59,6 @@ PURE = ("counts", "topics", "privacy", "paper", "audit")
 # A pure function of arrays has no business with these.
 IMPURE = {"time", "datetime", "os", "socket", "subprocess", "redis", "kafka", "random", "secrets", "io", "tempfile"}
 EXCEPTIONS = {
-    "streamtopic.privacy.keystream": {"secrets"},  # makes new keys; noise itself comes from the key
     "streamtopic.topics.reproducible": {"os"},  # counts the cores; the result does not depend on them
 }
 

@@ -44,7 +44,6 @@ CONFIDENCE = 0.95
 """Probability that all bounds of the games hold."""
 _LEAST_DRAWS = 600
 _USUAL_DRAWS = 4_000
-_CONTROL_DRAWS = 2_000
 # More draws take hours, and only a plan that asks for them gets them.
 _MOST_DRAWS = 100_000
 _WHOLE_DRAWS = 100
@@ -81,7 +80,7 @@ class AuditPlan:
 
         Raises UsageError if the plan's draws cannot show a fault, or if the usual draws would take hours.
         """
-        least = self._least(guarantee)
+        least = self.controls(guarantee)
         if self.draws is not None and self.draws < least:
             raise UsageError(
                 f"{self.draws} draws cannot show a fault at epsilon {guarantee.epsilon}: give at least {least}"
@@ -94,12 +93,7 @@ class AuditPlan:
         return self.draws or max(_USUAL_DRAWS, least)
 
     def controls(self, guarantee: Guarded) -> int:
-        """Return the draws of each run in each control: enough for its fault, and at most the draws of a game."""
-        wanted = max(_CONTROL_DRAWS, self._least(guarantee))
-        return min(self.enough(guarantee), wanted)
-
-    def _least(self, guarantee: Guarded) -> int:
-        """Return the draws that show the faults of the controls at this claim."""
+        """Return the draws of each run in each control, which show its fault at this claim."""
         mu = 1 / gaussian_scale(guarantee.epsilon, guarantee.delta)
         return max(least_draws(mu, self.error), _LEAST_DRAWS)
 

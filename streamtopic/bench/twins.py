@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamtopic.audit.subtraction import difference
 from streamtopic.bench.figures import timed
 from streamtopic.counts import Cooccurrence, Counts, KeptCounts, SignedPassages, count
-from streamtopic.service.verify.recount import Numbering, compare
+from streamtopic.service.verify.recount import Numbering
 from streamtopic.topics.learner import learn
 from streamtopic.topics.update import NeedsRetrain, update
 
@@ -140,15 +141,14 @@ class Twins:
         relearn, twin = timed(partial(learn, left, self.options))
         refused = isinstance(updated, NeedsRetrain)
         fit = learn(now, self.options) if isinstance(updated, NeedsRetrain) else updated.fit
-        difference = compare(fit, twin)
         return TwinOutcome(
             kind=forget.kind,
             forgotten=len(forget.documents),
             retrain=updated.reason if isinstance(updated, NeedsRetrain) else "",
             new_anchors=len({*fit.anchors} - {*self.fit.anchors}),
             same_counts=same_counts(now.cooccurrence, left.cooccurrence),
-            same_words=difference.words_equal and fit.anchors == twin.anchors,
-            difference=difference.max_abs_difference,
+            same_words=(fit.words, fit.anchors) == (twin.words, twin.anchors),
+            difference=float(np.abs(difference(fit, twin)).max()),
             certificate=fit.certificate.bound,
             update=float("nan") if refused else seconds,
             relearn=relearn,
@@ -183,9 +183,8 @@ class Twins:
                 fit = updated.fit
         left = np.setdiff1d(np.arange(self.batch.documents), drawn)
         twin = learn(self._counted(self.batch.take(left)), self.options)
-        found = compare(fit, twin)
-        same = found.words_equal and fit.anchors == twin.anchors
-        return Chain(steps, reasons, found.max_abs_difference, same)
+        same = (fit.words, fit.anchors) == (twin.words, twin.anchors)
+        return Chain(steps, reasons, float(np.abs(difference(fit, twin)).max()), same)
 
     def _heaviest(self, anchor: int) -> Positions:
         """Return the document that has the largest part in the row of an anchor word, (1,)."""

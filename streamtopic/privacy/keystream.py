@@ -12,7 +12,6 @@ Another key, version or digest gives numbers that are independent of these.
 
 import hashlib
 import hmac
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
@@ -36,7 +35,7 @@ __all__ = [
 
 Float64 = npt.NDArray[np.float64]
 
-KEY_BYTES = 32
+_KEY_BYTES = 32
 _UNIT = 2.0**-53
 # Units in the last place by which log, cos, sin and the products may be off together: see `draw_normals`.
 _LIBRARY = 32
@@ -58,13 +57,8 @@ class NoiseKey:
     secret: bytes
 
     def __post_init__(self) -> None:
-        if len(self.secret) < KEY_BYTES:
-            raise UsageError(f"a noise key must have at least {KEY_BYTES} bytes: make one with `streamtopic keys new`")
-
-    @classmethod
-    def generate(cls) -> "NoiseKey":
-        """A new key from the operating system's randomness."""
-        return cls(secrets.token_bytes(KEY_BYTES))
+        if len(self.secret) < _KEY_BYTES:
+            raise UsageError(f"a noise key must have at least {_KEY_BYTES} bytes: make one with `streamtopic keys new`")
 
     def of(self, model: str, version: int) -> "VersionNoise":
         """The noise of a version. model, version: its name and number."""

@@ -139,7 +139,7 @@ def test_digests_in_redis_are_keyed(opened, mode):
         with opened(name, noise, **MODES[mode]) as instance:
             instance.add(corpus())
             instance.settle()
-            counts.append(dict(instance.state.releases())[1]["noised"])
+            counts.append(instance.release(1).envelope.commitment)
             head = instance.connection.call("HGET", "{st:default}:base", "head")
             bases.append(msgpack.unpackb(head, strict_map_key=False)["sha256"])
     assert counts[0] == counts[1] != counts[2]

@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from streamtopic.counts import CountSource
 from streamtopic.errors import CannotLearn, StateCorrupt
+from streamtopic.paper.algorithm1 import BaseModel
 from streamtopic.privacy.accounting import gaussian_scale
 from streamtopic.privacy.noise import Guarded
 from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, make_payload
@@ -41,7 +41,6 @@ __all__ = [
     "Checked",
     "Guarantee",
     "Made",
-    "ModelBeforeNoise",
     "Modeller",
     "NotVerified",
     "check_is_due",
@@ -105,18 +104,6 @@ class NotVerified:
     """An update that could not be verified, so that a retrain is due; `reason` says why."""
 
     reason: str
-
-
-class ModelBeforeNoise(Protocol):
-    """Topics before noise, secret: A is (n, r), its columns on the simplex of `words`."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The words of its rows, ascending."""
-
-    @property
-    def A(self) -> npt.NDArray[np.float64]:  # noqa: N802 - the paper's symbol, as in every model
-        """The topics."""
 
 
 Guarantee = Literal["certified", "theorem", "private"]
@@ -198,7 +185,7 @@ class Modeller(ABC):
     guarantee: ClassVar[Guarantee]
     base_only = False
     most_versions: int | None = None
-    last: ModelBeforeNoise | None = None
+    last: TopicFit | BaseModel | None = None
 
     def __init__(self, options: LearnerOptions, stored: Callable[[], StoredBase | None]) -> None:
         self.options = options

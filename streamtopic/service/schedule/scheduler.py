@@ -402,7 +402,6 @@ class Scheduler:
         facts = {
             **plan.facts,
             "seconds": sum(seconds.values()),
-            "noised": plan.digest,
             "warm": made.warm,
             "guided": {name: list(seeds) for name, seeds in plan.payload.guided.items()},
             "unfitted": dict(plan.unfitted),

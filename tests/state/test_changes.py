@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from state_reference import Run, as_words, difference, dump, restore, words_by_id
 
-from streamtopic.bench.state_sizes import measure
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import (
     Applied,
@@ -121,29 +120,6 @@ def test_a_history_that_forked_is_noticed(connection, run):
         follow(run, lost)
     assert as_words(reader.counts()) == run.live.recount()
     assert "lost" not in reader.counts().words
-
-
-def test_a_generation_goes_as_a_whole(connection, run):
-    """Two sums after it, Redis has given its memory back; the changes since the last sum but one are there."""
-    first = run.state.meta.place
-    sizes, places = [], []
-    for generation in range(4):
-        key = run.state.keys.changes[generation % 2]
-        assert run.state.meta.generation == generation
-        for number in range(20):
-            run.add(number, ((90, {f"g{generation}w{number}n{k}": 1 for k in range(90)}),))
-        run.flush()
-        sizes.append(connection.call("MEMORY", "USAGE", key))
-        places.append(run.state.meta.place)
-        assert run.state.sum_changes() == Applied()
-        assert connection.call("EXISTS", run.state.keys.changes[(generation + 1) % 2]) == 0
-        assert [place for place, _ in follow(run, places[-1])] == []
-        if generation:
-            assert [place for place, _ in follow(run, places[-2])] == places[-1:]
-            with pytest.raises(CutGone, match="gone"):
-                follow(run, first)
-    # One generation is left, however many there were.
-    assert measure(connection, run.state.keys).changes < 2 * max(sizes)
 
 
 def traces(connection, run, *texts):

@@ -382,6 +382,7 @@ STEPS = st.one_of(
 @given(steps=st.lists(STEPS, min_size=3, max_size=25))
 @example(steps=[("lose", 0, 0), ("delete", 1), ("interrupt", "publish", 0, ("append_many",), 0, "wake_up")])
 @example(steps=[("delete", 2), ("version", 0), ("fall_asleep", 0, 1), ("publish", 1), ("wake_up",), ("publish", 0)])
+@example(steps=[("fall_asleep", 0, 0), ("wait", 1), ("interrupt", "publish", 1, ("append_many",), 1, "wake_up")])
 @example(steps=[("version", 1), ("copy",), ("interrupt", "version", 0, ("append_many", "script"), 0, "set_back")])
 @example(steps=[("delete", 3), ("lose", 0, 3), ("lose", 1, 1), ("soil", "anything"), ("version", 0), ("rotate", 0)])
 def test_every_deletion_has_one_receipt_in_one_ledger(connection, signed, steps):

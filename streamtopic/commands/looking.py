@@ -35,12 +35,12 @@ def register(subparsers: Subparsers) -> None:
 
 def _run_status(args: argparse.Namespace) -> int:
     """Print the state of the instance without changing it."""
-    from streamtopic.service.assembly import reader_of, status
+    from streamtopic.service.inspection.examination import concerns
+    from streamtopic.service.inspection.facts import ModelFacts, status_fields
 
     with open_instance(args) as service:
-        # A new instance in a folder has no state before its writers open it.
-        reader_of(service)
-        found = status(service)
+        facts = ModelFacts(service)
+        found = status_fields(facts, [one.text for one in concerns(facts)])
     # How many deletions wait is enough for a person; --json has since when.
     waiting = {name: one["documents"] for name, one in found["residue"]["waiting"].items()}
     shown = {name: plain(_with_times(name, value)) for name, value in (found | {"residue": waiting}).items()}
@@ -144,13 +144,13 @@ def _run_doctor(args: argparse.Namespace) -> int:
 
 
 def _examined(settings: Settings) -> Iterator[Finding]:
-    from streamtopic.service.assembly import examined
+    from streamtopic.service.inspection.examination import examine
     from streamtopic.service.opened import opened
     from streamtopic.service.verify import Finding
 
     try:
         with opened(settings) as service:
-            yield from examined(service)
+            yield from examine(service)
     # An instance that cannot even be opened is a finding like others, not the end of the command.
     except StreamtopicError as error:
         yield Finding("instance", passed=False, detail=str(error))

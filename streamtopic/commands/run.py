@@ -100,7 +100,8 @@ def _part(name: Role, args: argparse.Namespace) -> int:
     stop = _stop_event()
     settings = instance_settings(args, must_exist=False)
     _spare_objects()
-    from streamtopic.service.processes import run_part, watched
+    from streamtopic.service.processes import run_part
+    from streamtopic.service.watching import watched
 
     tell = _event_printer(settings, name, as_json=args.json)
     with watched(settings, name, tell) as watch:
@@ -193,13 +194,13 @@ def _what_goes(found: Present) -> str:
 def _run_delete(args: argparse.Namespace) -> int:
     """Delete the model, and prove its end."""
     from streamtopic.service.opened import opened
-    from streamtopic.service.upkeep.model_removal import facts_of, only_keys_left, remove, remove_files
+    from streamtopic.service.upkeep.model_removal import end_of, only_keys_left, remove, remove_files
 
     settings = instance_settings(args)
     told: dict[str, Any] = {"model": settings.model, "proof": str(args.file)}
     if not only_keys_left(settings, args.file):
         with opened(settings) as service:
-            end = facts_of(service, keep_ledger=args.keep_ledger)
+            end = end_of(service, keep_ledger=args.keep_ledger)
             what = f"this deletes model {settings.model} for good"
             confirm(args, what, settings.model, *_what_ends(end))
             with file_errors("write", args.file), progress("removing", "keys", quiet=args.json) as update:

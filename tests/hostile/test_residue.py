@@ -136,8 +136,8 @@ def test_bytes_of_a_withdrawn_version_hold_the_mark_of_the_log(tmp_path, clock, 
             service.settle()
             clock.ahead += 3_600
             service.settle()
-            service.residue.look_again()
-            service.residue.step(whole=True)
+            service.leader.residue.look_again()
+            service.leader.residue.step(whole=True)
             assert residue(service).of(0).of(Stage.LOG).offset <= offset
         clock.ahead += 3_600
         settle_until(service, lambda: residue(service).of(0).of(Stage.LOG).offset > offset)
@@ -182,7 +182,7 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(tmp_path, clock, monkeyp
         service.delete(["d0"])
         offset = service.log.end(service.names.documents, 0) - 1
         began, before = int(clock() * 1000), residue(service)
-        keeper = service.residue if where != "write" else service.residue._store
+        keeper = service.leader.residue if where != "write" else service.leader.residue._store
         whole, calls = getattr(type(keeper), where), []
 
         def killed(self, *arguments, **named):

@@ -44,7 +44,7 @@ def test_a_late_deletion_and_a_paused_request_are_said_by_all(service):
     for ingest in service.ingests:
         list(ingest.drain())
     service.door.receive([documents()[5].id])
-    service.move_requests()
+    service.leader.move_requests()
     service.clock.ahead += 60.0
     assert failed(concerns(service.facts(served=True))) >= {"deletions", "requests"}
     found = concerns(service.facts())
@@ -53,7 +53,7 @@ def test_a_late_deletion_and_a_paused_request_are_said_by_all(service):
     assert [one.text for one in found] == service.status()["remarks"]
     watch = Watched()
     show_gauges(service.facts(), watch)
-    shown = watch.metrics.samples()
+    shown = watch.samples()
     assert shown["streamtopic_forget_pending", ("counted",)] == service.status()["receipts_waiting"] == 1
     assert shown["streamtopic_forget_pending", ("paused",)] == 1
     assert shown["streamtopic_forget_oldest_timestamp_seconds", ("counted",)] <= time.time()

@@ -12,15 +12,13 @@ import urllib.request
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from watched_service import Watched
 
 from silent_crowd import crowd
 from streamtopic.cli import main
 from streamtopic.documents.events import encode_add
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalRedis
-from streamtopic.monitoring.health import Health
-from streamtopic.monitoring.http_server import serving
+from streamtopic.service.watching import Health, Watch, serving
 from streamtopic.streams import FileLog
 from waiting import PATIENCE, until
 
@@ -90,7 +88,7 @@ def _asked(address, path, method="GET"):
 
 def test_a_stall_is_told_over_http_with_its_reason(ticks):
     """A probe gets 503 and a line for people, without the password of the address that does not answer."""
-    watch = Watched("ingest")
+    watch = Watch("ingest")
     watch.health = Health(LIMIT, ("ingest",), ticks)
     watch.waits(ComponentUnreachable("Redis at redis://ingest:hunter2@db:6379 does not answer"), "unreachable")
     ticks.now += 70
@@ -107,7 +105,7 @@ def test_a_stall_is_told_over_http_with_its_reason(ticks):
 
 def test_silent_readers_shut_nobody_out():
     """80 connections that never send a whole request come again and again; a probe is always answered."""
-    with serving("127.0.0.1:0", Watched()) as address, crowd(address.split(":")[1], sent=b"GET /livez HTTP/1.1\r\n"):
+    with serving("127.0.0.1:0", Watch()) as address, crowd(address.split(":")[1], sent=b"GET /livez HTTP/1.1\r\n"):
         assert [_asked(address, "/livez")[0] for _ in range(55)] == [200] * 55
 
 
@@ -136,7 +134,7 @@ def test_a_stopped_redis_turns_livez_red_in_time_and_back(tmp_path):
     limit = 6.0
     with LocalRedis(tmp_path / "redis") as server:
         plain = ["--set", f"redis_url={server.url}", "--set", "metrics_address=0"]
-        hasty = f"from streamtopic.monitoring import health; health.STALLED_AFTER = {limit}; "
+        hasty = f"from streamtopic.service import watching; watching.STALLED_AFTER = {limit}; "
         process, address = _started("ingest", "--dir", str(tmp_path / "instance"), *plain, before=hasty)
         try:
             until(lambda: _asked(address, "/readyz")[0] == 200, "ready")

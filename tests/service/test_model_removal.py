@@ -190,7 +190,7 @@ def _no_model(tmp_path, world):
     nothing = SimpleNamespace(
         settings=settings, names=TopicNames("nothing"), connection=world.connection, log=log, ledger=None
     )
-    module.facts_of(nothing, keep_ledger=True)
+    module.end_of(nothing, keep_ledger=True)
 
 
 def test_only_the_end_of_this_ledger_is_taken_for_it(world):

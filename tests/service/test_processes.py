@@ -18,6 +18,8 @@ from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import StreamtopicError
 from streamtopic.service import processes
+from streamtopic.service.instance import key_ring
+from streamtopic.service.opened import open_ledger
 from streamtopic.service.processes import Leading, run_part
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
@@ -183,7 +185,7 @@ def test_a_retrain_of_minutes_delays_no_receipt_and_no_word_of_the_service(tmp_p
         Leading(service.opened, service.watch, lambda _event: None, 0.05) as leading,
     ):
         scheduler = leading.leader.scheduler
-        ledger = service.open_ledger(service.connect(), service.key_ring())
+        ledger = open_ledger(service.opened, service.connect(), key_ring(service.settings))
         learn = scheduler.modeller.retrain
 
         def slow(*given):
@@ -233,10 +235,13 @@ class Rounds(Watch):
         super().__init__()
         self.rounds = 0
         self.waited = []
+        moved = self.health.moved
 
-    def moved(self, loop=""):
-        """Take a round."""
-        self.rounds += loop == "publish"
+        def counted(loop=""):
+            self.rounds += loop == "publish"
+            moved(loop)
+
+        self.health.moved = counted
 
     def waits(self, error, reason, loop=""):  # noqa: ARG002 - as Watch
         """Take a pause."""

@@ -54,7 +54,7 @@ def test_a_service_that_refused_what_was_forgotten_publishes_what_its_twin_does(
         never.state.request("retrain")
         never.settle()
         assert version["documents"] == 39
-        one, other = saw.model_before_noise(), never.model_before_noise()
+        one, other = saw.scheduler.modeller.last, never.scheduler.modeller.last
         assert saw.status()["suppressed"] == 2
         assert payload(saw).words == payload(never).words
         difference = compare(one, other)

@@ -168,7 +168,6 @@ SERVICE = [
     {"inspection"},
     {"leading", "upkeep"},
     {"processes"},
-    {"first_run"},
 ]
 
 

@@ -10,6 +10,8 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 from streamtopic.bench.figures import Figure
@@ -24,7 +26,7 @@ _COMPILE = "from streamtopic.bench.cases.first_run import compile_all; compile_a
 
 
 def kernels() -> list[Figure]:
-    """Compile all that a small service needs, and show the kernels that take longest, without those they call."""
+    """Compile all that the demo needs, and show the kernels that take longest, without those they call."""
     with tempfile.TemporaryDirectory() as cache:
         # In a process of its own: numba chooses its folder when a kernel is imported, and this one has done that.
         done = subprocess.run(  # noqa: S603  this very program
@@ -45,15 +47,14 @@ def kernels() -> list[Figure]:
 
 
 def compile_all() -> None:
-    """Print what a small service compiles: for each function how often, and the seconds of processor time, as JSON."""
+    """Print what the demo compiles: for each function how often, and the seconds of processor time, as JSON."""
     from numba.core import event
 
-    from streamtopic.service.first_run import only_compile, run_service
+    from streamtopic.cli import main
 
     listener = _listener()
-    only_compile()
-    with event.install_listener("numba:compile", listener):
-        run_service()
+    with event.install_listener("numba:compile", listener), redirect_stdout(StringIO()):
+        main(["demo", "--json"])
     found = {name: (times, listener.seconds[name]) for name, times in listener.times.items()}
     sys.stdout.write(json.dumps(found))
 

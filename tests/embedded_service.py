@@ -5,7 +5,10 @@ import time
 from contextlib import ExitStack
 from functools import cached_property, partial
 
+import numpy as np
+
 from streamtopic.client import ModelSubscriber, Receipts
+from streamtopic.documents.corpus import Document
 from streamtopic.service import assembly, instance, leading, sending
 from streamtopic.service.inspection.examination import concerns, examine
 from streamtopic.service.inspection.facts import ModelFacts, status_fields
@@ -17,9 +20,11 @@ from streamtopic.service.verify import verify_instance
 from streamtopic.service.watching import Watch
 from streamtopic.settings import load
 
-__all__ = ["PLAIN", "Service", "embedded", "silent"]
+__all__ = ["PLAIN", "SMALL", "Service", "counts_digest", "embedded", "silent", "two_topics"]
 
 PLAIN = {"topics": 3, "max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 1000}, "max_df": 1.0}
+SMALL = {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity": {"share": 0.5}}
+WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
 silent = sending.silent
 DONE = {
     "add": sending.add,
@@ -39,6 +44,18 @@ DONE = {
 def embedded(folder, **more):
     """Return an instance in a folder that serves deletions at once, as updates; more: other settings, or the same."""
     return Service(load({"dir": folder, **PLAIN, **more}))
+
+
+def two_topics(first, count, *subjects):
+    """Documents of two topics, numbered from `first`, which are about these people."""
+    texts = [" ".join(WORDS[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(first, first + count)]
+    return [Document(f"d{first + n}", text, {}, subjects=subjects) for n, text in enumerate(texts)]
+
+
+def counts_digest(service):
+    """The digest of all counts in Redis."""
+    counts = service.reader.counts()
+    return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
 
 
 class Service:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from watched_service import asked
 
 from embedded_service import Service
 from streamtopic.cli import main
@@ -69,6 +70,13 @@ def events(process):
     return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
 
 
+def shows(process, line):
+    """Wait until a process is ready and has a line among its metrics."""
+    (address,) = [event["address"] for event in events(process) if event["event"] == "metrics"]
+    until(lambda: asked(address, "/readyz") == (200, "ok\n"), "ready")
+    until(lambda: line in asked(address, "/metrics")[1], line)
+
+
 @pytest.fixture
 def cluster(request, tmp_path, kafka_server, redis_server):
     """Topics, keys and settings of a fresh model over three partitions; its parameter is the lease, in seconds."""
@@ -80,7 +88,7 @@ def cluster(request, tmp_path, kafka_server, redis_server):
         f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 3\n'
         f"topics = 3\nmax_forget_lag = 0.0\nmax_df = 1.0\nupdate_after = 0.001\nsession_timeout = 6\nlease = {lease}\n"
         'capacity = {rule = "fixed", documents = 50}\n'
-        'keys = "keys"\n'
+        'keys = "keys"\nmetrics_address = "127.0.0.1:0"\n'
     )
     assert main(["keys", "new", "--config", str(config), "--to", str(tmp_path / "keys"), "--json"]) == 0
     assert main(["init", "--config", str(config), "--json"]) == 0
@@ -106,7 +114,10 @@ def newest(subscriber, documents):
 
 @pytest.mark.slow
 def test_the_parts_work_together_and_leave_when_told(cluster):
-    """Two ingests share the partitions, one of two schedulers leads, a delete ends in a version and a receipt."""
+    """Two ingests share the partitions, one of two schedulers leads, a delete ends in a version and a receipt.
+
+    Each of them is ready, and shows what it knows: ingest its partitions, a scheduler the model.
+    """
     parts = [cluster.start(part) for part in ("ingest", "ingest", "schedule", "schedule")]
     with DocumentProducer(cluster.servers, model=cluster.model) as producer:
         producer.add_many((f"doc-{k}", text(k)) for k in range(90))
@@ -126,6 +137,10 @@ def test_the_parts_work_together_and_leave_when_told(cluster):
         return sorted(last[0] + last[1]) == [0, 1, 2] and all(last)
 
     until(shared, "sharing the partitions")
+    for process in parts[:2]:
+        shows(process, 'streamtopic_lag_records{kind="readable",partition="')
+    for process in parts[2:]:
+        shows(process, "streamtopic_documents 89.0")
     staged = [[e for e in events(p) if e["event"] == "staged"] for p in parts[2:4]]
     assert sorted(map(bool, staged)) == [False, True]
     for process in parts:

@@ -2,12 +2,15 @@
 
 import contextlib
 import time
+import urllib.error
+import urllib.request
 
 from embedded_service import Service
 from streamtopic.documents.corpus import Document
 from streamtopic.service.inspection.facts import show_gauges
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
+from waiting import PATIENCE
 
 MARK = "markedid"
 RARE = "xylograph"
@@ -31,6 +34,15 @@ def documents(number=60):
     return [
         Document(f"{MARK}-{n}", " ".join([words[n % 2][(n // 2 + k) % 5] for k in range(4)]), {}) for n in range(number)
     ]
+
+
+def asked(address, path):
+    """What a process answers at an address: status and text."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 class Watched(Watch):

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.processes import Role
-    from streamtopic.service.upkeep.rebuild_state import Present
     from streamtopic.settings import Settings
     from streamtopic.signed import End
 
@@ -170,7 +169,7 @@ def _run_rebuild(args: argparse.Namespace) -> int:
         service.refuse_others()
         found = present(service.connection, service.settings.model)
         if found is not None and not args.yes:
-            raise UsageError(_what_goes(found))
+            raise UsageError(f"{found}: stop all `ingest`, `schedule` and `run` processes, then repeat with --yes")
         with progress("rebuilding", "records", quiet=args.json) as update:
             made = rebuild(service, update)
     seconds = time.perf_counter() - start
@@ -180,14 +179,6 @@ def _run_rebuild(args: argparse.Namespace) -> int:
         f"{number_of(made.documents, 'document')} counted from {number_of(made.records, 'record')} in "
         f"{number_of(made.partitions, 'partition')}, {duration(seconds)}",
         "the next version will be a new base model; `streamtopic verify` compares the counts with the log",
-    )
-
-
-def _what_goes(found: Present) -> str:
-    leads = f"; a scheduler leads ({found.leader})" if found.leader else ""
-    return (
-        f"Redis holds counts of {found.documents} documents in {found.partitions} partition(s){leads}: stop all "
-        "`ingest`, `schedule` and `run` processes, then repeat with --yes"
     )
 
 

@@ -96,8 +96,8 @@ class Health:
         self._signs: dict[str, float] = dict.fromkeys(loops, clock())
         self._begun = set[str]()
         self._main = loops[0]
-        self._busy: dict[str, list[float]] = {}
-        self._exempt_since = 0.0
+        # What takes long now, and since when.
+        self._busy: dict[str, float] = {}
         self._waiting: dict[str, str] = {}
         self._faults: tuple[str, ...] = ()
 
@@ -121,23 +121,21 @@ class Health:
 
     @contextmanager
     def exempt(self, reason: str) -> Iterator[None]:
-        """Find nothing as long as the block runs; the time that it takes is no time without progress."""
+        """Find nothing as long as the block runs; the time that it takes is no time without progress.
+
+        One block at a time: only the thread that works takes long.
+        """
+        since = self._clock()
         with self._mutex:
-            if not self._busy:
-                self._exempt_since = self._clock()
-            self._busy.setdefault(reason, []).append(self._clock())
+            self._busy = {reason: since}
         try:
             yield
         finally:
             with self._mutex:
-                self._busy[reason].pop()
-                if not self._busy[reason]:
-                    del self._busy[reason]
-                if not self._busy:
-                    # Not begun again: what has stopped would never be found if models are made again and again.
-                    now = self._clock()
-                    spent = now - self._exempt_since
-                    self._signs = {name: min(at + spent, now) for name, at in self._signs.items()}
+                self._busy = {}
+                # Not begun again: what has stopped would never be found if models are made again and again.
+                now = self._clock()
+                self._signs = {name: min(at + now - since, now) for name, at in self._signs.items()}
 
     @property
     def verdict(self) -> Verdict:
@@ -145,7 +143,7 @@ class Health:
         with self._mutex:
             now = self._clock()
             idle = {name: now - at for name, at in sorted(self._signs.items())}
-            busy = {reason: now - min(since) for reason, since in self._busy.items()}
+            busy = {reason: now - since for reason, since in self._busy.items()}
             findings = tuple(
                 _finding(name, seconds, self._waiting.get(name, ""))
                 for name, seconds in idle.items()

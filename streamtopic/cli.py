@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     subparsers = parser.add_subparsers(metavar="COMMAND", title="commands")
     for command in commands.ALL:
-        command.register(subparsers)
+        command.add_to(subparsers)
     return parser
 
 

@@ -36,8 +36,15 @@ __all__ = [
     "show",
     "show_error",
     "table",
+    "table_of",
     "warn",
 ]
+
+
+# Fields of JSON that are milliseconds since 1970.
+_TIMES = frozenset(
+    {"applied", "at", "attested", "changed", "created", "decided", "due", "looked", "made", "received", "since"}
+)
 
 
 class Update(Protocol):
@@ -147,9 +154,9 @@ def printable(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Lay out rows under a head; columns of numbers are aligned to the right."""
+    """Lay out rows of values of JSON under a head; columns of numbers are aligned to the right."""
     # Escaped before widths are taken, since an escaped character is wider.
-    cells = [_printable_row(row) for row in rows]
+    cells = [list(map(_shown, row, head)) for row in rows]
     columns = zip(head, *cells, strict=True)
     widths = [max(map(len, column)) for column in columns]
     right = [_all_numbers(rows, k) for k in range(len(head))]
@@ -164,19 +171,24 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([line(head), line(ruler), *map(line, cells)])
 
 
-def aligned(fields: Mapping[str, object]) -> list[str]:
-    """Return a line for each field: its name, and its value in a column of its own."""
-    width = max(map(len, fields))
-    return [f"{name.replace('_', ' '):{width}}  {value}" for name, value in fields.items()]
-
-
-def _printable_row(row: Sequence[object]) -> list[str]:
-    return [printable(str(cell)) for cell in row]
+def _shown(value: object, name: str) -> str:
+    return printable(plain(value, name))
 
 
 def _all_numbers(rows: Sequence[Sequence[object]], column: int) -> bool:
     """Return whether a column holds numbers; false for a table without rows."""
-    return bool(rows) and all(not isinstance(row[column], str) for row in rows)
+    return bool(rows) and all(isinstance(row[column], int | float | None) for row in rows)
+
+
+def table_of(records: Sequence[Mapping[str, object]], *names: str) -> str:
+    """Lay out some fields of objects of JSON, an object a row."""
+    return table(names, [list(map(record.get, names)) for record in records])
+
+
+def aligned(fields: Mapping[str, object]) -> list[str]:
+    """Return a line for each field of an object of JSON: its name, and its value in a column of its own."""
+    width = max(map(len, fields))
+    return [f"{name.replace('_', ' '):{width}}  {plain(value, name)}" for name, value in fields.items()]
 
 
 def number_of(number: int, noun: str) -> str:
@@ -207,15 +219,27 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min"
 
 
-def plain(value: object) -> str:
-    """Write a value of JSON for a person: parts of objects and lists in one line, a dash for nothing."""
+def plain(value: object, name: str = "") -> str:
+    """Write a value of JSON for a person: parts of objects and lists in one line, a dash for nothing.
+
+    name: of the field; some fields are milliseconds since 1970.
+    """
+    timed = name in _TIMES
     if isinstance(value, dict):
-        return ", ".join(f"{name} {plain(part)}" for name, part in value.items()) or "-"
-    if isinstance(value, list):
+        # Times of several things have the names of the things.
+        parts = [f"{key} {plain(part, name if timed else key)}" for key, part in value.items()]
+        nested = any(isinstance(part, dict) for part in value.values())
+        return ("; " if nested else ", ").join(parts) or "-"
+    if isinstance(value, list | tuple):
         return "; ".join(map(plain, value)) or "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    # A number of things that were received is far below any time since 1970.
+    if isinstance(value, int) and timed and value > 10**11:
+        return instant(value, "seconds")
     if isinstance(value, float):
         return number(value)
-    return "-" if value is None else str(value)
+    return "-" if value is None or value == "" else str(value)
 
 
 def number(value: float | None) -> str:

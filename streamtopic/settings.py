@@ -8,6 +8,7 @@ write      settings as a TOML file
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import os
 import re
@@ -24,13 +25,6 @@ from pydantic import (
     SecretStr,
     ValidationError,
     model_validator,
-)
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
 )
 
 from streamtopic.errors import SettingsError
@@ -81,10 +75,20 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
+def _decoded(value: object) -> object:
+    """Return a value, read from JSON if it is text, as variables and `--set` give it."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ValueError(f'the value is not JSON such as {{"section": {{}}}} ({error})') from None
+
+
 class TaskSettings(_Table):
     """One downstream task. Documents with a label of the task's name have a class, and a head learns to predict it."""
 
-    topics: tuple[str, ...] = Field(
+    topics: Annotated[tuple[str, ...], BeforeValidator(_decoded)] = Field(
         (), description="Anchor words of the topics that the head rests on; empty: all topics."
     )
     ridge: float = Field(1e-9, ge=1e-18, le=1e6, description="lambda, the strong convexity of the loss.")
@@ -108,16 +112,6 @@ def _name(name: str) -> str:
     return name
 
 
-def _decoded(value: object) -> object:
-    """Return a value, read from JSON if it is text, as variables and `--set` give it."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError as error:
-        raise ValueError(f'the value is not JSON such as {{"section": {{}}}} ({error})') from None
-
-
 def _seeds(seeds: tuple[str, ...]) -> tuple[str, ...]:
     """Return the seeds of a guided topic. Raises ValueError for one that comes twice, or is not a word."""
     if len(set(seeds)) < len(seeds):
@@ -132,9 +126,8 @@ def _seeds(seeds: tuple[str, ...]) -> tuple[str, ...]:
 
 TaskName = Annotated[str, AfterValidator(_name)]
 Seeds = Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_SEEDS), AfterValidator(_seeds)]
-# Not decoded by pydantic-settings, whose error is not a ValidationError and so would pass `load`.
-Tasks = Annotated[dict[TaskName, TaskSettings], NoDecode, BeforeValidator(_decoded), Field(max_length=MAX_LABELS)]
-Guided = Annotated[dict[TaskName, Seeds], NoDecode, BeforeValidator(_decoded)]
+Tasks = Annotated[dict[TaskName, TaskSettings], BeforeValidator(_decoded), Field(max_length=MAX_LABELS)]
+Guided = Annotated[dict[TaskName, Seeds], BeforeValidator(_decoded)]
 
 
 def _word_list(value: object) -> object:
@@ -142,7 +135,7 @@ def _word_list(value: object) -> object:
     return _decoded(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
 
 
-ExcludedWords = Annotated[tuple[str, ...] | UserPath, NoDecode, BeforeValidator(_word_list)]
+ExcludedWords = Annotated[tuple[str, ...] | UserPath, BeforeValidator(_word_list)]
 
 
 class CapacitySettings(_Table):
@@ -191,9 +184,9 @@ class PrivateSettings(_Table):
     size: int = Field(2_000, ge=20, le=5_000, description="Most words of the vocabulary: noise grows with its root.")
 
 
-Capacity = Annotated[CapacitySettings, NoDecode, BeforeValidator(_decoded)]
-Theorem = Annotated[TheoremSettings, NoDecode, BeforeValidator(_decoded)]
-Private = Annotated[PrivateSettings, NoDecode, BeforeValidator(_decoded)]
+Capacity = Annotated[CapacitySettings, BeforeValidator(_decoded)]
+Theorem = Annotated[TheoremSettings, BeforeValidator(_decoded)]
+Private = Annotated[PrivateSettings, BeforeValidator(_decoded)]
 TABLES: Mapping[str, type[BaseModel]] = {
     "capacity": CapacitySettings,
     "theorem": TheoremSettings,
@@ -203,18 +196,8 @@ TABLES: Mapping[str, type[BaseModel]] = {
 """Settings that are tables of fields, with the fields."""
 
 
-class Settings(BaseSettings):
+class Settings(_Table):
     """All settings, validated. Field descriptions are the reference in docs/settings.md (a test compares them)."""
-
-    # Empty variables count as absent: Compose passes a variable that is not set as an empty one.
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-        env_ignore_empty=True,
-        extra="forbid",
-        frozen=True,
-        hide_input_in_errors=True,
-    )
 
     model: str = Field(
         "default",
@@ -477,7 +460,7 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
         `STREAMTOPIC_DIR`. Paths in a file are relative to it.
     Raises SettingsError.
     """
-    given = _nested(flags or {})
+    given = _nested(flags or {}, "--set")
     directory = given.get("dir") or os.environ.get(f"{PREFIX}DIR")
     if config is None and directory:
         own = Path(directory).expanduser() / FILE_NAME
@@ -488,35 +471,49 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
         for name in names:
             if config is not None and isinstance(table, dict) and isinstance(table.get(name), str):
                 table[name] = config.parent / Path(table[name]).expanduser()
-    secrets = os.environ.get(SECRETS)
-    if secrets and not Path(secrets).is_dir():
-        raise SettingsError(f"variable {SECRETS} names {secrets}, which is not a folder: correct or remove it")
-
-    class Loaded(Settings):
-        model_config = SettingsConfigDict(secrets_dir=secrets or None)
-
-        @classmethod
-        def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], *_: PydanticBaseSettingsSource, **sources: PydanticBaseSettingsSource
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            """Return the sources, the strongest first: flags, variables, files of secrets, the TOML file."""
-            stronger = (sources[f"{kind}_settings"] for kind in ("init", "env", "file_secret"))
-            return *stronger, InitSettingsSource(settings_cls, in_file)
-
+    mounted = _mounted()
+    sources = (in_file, _variables(mounted, "file"), _variables(os.environ, "variable"), given)
     try:
-        settings = Loaded(**given)
+        return Settings.model_validate(functools.reduce(_merged, sources))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise SettingsError(_explain(first, given, config)) from None
-    # A plain Settings, so that two loads of the same values are equal; the values are validated already.
-    values = {name: getattr(settings, name) for name in Settings.model_fields}
-    return Settings.model_construct(settings.model_fields_set, **values)
+        named = {name: f"file {name} in the folder of {SECRETS}" for name in mounted}
+        named |= {name: f"variable {name}" for name in os.environ}
+        raise SettingsError(_explain(error.errors()[0], given, named, f"file {config}")) from None
 
 
-def _nested(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by the names of settings. Fields of a table may have been named one by one."""
+def _mounted() -> dict[str, str]:
+    """Return the files of the folder of secrets that are called like variables, by their names, with their values."""
+    folder = os.environ.get(SECRETS)
+    if not folder:
+        return {}
+    if not Path(folder).is_dir():
+        raise SettingsError(f"variable {SECRETS} names {folder}, which is not a folder: correct or remove it")
+    files = [path for path in Path(folder).iterdir() if path.name.upper().startswith(PREFIX) and path.is_file()]
+    return {path.name: path.read_text(encoding="utf-8").strip() for path in files}
+
+
+def _variables(found: Mapping[str, str], kind: str) -> dict[str, Any]:
+    """Return the values of variables by the names of settings. kind: what they are called in an error.
+
+    Variables that name no setting are ignored, since Kubernetes makes some. Empty ones count as absent: Compose passes
+    a variable that is not set as an empty one.
+    """
+    named = {}
+    for variable, value in found.items():
+        setting = variable.upper().removeprefix(PREFIX).lower().replace("__", ".")
+        if variable.upper().startswith(PREFIX) and value and setting.partition(".")[0] in Settings.model_fields:
+            named[setting] = value
+    return _nested(named, kind)
+
+
+def _nested(flags: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return values by the names of settings. Fields of a table may have been named one by one, `TABLE.FIELD`.
+
+    kind: what gave the values, for an error.
+    """
     given: dict[str, Any] = {}
-    for name, value in flags.items():
+    # The whole of a table comes before its fields.
+    for name, value in sorted(flags.items()):
         if value is None:
             continue
         *tables, field = name.split(".")
@@ -524,9 +521,20 @@ def _nested(flags: Mapping[str, Any]) -> dict[str, Any]:
         for table in tables:
             place = place.setdefault(table, {})
             if not isinstance(place, dict):
-                raise SettingsError(f"--set {name}: the whole of `{table}` is given too; give one of them")
+                raise SettingsError(f"{kind} {name}: the whole of `{table}` is given too; give one of them")
         place[field] = value
     return given
+
+
+def _merged(weaker: dict[str, Any], stronger: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of two sources. Of a table, each field is that of the stronger source that has it."""
+    found = dict(weaker)
+    for name, value in stronger.items():
+        before = found.get(name)
+        found[name] = value
+        if isinstance(before, dict) and isinstance(value, dict):
+            found[name] = _merged(before, value)
+    return found
 
 
 def write(settings: Settings, path: Path) -> None:
@@ -579,8 +587,12 @@ _FORMS = {
 }
 
 
-def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None) -> str:
-    """Return the text of a validation error: the setting, its source, the problem and the remedy."""
+def _explain(error: ErrorDetails, given: Mapping[str, Any], named: Mapping[str, str], file: str) -> str:
+    """Return the text of a validation error: the setting, its source, the problem and the remedy.
+
+    given: values of the command line. named: of what is named like a variable, how it is called.
+    file: how the file of settings is called.
+    """
     # A problem inside a table is named by its path, in which pydantic writes "[key]" after the name of a key. Beside
     # tables, pydantic names the kinds of value that a setting could have had.
     inside = error["loc"][0] in {*TABLES, "guided"}
@@ -590,13 +602,8 @@ def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None)
     name = path[0] if path else "?"
     # A field of a table has a variable of its own, and the table has one for all of them.
     variables = [f"{PREFIX}{'__'.join(path[:depth]).upper()}" for depth in (len(path), 1)]
-    variable = next((found for found in variables if found in os.environ), None)
-    if name in given:
-        source = "command line"
-    elif variable is not None:
-        source = f"variable {variable}"
-    else:
-        source = f"file {config}"
+    by_name = {found.upper(): said for found, said in named.items()}
+    source = "command line" if name in given else next((by_name[one] for one in variables if one in by_name), file)
     message = error["msg"].removeprefix("Input ").removeprefix("Value error, ")
     if error["type"] == "string_pattern_mismatch":
         message = f"should be {_FORMS[name]}"

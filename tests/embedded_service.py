@@ -7,6 +7,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from plain_counts import plain_counts
 from streamtopic.client import ModelSubscriber, Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.service import assembly, instance, leading, sending
@@ -16,11 +17,11 @@ from streamtopic.service.opened import opened
 from streamtopic.service.publish.published import versions_of
 from streamtopic.service.requests.request_door import RequestDoor
 from streamtopic.service.upkeep import model_removal, rebuild_state
-from streamtopic.service.verify import verify_instance
+from streamtopic.service.verify import gather, verify_instance
 from streamtopic.service.watching import Watch
 from streamtopic.settings import load
 
-__all__ = ["PLAIN", "SMALL", "Service", "counts_digest", "embedded", "silent", "two_topics"]
+__all__ = ["PLAIN", "SMALL", "Service", "all_counts", "embedded", "silent", "two_topics"]
 
 PLAIN = {"topics": 3, "max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 1000}, "max_df": 1.0}
 SMALL = {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity": {"share": 0.5}}
@@ -52,10 +53,10 @@ def two_topics(first, count, *subjects):
     return [Document(f"d{first + n}", text, {}, subjects=subjects) for n, text in enumerate(texts)]
 
 
-def counts_digest(service):
-    """The digest of all counts in Redis."""
+def all_counts(service):
+    """All counts in Redis, as they can be compared."""
     counts = service.reader.counts()
-    return counts.restrict(np.arange(len(counts.words))).digest(counts.words)
+    return plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
 
 
 class Service:
@@ -133,11 +134,6 @@ class Service:
         return assembly.reader_of(self.opened)
 
     @property
-    def sources(self):
-        """What a verification reads."""
-        return assembly.sources_of(self.opened, self.reader)
-
-    @property
     def door(self):
         """Take requests in."""
         return RequestDoor(self.opened)
@@ -167,4 +163,9 @@ class Service:
 
     def verify(self, update=silent, version=None):
         """Check everything."""
-        return verify_instance(self.sources, update, version)
+        return verify_instance(self.opened, self.reader, assembly.modeller_of(self.opened), update, version)
+
+    def evidence(self, version, update=None):
+        """Return the evidence about a version."""
+        evidence, _ = gather(self.opened, self.reader, assembly.modeller_of(self.opened), version, update)
+        return evidence

@@ -15,9 +15,9 @@ from random import Random
 
 import msgpack
 import numpy as np
-from sent_records import Sent
 
 from ledger_maker import SALT, LedgerMaker, envelope_of, payload_of, receipt_of
+from memory_log import MemoryLog
 from streamtopic.console import printable
 from streamtopic.documents.deletion_record import Misplaced, Wanted, decode_request, encode_request
 from streamtopic.documents.events import decode_record
@@ -333,7 +333,7 @@ def _read_release(data):
 @cache
 def _written():
     """Return a ledger of some entries, in memory."""
-    maker = LedgerMaker(Sent(), key=_KEY)
+    maker = LedgerMaker(MemoryLog(), key=_KEY)
     maker.append(sample_envelope(), receipt_of(7), Alive(1_700_000_000_000, 60_000, 3, Runs((2, 2))))
     return maker
 

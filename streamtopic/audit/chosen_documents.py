@@ -176,7 +176,7 @@ def forget(
     words = counts.words
     batches = [DocumentBatch.build([document]) for document in documents]
     parts = [count(batch, len(words), options.weighting) for batch in batches]
-    held = Cooccurrence.sum([counts.cooccurrence, *parts], len(words))
+    held = sum(parts, counts.cooccurrence)
     learned = learn(Counts(words, held), options)
     # Taken before the updates, which work in place.
     moved = _distance(learned, retrained)

@@ -27,6 +27,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from streamtopic.bench.chain_corpora import KINDS, kind_of
+from streamtopic.bench.twins import same_counts
 from streamtopic.counts import Cooccurrence, Counts, SignedPassages, count
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.learner import learn
@@ -208,7 +209,7 @@ class _Chain:
         moved = self._drawn()
         now, delta, passages = self._moved(moved)
         fresh_counts = pool.counts(self._inside)
-        if not _same(now, fresh_counts):
+        if not same_counts(now, fresh_counts):
             return "counts", "the sum of changes is not the count of what is there"
         before, self._counts = self._fit, now
         twin = self._learned(Counts(pool.names, fresh_counts))
@@ -325,12 +326,6 @@ def many_chains(
 
 def _some_chains(first: int, many: int) -> list[Outcome]:
     return [one_chain(seed) for seed in range(first, first + many)]
-
-
-def _same(one: Cooccurrence, other: Cooccurrence) -> bool:
-    arrays = ("indptr", "columns", "values", "frequency", "tokens")
-    equal = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
-    return equal and one.documents == other.documents
 
 
 def _largest(one: Described, other: Described) -> float:

@@ -9,8 +9,6 @@ import pkgutil
 import platform
 import subprocess
 import sys
-import tempfile
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
-__all__ = ["CaseResult", "Option", "Result", "machine", "measure", "names", "run", "text"]
+__all__ = ["CaseResult", "Option", "Result", "machine", "measure", "names", "run"]
 
 Option: TypeAlias = int | str
 """What a case can be given; of the type of its default."""
@@ -39,22 +37,12 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The figures of a benchmark on this machine.
-
-    ratios: compare cases of this run only.
-    options: the options of its cases.
-    """
+    """The figures of a benchmark on this machine. options: of its cases."""
 
     benchmark: str
     machine: str
     cases: list[CaseResult]
-    ratios: list[Figure]
     options: dict[str, Option]
-
-    @property
-    def values(self) -> dict[str, dict[str, float]]:
-        """Case to name of a figure to its value."""
-        return {case.case: {figure.name: figure.value for figure in case.figures} for case in self.cases}
 
 
 def names() -> dict[str, str]:
@@ -95,24 +83,12 @@ def run(
         raise UsageError(f"benchmark {name} has no case {strange[0]}: it has {', '.join(module.CASES)}")
     chosen = [case for case in module.CASES if not only or case in only]
     given = {**known, **{option: _value(option, value, known[option]) for option, value in (options or {}).items()}}
-    result = Result(name, machine(), [], [], dict(given))
-    with ExitStack() as stack:
-        if given.get("folder") == "":
-            given["folder"] = stack.enter_context(tempfile.TemporaryDirectory())
-        for case in chosen:
-            if progress is not None:
-                progress(case)
-            result.cases.append(_in_process(name, case, given))
-    if hasattr(module, "ratios") and set(chosen) >= set(getattr(module, "RATIOS_NEED", module.CASES)):
-        result.ratios.extend(module.ratios(result.values))
-    return result
-
-
-def text(result: Result) -> str | None:
-    """Return the result as the benchmark's own table, None if it has none and figures are listed."""
-    module = _find(result.benchmark)
-    shown: str | None = module.text(result) if hasattr(module, "text") else None
-    return shown
+    found = []
+    for case in chosen:
+        if progress is not None:
+            progress(case)
+        found.append(_in_process(name, case, given))
+    return Result(name, machine(), found, given)
 
 
 def measure(name: str, case: str, options: Mapping[str, Option]) -> dict[str, Any]:

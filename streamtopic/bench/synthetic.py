@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Int64 = npt.NDArray[np.int64]
 
-__all__ = ["counted", "planted", "subset"]
+__all__ = ["counted", "planted"]
 
 _TOKENS_AT_ONCE = 1 << 20
 
@@ -92,21 +92,6 @@ def _batch(word: npt.NDArray[np.int32], starts: Int64, words: int) -> DocumentBa
         lengths=np.diff(starts),
         owners=np.arange(documents, dtype=np.int32),
         documents=documents,
-    )
-
-
-def subset(batch: DocumentBatch, chosen: npt.NDArray[np.intp]) -> DocumentBatch:
-    """Return some documents of a batch that has one row a document."""
-    spans = [slice(int(batch.indptr[k]), int(batch.indptr[k + 1])) for k in chosen]
-    indptr = np.concatenate([[0], np.cumsum([span.stop - span.start for span in spans])])
-    return DocumentBatch(
-        indptr=indptr.astype(np.int64),
-        words=np.concatenate([batch.words[span] for span in spans]),
-        counts=np.concatenate([batch.counts[span] for span in spans]),
-        lengths=batch.lengths[chosen],
-        limited=batch.limited[chosen],
-        owners=np.arange(len(chosen), dtype=np.int32),
-        documents=len(chosen),
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamtopic.bench.figures import timed
-from streamtopic.counts import Cooccurrence, Counts, CountsWithout, SignedPassages, count
+from streamtopic.counts import Cooccurrence, Counts, KeptCounts, SignedPassages, count
 from streamtopic.service.verify.recount import Numbering, compare
 from streamtopic.topics.learner import learn
 from streamtopic.topics.update import NeedsRetrain, update
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Positions = npt.NDArray[np.intp]
 
-__all__ = ["KINDS", "Chain", "ForgetSet", "TwinOutcome", "Twins"]
+__all__ = ["KINDS", "Chain", "ForgetSet", "TwinOutcome", "Twins", "same_counts"]
 
 KINDS = (
     "1 document",
@@ -135,7 +135,7 @@ class Twins:
         now = Counts(self.words, self.whole.cooccurrence - part)
         delta = Counts(self.words, Cooccurrence.zero(len(self.words)) - part)
         left = self._counted(self.batch.take(np.setdiff1d(np.arange(self.batch.documents), forget.documents)))
-        passages = SignedPassages.gone(gone, self.options.weighting)
+        passages = self._gone(gone)
         seconds, updated = timed(partial(update, copy.deepcopy(self.fit), now, delta, passages))
         relearn, twin = timed(partial(learn, left, self.options))
         refused = isinstance(updated, NeedsRetrain)
@@ -146,13 +146,17 @@ class Twins:
             forgotten=len(forget.documents),
             retrain=updated.reason if isinstance(updated, NeedsRetrain) else "",
             new_anchors=len({*fit.anchors} - {*self.fit.anchors}),
-            same_counts=_same(now.cooccurrence, left.cooccurrence),
+            same_counts=same_counts(now.cooccurrence, left.cooccurrence),
             same_words=difference.words_equal and fit.anchors == twin.anchors,
             difference=difference.max_abs_difference,
             certificate=fit.certificate.bound,
             update=float("nan") if refused else seconds,
             relearn=relearn,
         )
+
+    def _gone(self, batch: DocumentBatch) -> SignedPassages:
+        """Return the passages of documents that went."""
+        return SignedPassages.of(batch, self.options.weighting, np.full(batch.documents, -1))
 
     def chain(self, steps: int, seed: int = 0) -> Chain:
         """Forget random documents one after another, each out of the model that the last one left.
@@ -162,14 +166,12 @@ class Twins:
         drawn = np.random.default_rng(seed).choice(self.batch.documents, steps, replace=False)
         fit, reasons = copy.deepcopy(self.fit), Counter[str]()
         nothing = Cooccurrence.zero(len(self.words))
-        forgotten = nothing
+        now = KeptCounts.counted(self.words, self.batch, self.options.weighting)
         for gone in drawn:
             batch = self.batch.take(np.array([gone]))
-            part = self._counted(batch).cooccurrence
-            forgotten = forgotten + part
-            # A corpus has many more pairs than the words of its vocabulary have.
-            now, delta = CountsWithout(self.whole, forgotten), Counts(self.words, nothing - part)
-            updated = update(fit, now, delta, SignedPassages.gone(batch, self.options.weighting))
+            now = now.minus(batch)
+            delta = Counts(self.words, nothing - self._counted(batch).cooccurrence)
+            updated = update(fit, now, delta, self._gone(batch))
             if isinstance(updated, NeedsRetrain):
                 # Later clauses of a reason name words, which differ each time.
                 reasons[re.split("[:,]", updated.reason)[0]] += 1
@@ -206,7 +208,8 @@ class Twins:
         return Counts(self.words, count(batch, len(self.words), self.options.weighting))
 
 
-def _same(one: Cooccurrence, other: Cooccurrence) -> bool:
+def same_counts(one: Cooccurrence, other: Cooccurrence) -> bool:
+    """Return whether counts over the same words are equal, bit for bit."""
     arrays = ("indptr", "columns", "values", "frequency", "tokens", "heavy")
     equal = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
     return equal and one.documents == other.documents

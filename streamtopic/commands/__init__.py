@@ -1,8 +1,4 @@
-"""The commands of the program, in the order in which help lists them.
-
-Each module has `register(subparsers)`, which adds the arguments of its command or of a few commands that belong
-together. It sets `run`, a function from the parsed arguments to the exit status.
-"""
+"""The commands of the program, in the order in which help lists them: `COMMANDS` of each module."""
 
 # Modules of commands import the service, numpy and the kernels inside their functions: each call of the program
 # imports all modules of commands, and `streamtopic --help` must answer in .15 s.
@@ -23,16 +19,5 @@ from streamtopic.commands import (
 
 __all__ = ["ALL"]
 
-ALL = (
-    demo,
-    run,
-    changes,
-    receipts,
-    looking,
-    topics_shown,
-    checking,
-    export,
-    serve,
-    keys,
-    bench,
-)
+_MODULES = (demo, run, changes, receipts, looking, topics_shown, checking, export, serve, keys, bench)
+ALL = [command for module in _MODULES for command in module.COMMANDS]

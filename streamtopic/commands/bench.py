@@ -7,33 +7,29 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.common_arguments import answer, command
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    option,
+)
 from streamtopic.console import show_error, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from streamtopic.bench import Figure, Result
-    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.bench import Result
 
-__all__ = ["register", "run"]
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(subparsers, "bench", run, "measure speed and memory on this machine", instance=False)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="which benchmark")
-    parser.add_argument(
-        "options",
-        nargs="*",
-        metavar="OPTION=VALUE",
-        help="an option of it, such as documents=FILE (JSON lines, gzip too)",
-    )
-    parser.add_argument("--case", metavar="CASE", action="append", help="only this case of it; may be repeated")
-    parser.add_argument("--list", action="store_true", help="list the benchmarks, with their options and defaults")
+__all__ = ["COMMANDS"]
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run a benchmark and print its figures."""
+@command(
+    option("NAME", "which benchmark", nargs="?"),
+    option("OPTION=VALUE", "an option of it, such as documents=FILE (JSON lines, gzip too)", nargs="*", dest="options"),
+    option("--case CASE", "only this case of it; may be repeated", action="append"),
+    option("--list", "list the benchmarks, with their options and defaults"),
+    instance=False,
+)
+def _bench(args: argparse.Namespace) -> int:
+    """Measure speed and memory on this machine."""
     from streamtopic import bench
 
     if args.list:
@@ -43,10 +39,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("which benchmark? `streamtopic bench --list` shows them")
     options: dict[str, str] = {}
     for given in args.options:
-        option, _, value = given.partition("=")
-        options[option] = value
+        chosen, _, value = given.partition("=")
+        options[chosen] = value
     result = bench.run(args.name, args.case or (), lambda case: _say(f"{args.name}: {case} ..."), options)
-    return answer(args, asdict(result), block=bench.text(result) or _text(result))
+    return answer(args, asdict(result), block=_text(result))
 
 
 def _say(message: str) -> None:
@@ -56,13 +52,24 @@ def _say(message: str) -> None:
 
 
 def _text(result: Result) -> str:
-    rows = [[case.case, *_cells(figure)] for case in result.cases for figure in case.figures]
-    rows += [[case.case, "peak memory", f"{case.peak_memory / 1e6:.0f}", "MB", ""] for case in result.cases]
-    rows += [["(ratio)", *_cells(figure)] for figure in result.ratios]
-    return f"{result.machine}\n\n{table(['case', 'figure', 'value', 'unit', 'target'], rows)}"
+    """Return a row for each figure, with a column for each case."""
+    from streamtopic.bench import Figure
+
+    rows: dict[tuple[str, str, str], dict[str, str]] = {}
+    for case in result.cases:
+        for figure in (*case.figures, Figure("peak memory of the process", case.peak_memory / 1e6, "MB")):
+            cells = rows.setdefault((figure.name, figure.unit, figure.target), {})
+            cells[case.case] = _written(figure.value)
+    cases = [case.case for case in result.cases]
+    lines = []
+    for (name, unit, target), cells in rows.items():
+        lines.append([name, *(cells.get(case, "-") for case in cases), unit, target])
+    return f"{result.machine}\n\n{table(['figure', *cases, 'unit', 'target'], lines)}"
 
 
-def _cells(figure: Figure) -> list[str]:
+def _written(value: float) -> str:
     # Four digits of a large number would be written with an exponent, which nobody compares at a glance.
-    value = f"{figure.value:,.4g}" if abs(figure.value) < 1e4 else f"{figure.value:,.0f}"
-    return [figure.name, value, figure.unit, figure.target]
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+COMMANDS = (_bench,)

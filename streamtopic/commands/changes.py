@@ -22,8 +22,8 @@ from streamtopic.commands.common_arguments import (
     instance_settings,
     load_documents,
     open_instance,
+    option,
     settle,
-    waiting_time,
 )
 from streamtopic.console import number_of, progress, say, warn
 from streamtopic.errors import CheckFailed, StreamtopicError, UsageError
@@ -31,11 +31,11 @@ from streamtopic.errors import CheckFailed, StreamtopicError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.commands.common_arguments import Option
     from streamtopic.service.leading import Settled
     from streamtopic.service.opened import Opened
 
-__all__ = ["register"]
+__all__ = ["COMMANDS"]
 
 # Requests of a long list of documents are a matter for programs.
 _SHOWN = 20
@@ -45,81 +45,29 @@ _HOW = (
 )
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the four commands."""
-    adding = command(subparsers, "add", _add, "add documents of files of JSON lines")
-    adding.add_argument(
-        "files",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help='lines such as {"id": "a", "text": "words"}; gzip too',
-    )
-    deleting = command(subparsers, "delete", _delete, "delete documents by id, by label, or all documents of a subject")
-    deleting.add_argument("ids", nargs="*", metavar="ID", help="document ids")
-    _add_from(deleting)
-    deleting.add_argument(
-        "--label",
-        metavar="TASK=CLASS",
-        help="all documents that carry this label now, under one request; their number is shown first",
-    )
-    deleting.add_argument("--yes", action="store_true", help="label: do not ask whether to delete so many documents")
-    _add_subject(deleting, "forget a person: all documents that were added with this subject")
-    deleting.add_argument(
-        "--suppress",
-        action="store_true",
-        help="and refuse documents under these ids, or about these subjects, until `streamtopic lift`",
-    )
-    parser = command(
-        subparsers, "unlearn", _unlearn, "ask for a version without the documents deleted since the last one"
-    )
-    parser.add_argument(
-        "--retrain", action="store_true", help="one that is learned from the counts alone, with an empty forget set"
-    )
-    parser.add_argument(
-        "--wait",
-        type=waiting_time,
-        default=0.0,
-        metavar="SECONDS",
-        help="wait until the scheduler has acted (default: 0)",
-    )
-    parser = command(subparsers, "lift", _lift, "take documents that `delete --suppress` keeps out again")
-    parser.add_argument("--id", action="append", default=[], metavar="ID", help="id of a document (may be repeated)")
-    _add_subject(parser, "a person")
-    _add_from(parser)
+_FROM = option(
+    "--from FILE", "a file of document ids, or of subjects after `--subject`, one a line (- for stdin)", dest="source"
+)
 
 
-def _add_subject(parser: argparse.ArgumentParser, does: str) -> None:
-    """Add the argument that names people, on the command line or in a file."""
-    parser.add_argument(
-        "--subject",
-        action="append",
-        nargs="?",
-        default=[],
-        metavar="ID",
-        help=f"{does} (may be repeated); without ID: the lines of --from, so that no list of processes shows a name",
-    )
+def _subject(does: str) -> Option:
+    """Return the argument that names people, on the command line or in a file."""
+    said = f"{does} (may be repeated); without ID: the lines of --from, so that no list of processes shows a name"
+    return option("--subject ID", said, action="append", nargs="?", default=[])
 
 
-def _add_from(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that names a file of ids."""
-    parser.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="FILE",
-        help="a file of document ids, or of subjects after `--subject`, one a line (- for stdin)",
-    )
-
-
+@command(option("FILE", 'lines such as {"id": "a", "text": "words"}; gzip too', nargs="+"))
 def _add(args: argparse.Namespace) -> int:
-    """Write add events, then bring the model up to date unless another process is doing so."""
+    """Add documents of files of JSON lines.
+
+    The model is brought up to date afterwards unless another process is doing so; so it is by `delete` and `lift`.
+    """
     from streamtopic.service.opened import opened
     from streamtopic.service.sending import add
 
     settings = instance_settings(args, must_exist=False)
     # All files are read before anything is sent: one that cannot be read leaves the instance as it was.
-    corpora = [load_documents(path) for path in args.files]
+    corpora = [load_documents(path) for path in args.file]
     documents = [document for corpus in corpora for document in corpus.documents]
     if not documents:
         raise UsageError("nothing to add: the files have no document; the lines that were skipped are named above")
@@ -133,8 +81,18 @@ def _add(args: argparse.Namespace) -> int:
         return _finish(service, report, args)
 
 
+@command(
+    option("ID", "document ids", nargs="*"),
+    _FROM,
+    option(
+        "--label TASK=CLASS", "all documents that carry this label now, in one request; their number is shown first"
+    ),
+    option("--yes", "label: do not ask whether to delete so many documents"),
+    _subject("forget a person: all documents that were added with this subject"),
+    option("--suppress", "and refuse documents under these ids, or about these subjects, until `streamtopic lift`"),
+)
 def _delete(args: argparse.Namespace) -> int:
-    """Write delete events, then bring the model up to date unless another process is doing so.
+    """Delete documents by id, by label, or all documents of a subject.
 
     If a hold or a brake is set, requests are made in place of events.
     """
@@ -143,7 +101,7 @@ def _delete(args: argparse.Namespace) -> int:
     from streamtopic.service.sending import check_deletable, delete, suppress
 
     settings = instance_settings(args)
-    ids, subjects = _named(args.ids, args)
+    ids, subjects = _named(args.id, args)
     if not ids and not subjects and args.label is None:
         raise UsageError(
             "which documents? give ids, a file of ids with --from FILE, --label TASK=CLASS, or --subject ID"
@@ -294,8 +252,15 @@ def _warn_of_nobody(service: Opened, subjects: Sequence[str]) -> None:
             )
 
 
+@command(
+    option("--retrain", "one that is learned from the counts alone, with an empty forget set"),
+    option("--wait SECONDS", "wait until the scheduler has acted (default: 0)", default=0),
+)
 def _unlearn(args: argparse.Namespace) -> int:
-    """Act at once on an instance that nobody runs; else leave the request to its scheduler."""
+    """Ask for a version without the documents deleted since the last one.
+
+    On an instance that nobody runs it is made at once.
+    """
     kind = "retrain" if args.retrain else "unlearn"
     with open_instance(args) as service:
         # Noted in Redis first: if this process is killed, the next one that decides acts on it.
@@ -319,8 +284,13 @@ def _await(service: Opened, kind: str, seconds: float) -> None:
         time.sleep(0.1)
 
 
+@command(
+    option("--id ID", "id of a document (may be repeated)", action="append", default=[]),
+    _subject("a person"),
+    _FROM,
+)
 def _lift(args: argparse.Namespace) -> int:
-    """Write the records, then bring the model up to date unless another process is doing so."""
+    """Take documents that `delete --suppress` keeps out again."""
     from streamtopic.service.opened import opened
     from streamtopic.service.sending import suppress
 
@@ -331,3 +301,6 @@ def _lift(args: argparse.Namespace) -> int:
     with opened(settings) as service:
         named = suppress(service, ids, subjects, suppressed=False)
         return _finish(service, {"sent": named}, args)
+
+
+COMMANDS = (_add, _delete, _unlearn, _lift)

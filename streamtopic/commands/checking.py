@@ -6,83 +6,62 @@ import argparse
 import dataclasses
 import hashlib
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import (
-    add_key,
     answer,
     command,
     file_errors,
     open_instance,
+    option,
     read_corpus,
     settings_of,
     uses_instance,
     verifier_of,
     whole_number,
 )
-from streamtopic.console import instant, number, progress, table
+from streamtopic.console import aligned, instant, number_of, progress, table_of
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from streamtopic.audit.attack import AuditResult, Played
-    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.audit.attack import AuditResult
     from streamtopic.counts import Counts
     from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
-    from streamtopic.signed import End, Envelope, KeyRing, Receipt, RequestReceipt
+    from streamtopic.signed import Receipt, RequestReceipt
 
-__all__ = ["finding_lines", "register"]
+__all__ = ["COMMANDS", "finding_lines"]
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add both commands."""
-    parser = command(
-        subparsers,
-        "verify",
-        _run_verify,
-        "count the log again, learn again and compare, or check a proof: of a receipt, a version, the end of a model",
-    )
-    parser.add_argument(
-        "file",
+@command(
+    option(
+        "FILE",
+        "check this proof with the public key alone: of `receipt --proof`, `export` or `delete-model`",
         nargs="?",
-        type=Path,
-        metavar="FILE",
-        help="check this proof with the public key alone: a file of `receipt --proof`, `export` or `delete-model`",
-    )
-    parser.add_argument(
-        "--number",
-        type=whole_number(1),
-        metavar="N",
-        help="which version to make again and check (default: the newest)",
-    )
-    parser.add_argument("--strict", action="store_true", help="status 1 also if a check could not be made")
-    add_key(parser, prefix="FILE: ")
-    parser.add_argument("--document", metavar="ID", help="FILE: the document that a receipt must be about; with --salt")
-    parser.add_argument("--salt", metavar="SALT", help="FILE: salt that the delete was sent with")
-    parser = command(
-        subparsers, "audit", _run_audit, "try to tell unlearned from retrained versions: a lower bound on epsilon"
-    )
-    parser.add_argument(
-        "--documents", type=Path, metavar="FILE", help="JSON lines, gzip too (default: the instance's, or docstrings)"
-    )
-    parser.add_argument("--draws", type=int, metavar="N", help="releases drawn of either kind (default: 4000 or more)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random draws (default: 0)")
+    ),
+    option("--number N", "which version to make again and check (default: the newest)", type=whole_number(1)),
+    option("--strict", "status 1 also if a check could not be made"),
+    option("--key KEY", "FILE: signing.pub, or its text (default: that of the setting keys)"),
+    option("--key-list FILE", "FILE: keys.list, with root.pub as the key"),
+    option("--document ID", "FILE: the document that a receipt must be about; with --salt"),
+    option("--salt SALT", "FILE: salt that the delete was sent with"),
+)
+def _verify(args: argparse.Namespace) -> int:
+    """Count the log again, learn again and compare, or check a proof: of a receipt, a version, the end of a model.
 
-
-def _run_verify(args: argparse.Namespace) -> int:
-    """Print the checks; status 1 if one failed, with --strict also if one could not be made."""
+    Status 1 if a check failed, with --strict also if one could not be made.
+    """
     if args.file is not None:
         return _verify_file(args)
-    from streamtopic.service.assembly import reader_of, sources_of
+    from streamtopic.service.assembly import modeller_of, reader_of
     from streamtopic.service.verify import as_json, passed, verify_instance
 
     with open_instance(args) as service, progress("verifying", "records", quiet=args.json) as update:
         service.ledger.catch_up()
         model, version = service.settings.model, args.number or service.ledger.ledger.newest or None
-        findings = verify_instance(sources_of(service, reader_of(service)), update, version)
+        findings = verify_instance(service, reader_of(service), modeller_of(service), update, version)
     fine = passed(findings)
     complete = all(finding.passed is not None for finding in findings)
     told = {"passed": fine, "complete": complete, "model": model, "version": version, "checks": as_json(findings)}
@@ -102,66 +81,63 @@ def _verify_file(args: argparse.Namespace) -> int:
         text = args.file.read_text(encoding="utf-8", errors="replace")
     proof = LedgerProof.parse(text)
     entry = proof.verify(keys).entry
-    if isinstance(entry, End) and args.document is None:
+    if isinstance(entry, End | Envelope) and args.document is None:
         facts = {"model": keys.model, "index": proof.index, **dataclasses.asdict(entry)}
-        return answer(args, {"passed": True, **facts}, *_end_lines(keys.model, proof.index, entry))
-    if isinstance(entry, Envelope) and args.document is None:
-        return _verify_version(args, keys, proof.index, entry)
-    receipt = verify_receipt(text, keys, document=args.document, salt=args.salt)
-    facts = {"id": receipt.id, **dataclasses.asdict(receipt)}
-    return answer(args, {"passed": True, **facts}, *_receipt_lines(receipt, args.document))
+        if isinstance(entry, Envelope):
+            return _verify_version(args, facts)
+        line = f"ok    model {keys.model} was deleted at {instant(entry.made)}"
+    else:
+        receipt = verify_receipt(text, keys, document=args.document, salt=args.salt)
+        facts = {"id": receipt.id, **dataclasses.asdict(receipt)}
+        line = f"ok    {_said_by(receipt, args.document)}"
+    return answer(args, {"passed": True, **facts}, line, _SIGNED, *aligned(facts))
 
 
-def _end_lines(model: str, index: int, end: End) -> Iterator[str]:
-    yield f"ok    model {model} was deleted at {instant(end.made)}, says the holder of the key"
-    yield f"ok    it had {end.documents} documents; its last version was {end.version}"
-    yield f"ok    its ledger ends with entry {index}"
-    if end.waiting:
-        yield f"      {end.waiting} deletions had no receipt yet"
+_SIGNED = "ok    so says the holder of the key"
 
 
-def _receipt_lines(receipt: Receipt | RequestReceipt, document: str | None) -> Iterator[str]:
-    yield f"ok    receipt {receipt.id} is in the ledger, says the holder of the key"
+def _said_by(receipt: Receipt | RequestReceipt, document: str | None) -> str:
+    """Return the promise of a receipt, in words."""
     from streamtopic.signed import RequestReceipt
 
     about = "its document" if document is None else f"document {document}"
     if isinstance(receipt, RequestReceipt):
         if not receipt.documents:
-            yield "ok    its request found no document"
-            return
-        number = receipt.documents
-        about = "the document of its request" if number == 1 else f"any of the {number} documents of its request"
-    yield f"ok    version {receipt.version} is the first without {about}"
+            return "the request found no document"
+        about = f"any of {number_of(receipt.documents, 'document')} of the request"
+    return f"version {receipt.version} is the first without {about}"
 
 
-def _verify_version(args: argparse.Namespace, keys: KeyRing, index: int, entry: Envelope) -> int:
+def _verify_version(args: argparse.Namespace, facts: dict[str, Any]) -> int:
     """Tell the facts of a version; status 1 if the model beside the proof is another one."""
     model = args.file.with_suffix("")
     same = None
+    lines = [f"ok    the ledger has version {facts['version']} of {facts['model']}", _SIGNED]
     if model != args.file and model.is_file():
         with file_errors("read", model), model.open("rb") as data:
-            same = hashlib.file_digest(data, "sha256").hexdigest() == entry.release
-    facts = {"model": keys.model, "index": index, "file": same, **dataclasses.asdict(entry)}
-    lines = [
-        f"ok    version {entry.version} of {keys.model} is entry {index} of the ledger, says the holder of the key",
-        f"ok    it is of {entry.m} documents, and {entry.forgotten} were forgotten since its base",
-        f"ok    made {instant(entry.created)}; epsilon {number(entry.epsilon)}, delta {number(entry.delta)}",
-    ]
-    if same is not None:
+            same = hashlib.file_digest(data, "sha256").hexdigest() == facts["release"]
         lines.append(f"{SHOWN[same]}  {model.name} is {'' if same else 'not '}this version")
-    answer(args, {"passed": same is not False, **facts}, *lines)
+    answer(args, {"passed": same is not False, "file": same, **facts}, *lines, *aligned(facts))
     return 1 if same is False else 0
 
 
-def _run_audit(args: argparse.Namespace) -> int:
-    """Print the audit; status 1 if it told more than is claimed, or missed a fault that was built in."""
+@command(
+    option("--documents FILE", "JSON lines, gzip too (default: the instance's, or docstrings)"),
+    option("--draws N", "releases drawn of either kind (default: 4000 or more)"),
+    option("--seed N", "seed of random draws (default: 0)", default=0),
+)
+def _audit(args: argparse.Namespace) -> int:
+    """Try to tell unlearned from retrained versions: a lower bound on epsilon.
+
+    Status 1 if the audit told more than is claimed, or missed a fault that was built in.
+    """
     start = time.perf_counter()
     settings = settings_of(args)
     from streamtopic.audit.attack import AuditPlan, audit
-    from streamtopic.audit.games import NoiseClaim
+    from streamtopic.privacy.noise import Guarded
     from streamtopic.service.assembly import learner_options
 
-    guarantee = NoiseClaim(settings.epsilon, settings.delta, settings.tolerance)
+    guarantee = Guarded(settings.epsilon, settings.delta, settings.tolerance)
     plan = AuditPlan(draws=args.draws, seed=args.seed)
     # Too few draws are refused now, not after the minutes that counting and learning take.
     plan.enough(guarantee)
@@ -190,42 +166,18 @@ def _audit_counts(args: argparse.Namespace, settings: Settings) -> Counts:
 def _audit_text(found: AuditResult) -> str:
     from streamtopic.audit.attack import CONFIDENCE
 
-    guarantee = found.guarantee
-    about = (
-        f"{found.m:,} documents, {found.n:,} words, {found.r} topics; claim: epsilon {guarantee.epsilon:g} at delta "
-        f"{guarantee.delta:g}, noise for a tolerance of {guarantee.tolerance:g}"
-    )
-    head = ["", "claim", "at least", "by", "draws", ""]
-    games = [_game_row(played, "ok" if played.within else "EXCEEDED") for played in found.games]
-    # A control is a fault that was built in: an audit that stays within the claim has missed it.
-    controls = [_game_row(played, "MISSED" if played.within else "caught") for played in found.controls]
+    told = found.as_json()
+    shown = ("name", "claim", "epsilon_lower", "distinguisher", "draws", "within")
     blocks = [
-        about,
-        _audit_documents(found),
+        "\n".join(aligned(told["model"] | told["claim"])),
+        table_of(told["documents"], "name", "reason", "moved", "gap", "different", "kept"),
         f"What could be told apart, in epsilon, with {CONFIDENCE:.0%} confidence for all together:",
-        table(head, games),
-        "Faults built in, which must be found:",
-        table(head, controls),
+        table_of(told["games"], *shown),
+        "Faults built in, which must be found (not within their claim):",
+        table_of(told["controls"], *shown),
         _audit_verdict(found),
     ]
     return "\n\n".join(blocks)
-
-
-def _audit_documents(found: AuditResult) -> str:
-    rows = []
-    for one in found.documents:
-        model = "retrained" if one.reason else "updated"
-        different = ", ".join(one.different) or "same bits"
-        # A document that would not show if it were kept tests nothing.
-        kept = ", ".join(one.kept) or "NOTHING"
-        rows.append([one.name, model, f"{one.moved:.2g}", f"{one.gap:.1e}", different, kept])
-    return table(["forgotten", "model", "moved", "gap", "published bare", "if it were kept"], rows)
-
-
-def _game_row(played: Played, verdict: str) -> list[str]:
-    finding = played.finding
-    by = finding.distinguisher if finding.bound else "-"
-    return [played.name, number(played.claim), number(finding.bound), by, f"{finding.draws:,}", verdict]
 
 
 def _audit_verdict(found: AuditResult) -> str:
@@ -250,3 +202,6 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
         yield f"{SHOWN[finding.passed]}  {finding.name}: {finding.detail}"
         if finding.remedy:
             yield f"        {finding.remedy}"
+
+
+COMMANDS = (_verify, _audit)

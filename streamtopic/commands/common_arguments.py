@@ -1,12 +1,12 @@
-"""Arguments that commands share, and the settings, keys, documents and files that they name."""
+"""Commands and their arguments, and the settings, keys, documents and files that arguments name."""
 
 from __future__ import annotations
 
 import argparse
 import logging
-import math
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from streamtopic.console import doing, log_to_stderr, progress, say, say_json, s
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from streamtopic.documents.corpus import Corpus
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from streamtopic.settings import Settings
     from streamtopic.signed import KeyRing
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  argparse has no public name for it
-
 __all__ = [
-    "add_key",
+    "Command",
+    "Option",
     "answer",
     "command",
     "confirm",
@@ -35,12 +34,12 @@ __all__ = [
     "load_documents",
     "log_events",
     "open_instance",
+    "option",
     "read_corpus",
     "settings_of",
     "settle",
     "uses_instance",
     "verifier_of",
-    "waiting_time",
     "whole_number",
 ]
 
@@ -48,30 +47,85 @@ __all__ = [
 PROBLEMS_SHOWN = 5
 
 
-def command(
-    subparsers: Subparsers,
-    name: str,
-    run: Callable[[argparse.Namespace], int],
-    description: str,
-    *,
-    instance: bool = True,
-) -> argparse.ArgumentParser:
-    """Register a command, with the arguments that all commands have.
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An argument of a command.
+
+    form: as help shows it: `--flag`, `--name VALUE`, or VALUE for one without a name. A value in small letters is a
+        choice, such as `--stage file|backups`, and any other is read as `_READ_AS` says.
+    about: what it does.
+    more: other parameters of argparse's `add_argument`.
+    """
+
+    form: str
+    about: str
+    more: Mapping[str, Any]
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Add it to the parser of a command."""
+        named = self.form.startswith("-")
+        name, _, value = self.form.partition(" ") if named else ("action", "", self.form)
+        how: dict[str, Any] = {"help": self.about}
+        if not value:
+            how["action"] = "store_true"
+        elif value.islower():
+            how["choices"] = value.split("|")
+        else:
+            how |= {"metavar": value, "type": _READ_AS.get(value)}
+            name = name if named else value.lower()
+        how |= self.more
+        parser.add_argument(name if named else how.pop("dest", name), **how)
+
+
+def option(form: str, about: str, **more: Any) -> Option:  # noqa: ANN401  what argparse takes
+    """Return an argument of a command; the parameters are those of Option."""
+    return Option(form, about, more)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of the program.
 
     run: takes the parsed arguments and returns the exit status.
-    description: a phrase without a capital letter, as the list of commands shows it.
-    instance: whether the command takes --dir.
+    about: a sentence, as help shows it.
+    options: those that it has besides the common ones.
+    instance: whether it takes --dir.
     """
-    parser = subparsers.add_parser(name, help=description, description=description[0].upper() + description[1:] + ".")
-    parser.set_defaults(run=run)
-    group = parser.add_argument_group("common arguments")
-    group.add_argument("--config", type=Path, metavar="FILE", help="settings file (TOML)")
-    if instance:
-        group.add_argument("--dir", type=Path, metavar="DIR", help="a kept embedded instance")
-    group.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting; may be repeated")
-    group.add_argument("--json", action="store_true", help="print one JSON object")
-    group.add_argument("--debug", action="store_true", help="show a traceback on errors")
-    return parser
+
+    name: str
+    run: Callable[[argparse.Namespace], int]
+    about: str
+    options: Sequence[Option]
+    instance: bool
+
+    def add_to(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+        """Add it to the commands of the program."""
+        listed = self.about[0].lower() + self.about[1:].rstrip(".")
+        parser = subparsers.add_parser(self.name, help=listed, description=self.about)
+        parser.set_defaults(run=self.run)
+        for one in self.options:
+            one.add_to(parser)
+        group = parser.add_argument_group("common arguments")
+        group.add_argument("--config", type=Path, metavar="FILE", help="settings file (TOML)")
+        if self.instance:
+            group.add_argument("--dir", type=Path, metavar="DIR", help="a kept embedded instance")
+        repeated: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
+        group.add_argument("--set", help="any setting; may be repeated", **repeated)
+        group.add_argument("--json", action="store_true", help="print one JSON object")
+        group.add_argument("--debug", action="store_true", help="show a traceback on errors")
+
+
+def command(*options: Option, instance: bool = True) -> Callable[[Callable[[argparse.Namespace], int]], Command]:
+    """Make a command of a function, whose name is the command's and whose docstring begins with what help says of it.
+
+    The function takes the parsed arguments and returns the exit status. The parameters are those of Command.
+    """
+
+    def made(run: Callable[[argparse.Namespace], int]) -> Command:
+        about = (run.__doc__ or "").partition("\n")[0]
+        return Command(run.__name__.strip("_").replace("_", "-"), run, about, options, instance)
+
+    return made
 
 
 def answer(args: argparse.Namespace, found: object, *lines: str, block: str = "") -> int:
@@ -107,16 +161,11 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
     return read
 
 
-def waiting_time(text: str) -> float:
-    """Read an argument: a number of seconds, 0 or more."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    # Not a number is less than nothing, and nobody waits for ever.
-    if not 0 <= found < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0")
-    return found
+_READ_AS: Mapping[str, Callable[[str], object]] = {
+    **dict.fromkeys(("DIR", "DIR|FILE", "FILE", "FOLDER"), Path),
+    **dict.fromkeys(("INDEX", "N", "SECONDS"), whole_number(0)),
+}
+"""How values of arguments are read, by their names in help; others stay text."""
 
 
 def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
@@ -209,14 +258,6 @@ def log_events(role: str, model: str) -> None:
     log_to_stderr(detailed=True, lines=lines)
     # kafka-python logs several lines a second while a broker is away; the service says once what it waits for.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-
-
-def add_key(parser: argparse.ArgumentParser, *, prefix: str = "") -> None:
-    """Add the arguments that `verifier_of` reads. prefix: of their help, if the command has other uses."""
-    parser.add_argument(
-        "--key", metavar="KEY", help=f"{prefix}signing.pub, or its text (default: that of the setting keys)"
-    )
-    parser.add_argument("--key-list", type=Path, metavar="FILE", help=f"{prefix}keys.list, with root.pub as the key")
 
 
 def verifier_of(args: argparse.Namespace) -> KeyRing:

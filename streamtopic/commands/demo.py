@@ -13,27 +13,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import answer, command, file_errors, read_corpus, settings_of, whole_number
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    file_errors,
+    option,
+    read_corpus,
+    settings_of,
+)
 from streamtopic.commands.looking import versions_table
 from streamtopic.commands.receipts import readable
 from streamtopic.commands.topics_shown import heads_table, topics_table
-from streamtopic.console import (
-    aligned,
-    doing,
-    duration,
-    number,
-    number_of,
-    printable,
-    progress,
-    say,
-)
+from streamtopic.console import aligned, doing, duration, plain, progress, say, table_of
 from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from streamtopic.client import ModelSubscriber
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.console import Update
     from streamtopic.documents.corpus import Corpus, Document
     from streamtopic.service.leading import Embedded
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
     from streamtopic.settings import Settings
     from streamtopic.signed import Release
 
-__all__ = ["register", "run"]
+__all__ = ["COMMANDS"]
 
 EXAMPLES = 5
 
@@ -105,35 +102,23 @@ class _Stages:
             doing(what)
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(
-        subparsers, "demo", run, "show the whole flow on real text: learn, delete, unlearn, verify", instance=False
-    )
-    parser.add_argument(
-        "--documents", type=Path, metavar="FILE", help="JSON lines, gzip too (default: installed docstrings)"
-    )
-    parser.add_argument("--topics", type=int, metavar="R", help="number of topics (default: 20)")
-    parser.add_argument(
-        "--delete",
-        type=whole_number(0),
-        metavar="N",
-        help="documents to delete first (default: one in a thousand); without --keep, more follow up to a retrain",
-    )
-    parser.add_argument(
-        "--kafka", action="store_true", help="with a real Kafka broker on this machine in place of a log in files"
-    )
-    parser.add_argument(
-        "--private",
-        action="store_true",
-        help="in private mode: versions that cannot be subtracted, of 500 words and 4 versions a period unless the "
-        "settings say otherwise",
-    )
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the instance in this folder, to go on with it")
+@command(
+    option("--documents FILE", "JSON lines, gzip too (default: installed docstrings)"),
+    option("--topics R", "number of topics (default: 20)", type=int),
+    option(
+        "--delete N",
+        "documents to delete first (default: one in a thousand); without --keep, more follow up to a retrain",
+    ),
+    option("--kafka", "with a real Kafka broker on this machine in place of a log in files"),
+    option("--private", "in private mode, with 500 words and 4 versions a period unless the settings say otherwise"),
+    option("--keep DIR", "keep the instance in this folder, to go on with it"),
+    instance=False,
+)
+def _demo(args: argparse.Namespace) -> int:
+    """Show the whole flow on real text: learn, delete, unlearn, verify.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Run the demo; status 1 if the twin, a check or a signature disagrees."""
+    Status 1 if the twin, a check or a signature disagrees.
+    """
     from streamtopic.settings import FILE_NAME, write
 
     _refuse_keeping(args)
@@ -313,14 +298,14 @@ def _attack(service: Opened, stages: _Stages, before: Release, order: list[Docum
 
     order: documents, the deleted one first.
     """
-    from streamtopic.service.assembly import reader_of, release_of, sources_of
+    from streamtopic.service.assembly import modeller_of, reader_of, release_of
     from streamtopic.service.sending import silent
     from streamtopic.service.verify import verify_instance
 
     with stages.stage("attack"):
         rank = _rank(before, release_of(service, None), order[:_CANDIDATES])
     with stages.stage("verify"):
-        findings = verify_instance(sources_of(service, reader_of(service)), silent)
+        findings = verify_instance(service, reader_of(service), modeller_of(service), silent)
     failed = sum(one.passed is False for one in findings)
     return {
         "attack": {"rank": rank, "candidates": len(order[:_CANDIDATES])},
@@ -399,57 +384,22 @@ def _sections(report: Mapping[str, Any], keep: Path | None) -> dict[str, str]:
     In private mode there are fewer, so that all fits on one screen.
     """
     topics = topics_table(report["topics"]) if report["topics"] else ""
-    checks = "\n".join(aligned(_checks(report)))
+    told = ("documents", "deleted", "twin", "attack", "verify", "subscriber", "quality")
+    checks = {name: report[name] for name in told if name in report} | {"receipts": report["receipts"]["count"]}
+    shown = {"Topics": topics, "Checks": "\n".join(aligned(checks))}
     if "attack" in report:
-        return {"Topics": topics, "Guarantee": textwrap.fill(report["guarantee"], 110), "Checks": checks}
+        return shown | {"Guarantee": textwrap.fill(report["guarantee"], 110)}
     newest = report["versions"][-1]
     example = report["receipts"]["example"]
     heads = [heads_table(report["heads"])] if report["heads"] else []
     heads += [f"{task}: no head, because {reason}" for task, reason in newest["unfitted"].items()]
-    times = [f"{stage.replace('_', ' ')} {duration(spent)}" for stage, spent in report["seconds"].items()]
-    return {
-        "Topics": topics,
+    return shown | {
         "Heads": "\n".join(heads),
-        "Forgotten": "\n".join(_forgotten(report)) if report["deleted"] else "",
+        "Forgotten": table_of(report["steps"], "documents", "version", "kind", "reason", "seconds"),
         "Receipt of one deletion": "\n".join(aligned(readable(example))) if example else "",
-        "Checks": checks,
         "Versions": versions_table(report["versions"]),
-        "Time": textwrap.fill(", ".join(times), 110),
+        "Seconds": textwrap.fill(plain(report["seconds"]), 110),
         "Try next": _next(keep, newest["version"]),
-    }
-
-
-def _forgotten(report: Mapping[str, Any]) -> Iterator[str]:
-    examples = ", ".join(map(printable, report["examples"]))
-    yield f"{report['deleted']} of {report['documents']} documents, among them {examples}"
-    for step in report["steps"]:
-        made = f"version {step['version']}: {step['kind']} in {duration(step['seconds'])}"
-        yield f"{made} without {step['documents']} more, because {step['reason']}"
-
-
-def _checks(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return what each check found."""
-    receipts = f"{report['receipts']['count']} verified, for {number_of(report['deleted'], 'deletion')}"
-    if "attack" in report:
-        attack, verify = report["attack"], report["verify"]
-        place = f"{attack['rank']} of {attack['candidates']} candidates"
-        documents = number_of(report["documents"], "document")
-        return {
-            "documents": f"{documents}; the version says about {report['versions'][-1]['documents']}",
-            "attack": f"by subtracting the two versions the deleted document ranks {place}",
-            "receipts": receipts,
-            "verify": f"{verify['checks'] - verify['failed']} of {verify['checks']} checks hold",
-            "time": duration(report["seconds"]["total"]),
-        }
-    twin, subscriber, quality = report["twin"], report["subscriber"], report["quality"]
-    words = "the same words" if twin["words_equal"] else "OTHER WORDS"
-    received = number_of(subscriber["received"], "version")
-    return {
-        "twin": f"a service that never saw the deleted documents learns {words};",
-        "": f"largest difference of its model before noise: {number(twin['max_abs_difference'])}",
-        "subscriber": f"{received} received, {subscriber['verified']} verified",
-        "receipts": receipts,
-        "quality": f"NPMI {number(quality['npmi'])}, diversity {number(quality['diversity'])}",
     }
 
 
@@ -467,3 +417,6 @@ def _next(keep: Path | None, newest: int) -> str:
         f"export {newest} --to model",
     )
     return "\n".join(f"streamtopic {command} --dir {keep}" for command in commands)
+
+
+COMMANDS = (_demo,)

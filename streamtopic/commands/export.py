@@ -8,44 +8,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamtopic.commands.checking import finding_lines
-from streamtopic.commands.common_arguments import answer, command, file_errors, open_instance, whole_number
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    file_errors,
+    open_instance,
+    option,
+    whole_number,
+)
 from streamtopic.console import progress
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.opened import Opened
     from streamtopic.signed import Release
 
-__all__ = ["register", "run"]
+__all__ = ["COMMANDS"]
 
 _MODEL = "model.safetensors"
 _FILES = {".npz", ".json", ".release", ".safetensors", ".txt", ".md"}
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(subparsers, "export", run, "write a published model, or a page about it")
-    parser.add_argument(
-        "number", nargs="?", type=whole_number(1), metavar="VERSION", help="which version (default: the newest)"
-    )
-    parser.add_argument(
-        "--to",
-        type=Path,
-        required=True,
-        metavar="DIR|FILE",
-        help="a folder for the model, its proof, words and card, which other programs read; or a name that ends in "
-        ".html, for a page",
-    )
-    parser.add_argument(
-        "--verify",
-        action="store_true",
-        help="page: count and learn again and add the findings, with figures that are for auditors only",
-    )
+@command(
+    option("VERSION", "which version (default: the newest)", nargs="?", type=whole_number(1), dest="number"),
+    option(
+        "--to DIR|FILE", "a folder for the model, its proof, words and card; or a page, a name in .html", required=True
+    ),
+    option("--verify", "page: count and learn again and add the findings, with figures that are for auditors only"),
+)
+def _export(args: argparse.Namespace) -> int:
+    """Write a published model, or a page about it.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Write the verified release, noised as published, or its page; status 1 if a check on the page failed."""
+    A model is that of a verified release, noised as published. Status 1 if a check on the page failed.
+    """
     from streamtopic.service.assembly import release_of
 
     page = args.to.suffix == ".html"
@@ -158,3 +153,6 @@ The model holds counts of words with noise, as topics, and no document.
 
 {topics}
 """
+
+
+COMMANDS = (_export,)

@@ -11,18 +11,17 @@ from streamtopic.commands.common_arguments import (
     command,
     instance_settings,
     open_instance,
+    option,
     settings_of,
-    whole_number,
 )
 from streamtopic.console import aligned
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.settings import Settings
     from streamtopic.signed import KeyList, PublicKey
 
-__all__ = ["register", "run"]
+__all__ = ["COMMANDS"]
 
 _LIST = "keys.list"
 # Files of each set of new keys, with what to do with them.
@@ -46,51 +45,34 @@ _NEW = {
 }
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(
-        subparsers,
-        "keys",
-        run,
-        "make the keys of a service; publish, rotate or revoke those that sign",
-    )
-    parser.add_argument(
-        "action",
-        choices=["new", "publish", "rotate", "revoke", "suppression"],
-        help="new: the keys of a service; publish: the list of those that sign; rotate: replace the one that signs; "
+@command(
+    option(
+        "new|publish|rotate|revoke|suppression",
+        "new: the keys of a service; publish: the list of those that sign; rotate: replace the one that signs; "
         "revoke: declare one stolen; suppression: the key by which ids are suppressed",
-    )
-    parser.add_argument("key", nargs="?", metavar="KEY_ID", help="revoke: id of the key, as `keys rotate` printed it")
-    parser.add_argument(
-        "--to",
-        type=Path,
-        metavar="FOLDER",
-        help="where to write (default: the folder of the setting keys, else keys)",
-    )
-    parser.add_argument("--root", action="store_true", help="new: make a root key pair, which signs key lists, instead")
-    parser.add_argument(
-        "--name",
-        metavar="NAME",
-        help="new: name of the model's ledger, which must end in the model's, such as example.org/news (default: "
-        "streamtopic/MODEL)",
-    )
-    parser.add_argument("--root-key", type=Path, metavar="FILE", help="publish, rotate, revoke: root.key")
-    parser.add_argument(
-        "--from",
-        dest="first",
-        type=whole_number(0),
-        metavar="INDEX",
-        help="revoke: first entry of the ledger that does not count any more (default: all that it has count)",
-    )
+    ),
+    option("KEY_ID", "revoke: id of the key, as `keys rotate` printed it", nargs="?"),
+    option("--to FOLDER", "where to write (default: the folder of the setting keys, else keys)"),
+    option("--root", "new: make a root key pair, which signs key lists, instead"),
+    option(
+        "--name NAME",
+        "new: name of the ledger, which ends in the model's: example.org/news (default: streamtopic/MODEL)",
+    ),
+    option("--root-key FILE", "publish, rotate, revoke: root.key"),
+    option(
+        "--from INDEX", "revoke: first entry of the ledger that does not count any more (default: none)", dest="first"
+    ),
+)
+def _keys(args: argparse.Namespace) -> int:
+    """Make the keys of a service; publish, rotate or revoke those that sign.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Write new keys, or sign and publish a key list; no key file is ever overwritten."""
+    No key file is ever overwritten.
+    """
     if args.action in _NEW:
         return _new(args)
     if args.root_key is None:
         raise UsageError(f"keys {args.action} signs a key list: give --root-key root.key (`keys new --root` makes one)")
-    if (args.action == "revoke") != (args.key is not None):
+    if (args.action == "revoke") != (args.key_id is not None):
         raise UsageError("give a key id with `keys revoke`, and with nothing else")
     from streamtopic.service.assembly import publisher_of
     from streamtopic.service.instance import held_signing_key
@@ -111,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
             made = new_pair(folder, keeper.name)
             keys = keeper.rotate(SigningKey.load(made))
         else:
-            keys = keeper.revoke(args.key, args.first)
+            keys = keeper.revoke(args.key_id, args.first)
         # The list goes out before the new key is put to use: a crash between the two leaves a key that no signature
         # needs, and not signatures of a key that no list names.
         signing = _take_into_use(args, settings, root.public, made)
@@ -154,16 +136,14 @@ def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | N
         "revoked": [revoked.key.key_id for revoked in keys.revoked],
         "private": None if signing is None else str(signing),
     }
-    shown = {
-        "key list": f"{keys.sequence}, in the ledger and in {file}",
-        "signs now": keys.current.key_id,
-    }
-    shown |= {name: ", ".join(found[name]) for name in ("previous", "revoked") if found[name]}
+    lines = aligned(found)
     if args.first is not None:
-        shown["void"] = f"entries from {args.first} on: `streamtopic rebuild` lets their deletions get receipts again"
+        lines.append(
+            f"entries from {args.first} on are void: `streamtopic rebuild` lets their deletions get receipts again"
+        )
     if signing is not None:
-        shown["private key"] = f"{signing}  (start `schedule` or `run` again)"
-    return answer(args, found, *aligned(shown))
+        lines.append("start `schedule` or `run` again: they sign with the new key then")
+    return answer(args, found, *lines)
 
 
 def _new(args: argparse.Namespace) -> int:
@@ -190,3 +170,6 @@ def _new(args: argparse.Namespace) -> int:
     for path in files.values():
         new_secret(path)
     return answer(args, found, *aligned(shown))
+
+
+COMMANDS = (_keys,)

@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import argparse
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.checking import finding_lines
-from streamtopic.commands.common_arguments import answer, command, instance_settings, open_instance, whole_number
-from streamtopic.console import aligned, duration, instant, number, plain, say, table
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    instance_settings,
+    open_instance,
+    option,
+)
+from streamtopic.console import aligned, instant, plain, say, table_of
 from streamtopic.errors import StreamtopicError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.ingest.rejections import Rejection
     from streamtopic.service.verify import Finding
     from streamtopic.settings import Settings
 
-__all__ = ["register", "versions_table"]
-
-# Fields of the status that are milliseconds since 1970.
-_TIMES = frozenset({"at", "decided", "made"})
+__all__ = ["COMMANDS", "versions_table"]
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the four commands."""
-    command(subparsers, "status", _run_status, "show documents, forget set, last decision and health")
-    command(subparsers, "versions", _run_versions, "list the published versions and their guarantees")
-    parser = command(subparsers, "rejected", _run_rejected, "list the records that were refused")
-    parser.add_argument("--last", type=whole_number(0), default=20, metavar="N", help="the newest N (default: 20)")
-    command(subparsers, "doctor", _run_doctor, "check Redis, Kafka, keys, settings and state, and name remedies")
-
-
-def _run_status(args: argparse.Namespace) -> int:
-    """Print the state of the instance without changing it."""
+@command()
+def _status(args: argparse.Namespace) -> int:
+    """Show documents, forget set, last decision and health."""
     from streamtopic.service.inspection.examination import concerns
     from streamtopic.service.inspection.facts import ModelFacts, status_fields
 
@@ -43,19 +38,12 @@ def _run_status(args: argparse.Namespace) -> int:
         found = status_fields(facts, [one.text for one in concerns(facts)])
     # How many deletions wait is enough for a person; --json has since when.
     waiting = {name: one["documents"] for name, one in found["residue"]["waiting"].items()}
-    shown = {name: plain(_with_times(name, value)) for name, value in (found | {"residue": waiting}).items()}
-    return answer(args, found, *aligned(shown))
+    return answer(args, found, *aligned(found | {"residue": waiting}))
 
 
-def _with_times(name: str, value: object) -> object:
-    """Return a field of the status with times as a person reads them. name: its name in JSON."""
-    if isinstance(value, dict):
-        return {key: _with_times(key, part) for key, part in value.items()}
-    return instant(value, "seconds") if name in _TIMES and isinstance(value, int) else value
-
-
-def _run_versions(args: argparse.Namespace) -> int:
-    """Print all versions, oldest first."""
+@command()
+def _versions(args: argparse.Namespace) -> int:
+    """List the published versions and their guarantees."""
     from streamtopic.service.publish.published import versions_of
 
     with open_instance(args) as service:
@@ -66,34 +54,15 @@ def _run_versions(args: argparse.Namespace) -> int:
 
 def versions_table(versions: list[dict[str, Any]]) -> str:
     """Lay out versions for a person."""
-    head = ["version", "kind", "documents", "forgotten", "(unlearning ε, δ)", "sigma", "certificate", "time"]
-    rows = [_version_row(version) for version in versions]
-    # Most models have no task: a column of dashes would make the table wider than a terminal for nothing.
-    if any(version["heads"] or version["unfitted"] for version in versions):
-        head.append("heads")
-        for row, version in zip(rows, versions, strict=True):
-            missing = [f"no {task}" for task in version["unfitted"]]
-            tasks = [*version["heads"], *missing]
-            row.append(", ".join(tasks) or "-")
-    return table(head, rows)
+    shown = ["version", "kind", "documents", "forgotten", "epsilon", "delta", "sigma", "certificate", "seconds"]
+    # Most models have no task, and most versions stand: columns of dashes would make the table wider for nothing.
+    seldom = {name: any(map(itemgetter(name), versions)) for name in ("withdrawn", "heads", "unfitted")}
+    return table_of(versions, *shown, *filter(seldom.get, seldom))
 
 
-def _version_row(version: Mapping[str, Any]) -> list[object]:
-    withdrawn = " (withdrawn)" if version.get("withdrawn") else ""
-    return [
-        version["version"],
-        version["kind"] + withdrawn,
-        version["documents"],
-        version["forgotten"],
-        f"({number(version['epsilon'])}, {number(version['delta'])})",
-        number(version["sigma"]),
-        number(version["certificate"]),
-        "-" if version["seconds"] is None else duration(version["seconds"]),
-    ]
-
-
-def _run_rejected(args: argparse.Namespace) -> int:
-    """Print the newest refused records and the number of each reason."""
+@command(option("--last N", "the newest N (default: 20)", default=20))
+def _rejected(args: argparse.Namespace) -> int:
+    """List the records that were refused."""
     from streamtopic.service.ingest.rejections import RefusedRecords
 
     with open_instance(args) as service:
@@ -102,17 +71,8 @@ def _run_rejected(args: argparse.Namespace) -> int:
     told = {"rejected": found.number, "reasons": found.reasons, "newest": newest}
     if not found.number:
         return answer(args, told, "no record was refused")
-    rows = []
-    for one in newest:
-        # A record without a key has no id; it is refused for that.
-        document = one["document"] or "-"
-        rows.append([document, one["reason"], f"{one['partition']}/{one['offset']}", one["time"]])
-    refused = f"{found.number} refused: {_numbered(found.reasons)}"
-    return answer(args, told, refused, "", block=table(["document", "reason", "partition/offset", "time"], rows))
-
-
-def _numbered(found: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in found.items())
+    rows = table_of(newest, "document", "reason", "partition", "offset", "time")
+    return answer(args, told, f"{found.number} refused: {plain(found.reasons)}", "", block=rows)
 
 
 def _rejection_fields(rejection: Rejection) -> dict[str, Any]:
@@ -128,8 +88,12 @@ def _rejection_fields(rejection: Rejection) -> dict[str, Any]:
     }
 
 
-def _run_doctor(args: argparse.Namespace) -> int:
-    """Print the findings, each with its remedy; status 1 if one of them fails."""
+@command()
+def _doctor(args: argparse.Namespace) -> int:
+    """Check Redis, Kafka, keys, settings and state, and name remedies.
+
+    Status 1 if a finding fails.
+    """
     from streamtopic.service.verify import as_json, passed
 
     findings = []
@@ -154,3 +118,6 @@ def _examined(settings: Settings) -> Iterator[Finding]:
     # An instance that cannot even be opened is a finding like others, not the end of the command.
     except StreamtopicError as error:
         yield Finding("instance", passed=False, detail=str(error))
+
+
+COMMANDS = (_status, _versions, _rejected, _doctor)

@@ -5,67 +5,44 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import answer, command, file_errors, open_instance, settle
-from streamtopic.console import aligned, instant, number_of, table, warn
+from streamtopic.commands.common_arguments import (
+    answer,
+    command,
+    file_errors,
+    open_instance,
+    option,
+    settle,
+)
+from streamtopic.console import aligned, instant, number_of, table_of, warn
 from streamtopic.errors import CheckFailed, StreamtopicError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.opened import Opened
-    from streamtopic.signed import Logged, RequestReceipt
+    from streamtopic.signed import Logged
     from streamtopic.state.deletion_requests import DeletionRequest
-    from streamtopic.state.deletions import Residue
 
-__all__ = ["readable", "register"]
+__all__ = ["COMMANDS", "readable"]
 
 # Receipts of a request's documents that are printed; --json gives all.
 RECEIPTS_SHOWN = 10
 _GUARANTEE = ("guarantee", "epsilon", "delta", "sigma", "certificate", "cumulative_epsilon")
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add both commands."""
-    parser = command(
-        subparsers,
-        "deletions",
-        _deletions,
-        "list, approve or cancel requests for deletions; show the traces of deletions, or attest that they are gone",
-    )
-    parser.add_argument("action", choices=["list", "approve", "cancel", "residue", "attest"], help="what to do")
-    parser.add_argument("requests", nargs="*", metavar="REQUEST", help="approve, cancel: ids of requests")
-    parser.add_argument("--all", action="store_true", help="approve: every paused request; list: ended ones too")
-    parser.add_argument(
-        "--until",
-        metavar="TIME",
-        help="attest: nothing is left that was written before this time (`now`, or 2026-01-31T12:00Z)",
-    )
-    parser.add_argument(
-        "--stage",
-        choices=["file", "backups"],
-        default="backups",
-        help="attest: of which files: Redis's append-only files, those of replicas too, or all snapshots and backups "
-        "(default: backups)",
-    )
-    one = command(subparsers, "receipt", _receipt, "show the receipts of a deletion, or write the proof of one")
-    one.add_argument(
-        "name",
-        metavar="REQUEST",
-        help="request id, as `delete` printed it, or the receipt's own id (MODEL/PARTITION/OFFSET)",
-    )
-    one.add_argument("--salt", metavar="SALT", help="salt that the delete was sent with")
-    one.add_argument("--document", metavar="ID", help="show only receipts that are provably about this document")
-    one.add_argument(
-        "--proof", type=Path, metavar="FILE", help="write the receipt with its proof, to be checked without the service"
-    )
-
-
+@command(
+    option("REQUEST", "request id, as `delete` printed it, or the receipt's own id (MODEL/PARTITION/OFFSET)"),
+    option("--salt SALT", "salt that the delete was sent with"),
+    option("--document ID", "show only receipts that are provably about this document"),
+    option("--proof FILE", "write the receipt with its proof, to be checked without the service"),
+)
 def _receipt(args: argparse.Namespace) -> int:
-    """Print every receipt of the request, and write a proof; status 1 while there is no receipt."""
+    """Show the receipts of a deletion, or write the proof of one.
+
+    Status 1 while there is no receipt.
+    """
     from streamtopic.signed import RequestReceipt
 
     with open_instance(args) as service:
@@ -75,25 +52,23 @@ def _receipt(args: argparse.Namespace) -> int:
         if args.proof is not None:
             # The receipt of a request says more than those of its documents.
             _write_proof(service, whole or receipts, args)
-        requests: list[Any] = [logged.entry for logged in whole]
+        requests = [dataclasses.asdict(logged.entry) for logged in whole]
         shown = receipts if args.json or not requests else receipts[:RECEIPTS_SHOWN]
         guarantees = _guarantees(service, shown)
         fields = [_fields(service, logged, guarantees) for logged in shown]
     proof = None if args.proof is None else str(args.proof)
     lines = _lines(requests, fields, len(receipts) - len(shown), proof)
-    told = {"receipts": fields, "requests": [dataclasses.asdict(request) for request in requests], "proof": proof}
+    told = {"receipts": fields, "requests": requests, "proof": proof}
     return answer(args, told, *lines)
 
 
 def _lines(
-    requests: Sequence[RequestReceipt], receipts: Sequence[dict[str, Any]], more: int, proof: str | None
+    requests: Sequence[dict[str, Any]], receipts: Sequence[dict[str, Any]], more: int, proof: str | None
 ) -> Iterator[str]:
     """Yield receipts as a person reads them. more: how many are left out; proof: the file that was written."""
     for request in requests:
-        yield f"request    {request.id}"
-        yield f"documents  {request.documents}, each with a receipt of its own"
-        yield f"received   {instant(request.received)}"
-        yield f"version    {request.version or '-'} is the first without any of them"
+        yield f"a request of {number_of(request['documents'], 'document')}, each with a receipt of its own"
+        yield from aligned(request)
     for number, one in enumerate(receipts):
         if number or requests:
             yield ""
@@ -112,16 +87,16 @@ def _asked_for(service: Opened, args: argparse.Namespace) -> list[Logged]:
     from streamtopic.state.deletions import LinkKeys
 
     links = LinkKeys(service.connection, service.settings.model)
-    found = receipts_of_request(service.ledger, links, args.name, args.salt)
+    found = receipts_of_request(service.ledger, links, args.request, args.salt)
     if not found:
-        raise CheckFailed(_why_none(service, args.name))
+        raise CheckFailed(_why_none(service, args.request))
     if args.document is None:
         return found
     keys = {} if args.salt is not None else links.all()
     about = [logged for logged in found if _is_about(service, logged, args, keys)]
     if not about:
         raise CheckFailed(
-            f"no receipt of {args.name} is provably about document {args.document!r}: another document, "
+            f"no receipt of {args.request} is provably about document {args.document!r}: another document, "
             "another salt, or the key of its month is destroyed"
         )
     return about
@@ -147,7 +122,7 @@ def _write_proof(service: Opened, found: Sequence[Logged], args: argparse.Namesp
     """Write the proof of a receipt to a file. Raises UsageError for several receipts."""
     if len(found) > 1:
         raise UsageError(
-            f"{args.name} has {len(found)} receipts, and a file proves one: name the receipt by its id, or give "
+            f"{args.request} has {len(found)} receipts, and a file proves one: name the receipt by its id, or give "
             "--document"
         )
     proof = service.ledger.proof(found[0].index)
@@ -191,17 +166,11 @@ def _fields(service: Opened, logged: Logged, guarantees: dict[int, dict[str, Any
 
 def readable(fields: dict[str, Any]) -> dict[str, Any]:
     """Return a receipt's fields as a person reads them."""
-    plain = {name: value for name, value in fields.items() if name not in {"residue", "guarantee"}}
-    plain |= fields.get("guarantee") or {}
-    shown = {name: "-" if value in {None, ""} else value for name, value in plain.items()}
+    shown = {name: value for name, value in fields.items() if name not in {"residue", "guarantee"}}
+    shown |= fields.get("guarantee") or {}
     for stage, time_ms in fields.get("residue", {}).items():
         shown[f"residue {stage}"] = "not yet" if time_ms is None else instant(time_ms, "seconds")
-    # All digits are in --json: those of an epsilon beyond the fourth say how it was computed.
-    shown |= {name: f"{value:.4g}" for name, value in shown.items() if isinstance(value, float)}
-    for name in ("received", "applied"):
-        shown[name] = instant(fields[name])
-    shown["found"] = "yes" if fields["found"] else "no such document"
-    return shown
+    return shown | {"found": "yes" if fields["found"] else "no such document"}
 
 
 def _why_none(service: Opened, name: str) -> str:
@@ -220,8 +189,22 @@ def _why_none(service: Opened, name: str) -> str:
     )
 
 
+@command(
+    option("list|approve|cancel|residue|attest", "what to do"),
+    option("REQUEST", "approve, cancel: ids of requests", nargs="*"),
+    option("--all", "approve: every paused request; list: ended ones too"),
+    option("--until TIME", "attest: nothing is left that was written before it (`now`, or 2026-01-31T12:00Z)"),
+    option(
+        "--stage file|backups",
+        "attest: of Redis's append-only files, of replicas too, or of all snapshots and backups (default: backups)",
+        default="backups",
+    ),
+)
 def _deletions(args: argparse.Namespace) -> int:
-    """List, approve or cancel requests, also on a service that runs; or show and attest what is left."""
+    """List, approve or cancel requests for deletions; show the traces of deletions, or attest that they are gone.
+
+    Requests are changed on a service that runs, too.
+    """
     _refuse_other(args)
     act = {"list": _list, "residue": _residue, "attest": _residue}.get(args.action, _change)
     with open_instance(args) as service:
@@ -230,13 +213,13 @@ def _deletions(args: argparse.Namespace) -> int:
 
 def _refuse_other(args: argparse.Namespace) -> None:
     """Raise UsageError for arguments that the action does not have."""
-    if args.action not in {"approve", "cancel"} and args.requests:
+    if args.action not in {"approve", "cancel"} and args.request:
         raise UsageError(f"`deletions {args.action}` takes no ids of requests")
     if args.action not in {"approve", "list"} and args.all:
         raise UsageError(f"--all is for `deletions approve` and `deletions list`, not for {args.action}")
-    if args.action == "approve" and bool(args.requests) is args.all:
+    if args.action == "approve" and bool(args.request) is args.all:
         raise UsageError("which requests? give their ids, or --all for every paused request")
-    if args.action == "cancel" and not args.requests:
+    if args.action == "cancel" and not args.request:
         raise UsageError("which requests? give their ids, as `streamtopic deletions list` shows them")
 
 
@@ -252,12 +235,9 @@ def _list(service: Opened, args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, requests: Sequence[DeletionRequest], *lines: str) -> int:
     """Print requests, after lines that say what became of them."""
-    told = {"requests": [_request_fields(request) for request in requests]}
-    rows = []
-    for one in requests:
-        named = f"of {number_of(one.subjects, 'subject')}" if one.subjects else str(one.documents)
-        rows.append([one.id, one.state.value, named, instant(one.received_ms), instant(one.due_ms)])
-    return answer(args, told, *lines, block=table(["request", "state", "documents", "received", "due"], rows))
+    found = [_request_fields(request) for request in requests]
+    rows = table_of(found, "id", "state", "documents", "subjects", "received", "due")
+    return answer(args, {"requests": found}, *lines, block=rows)
 
 
 def _request_fields(request: DeletionRequest) -> dict[str, Any]:
@@ -282,7 +262,7 @@ def _change(service: Opened, args: argparse.Namespace) -> int:
     door = RequestDoor(service)
     change = door.approve if args.action == "approve" else door.cancel
     # A name that is given twice is one request.
-    names = [request.id for request in door.paused()] if args.all else list(dict.fromkeys(args.requests))
+    names = [request.id for request in door.paused()] if args.all else list(dict.fromkeys(args.request))
     done = {"approve": "approved", "cancel": "cancelled"}[args.action]
     changed: list[DeletionRequest] = []
     try:
@@ -306,22 +286,8 @@ def _residue(service: Opened, args: argparse.Namespace) -> int:
     store = ResidueState(service.connection, service.settings.model)
     if args.action == "attest":
         store.attest(Stage(args.stage), _time_ms(args.until, int(service.clock() * 1000)))
-    residue = store.read()
-    return answer(args, residue_fields(residue), *_residue_lines(residue))
-
-
-def _residue_lines(residue: Residue) -> Iterator[str]:
-    for stage, waiting in residue.waiting().items():
-        if not waiting.documents:
-            yield f"{stage:10}  nothing waits"
-            continue
-        since = "" if waiting.since_ms is None else f", the oldest since {instant(waiting.since_ms, 'seconds')}"
-        wait = "waits" if waiting.documents == 1 else "wait"
-        yield f"{stage:10}  {number_of(waiting.documents, 'document')} {wait}{since}"
-    for stage, time_ms in residue.attested.items():
-        yield f"{stage:10}  attested until {instant(time_ms, 'seconds')}"
-    if residue.forbidden:
-        yield f"file        the service may not have it rewritten: {residue.forbidden}"
+    found = residue_fields(store.read())
+    return answer(args, found, *aligned(found))
 
 
 def _time_ms(text: str | None, now_ms: int) -> int:
@@ -342,3 +308,6 @@ def _time_ms(text: str | None, now_ms: int) -> int:
     if time_ms > now_ms:
         raise UsageError(f"--until {text} is still to come: give a time that is over")
     return time_ms
+
+
+COMMANDS = (_deletions, _receipt)

@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,52 +26,30 @@ from streamtopic.commands.common_arguments import (
     instance_settings,
     log_events,
     open_instance,
+    option,
 )
-from streamtopic.console import duration, number_of, plain, progress, say, say_json
+from streamtopic.console import aligned, plain, progress, say, say_json, table_of
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.processes import Role
     from streamtopic.settings import Settings
     from streamtopic.signed import End
 
-__all__ = ["register"]
+__all__ = ["COMMANDS"]
 
-_ROLES: Mapping[Role, str] = {
-    "run": "run the service in one process until it is told to stop",
-    "ingest": "count documents as they come, as one process of several",
-    "schedule": "decide, unlearn, retrain and publish; the first leads, others stand by",
-}
 # New objects between two searches for garbage. A batch of records makes some ten thousand, and drops them itself.
 _OBJECTS = 50_000
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the six commands."""
-    command(subparsers, "init", _run_init, "make the topics and the state of a model, or check those that exist")
-    for role, does in _ROLES.items():
-        command(subparsers, role, partial(_part, role), does)
-    parser = command(subparsers, "rebuild", _run_rebuild, "rebuild the state in Redis from the log")
-    parser.add_argument(
-        "--yes", action="store_true", help="take away the state that exists, and lead in place of others"
-    )
-    parser = command(subparsers, "delete-model", _run_delete, "delete a whole model, and write a proof of its end")
-    parser.add_argument("file", type=Path, metavar="FILE", help="a new file for the proof")
-    parser.add_argument("--yes", action="store_true", help="do not ask for the model's name")
-    parser.add_argument(
-        "--keep-ledger",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="whether the topic of the ledger stays, with the end as its last entry: it is evidence (default: yes)",
-    )
-    parser.add_argument("--keep-keys", action="store_true", help="leave the key files, as where other models use them")
+@command()
+def _init(args: argparse.Namespace) -> int:
+    """Make the topics and the state of a model, or check those that exist.
 
-
-def _run_init(args: argparse.Namespace) -> int:
-    """Print each topic and the state as made, changed or found; a second run changes nothing."""
+    A second run changes nothing.
+    """
     from streamtopic.service.instance import provision, topic_settings
     from streamtopic.state import ModelState
 
@@ -84,13 +61,27 @@ def _run_init(args: argparse.Namespace) -> int:
         fixed = service.state.settings
     action = "found" if known else "made"
     state = {"action": action, "partitions": fixed.partitions, "cap": fixed.cap, "partitioner": fixed.partitioner}
-    lines = []
-    for topic in topics:
-        lines.append(f"{topic.action:8} {topic.topic}, {number_of(topic.partitions, 'partition')}")
-        for name, (before, now) in topic.changed.items():
-            lines.append(f"           {name} = {now} (it was {before or 'not set'})")
-    found = {"topics": [dataclasses.asdict(topic) for topic in topics], "state": state}
-    return answer(args, found, *lines, f"{action:8} state of {settings.model} in Redis")
+    made = [dataclasses.asdict(topic) for topic in topics]
+    rows = table_of(made, "topic", "action", "partitions", "changed")
+    return answer(args, {"topics": made, "state": state}, *aligned(state), "", block=rows)
+
+
+@command()
+def _run(args: argparse.Namespace) -> int:
+    """Run the service in one process until it is told to stop."""
+    return _part("run", args)
+
+
+@command()
+def _ingest(args: argparse.Namespace) -> int:
+    """Count documents as they come, as one process of several."""
+    return _part("ingest", args)
+
+
+@command()
+def _schedule(args: argparse.Namespace) -> int:
+    """Decide, unlearn, retrain and publish; the first leads, others stand by."""
+    return _part("schedule", args)
 
 
 def _part(name: Role, args: argparse.Namespace) -> int:
@@ -157,8 +148,12 @@ def _event_printer(settings: Settings, role: str, *, as_json: bool) -> Callable[
     return tell
 
 
-def _run_rebuild(args: argparse.Namespace) -> int:
-    """Count the whole log again; without --yes, refuse if Redis holds counts already."""
+@command(option("--yes", "take away the state that exists, and lead in place of others"))
+def _rebuild(args: argparse.Namespace) -> int:
+    """Rebuild the state in Redis from the log.
+
+    Without --yes it is refused if Redis holds counts already.
+    """
     from streamtopic.service.upkeep.rebuild_state import present, rebuild
 
     start = time.perf_counter()
@@ -172,18 +167,24 @@ def _run_rebuild(args: argparse.Namespace) -> int:
             raise UsageError(f"{found}: stop all `ingest`, `schedule` and `run` processes, then repeat with --yes")
         with progress("rebuilding", "records", quiet=args.json) as update:
             made = rebuild(service, update)
-    seconds = time.perf_counter() - start
-    return answer(
-        args,
-        dataclasses.asdict(made) | {"seconds": round(seconds, 3)},
-        f"{number_of(made.documents, 'document')} counted from {number_of(made.records, 'record')} in "
-        f"{number_of(made.partitions, 'partition')}, {duration(seconds)}",
-        "the next version will be a new base model; `streamtopic verify` compares the counts with the log",
-    )
+    told = dataclasses.asdict(made) | {"seconds": round(time.perf_counter() - start, 3)}
+    last = "the next version will be a new base model; `streamtopic verify` compares the counts with the log"
+    return answer(args, told, *aligned(told), last)
 
 
-def _run_delete(args: argparse.Namespace) -> int:
-    """Delete the model, and prove its end."""
+@command(
+    option("FILE", "a new file for the proof"),
+    option("--yes", "do not ask for the model's name"),
+    option(
+        "--keep-ledger",
+        "whether the topic of the ledger stays, with the end as its last entry: it is evidence (default: yes)",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+    ),
+    option("--keep-keys", "leave the key files, as where other models use them"),
+)
+def _delete_model(args: argparse.Namespace) -> int:
+    """Delete a whole model, and write a proof of its end."""
     from streamtopic.service.opened import opened
     from streamtopic.service.upkeep.model_removal import end_of, only_keys_left, remove, remove_files
 
@@ -200,7 +201,7 @@ def _run_delete(args: argparse.Namespace) -> int:
     with file_errors("remove the files of", settings.dir or args.file):
         files = remove_files(settings, keep_keys=args.keep_keys)
     told["files"] = [str(path) for path in files]
-    return answer(args, told, *_removed(settings, told, args.file))
+    return answer(args, told, *aligned(told), *_left_to_do(settings, args.file))
 
 
 def _what_ends(end: End) -> Iterator[str]:
@@ -212,13 +213,12 @@ def _what_ends(end: End) -> Iterator[str]:
         )
 
 
-def _removed(settings: Settings, told: dict[str, Any], proof: Path) -> Iterator[str]:
-    """Say what was removed, and what is left to do. proof: the file that proves the end."""
-    if "topics" in told:
-        yield f"removed {', '.join(told['topics'])}, and {told['redis_keys']} keys of Redis"
-    for name in told["files"]:
-        yield f"removed {name}"
+def _left_to_do(settings: Settings, proof: Path) -> Iterator[str]:
+    """Say what is left to do. proof: the file that proves the end."""
     yield f"{proof} proves the end of {settings.model}: keep it, with the public key and the ledger"
     if settings.redis_url is not None:
         yield "Redis's append-only file holds the model until it is rewritten: `redis-cli BGREWRITEAOF`, on each node"
     yield "backups of Redis, of Kafka and of the keys hold the model too: destroy them"
+
+
+COMMANDS = (_init, _run, _ingest, _schedule, _rebuild, _delete_model)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streamtopic.commands.common_arguments import (
     answer,
@@ -13,44 +12,29 @@ from streamtopic.commands.common_arguments import (
     file_errors,
     instance_settings,
     log_events,
+    option,
     whole_number,
 )
 from streamtopic.console import warn
 from streamtopic.errors import UsageError
 
-if TYPE_CHECKING:
-    from streamtopic.commands.common_arguments import Subparsers
-
-__all__ = ["register", "run"]
+__all__ = ["COMMANDS"]
 
 PORT = 8787
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(subparsers, "serve", run, "serve pages, metrics and requests over HTTP until told to stop")
-    parser.add_argument("--host", default="127.0.0.1", metavar="HOST", help="where to listen (default: 127.0.0.1)")
-    parser.add_argument(
-        "--port",
-        type=whole_number(0, 65_535),
-        default=PORT,
-        metavar="PORT",
-        help=f"default: {PORT}; 0: any that is free",
-    )
-    parser.add_argument(
-        "--name",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a name under which browsers reach it, such as that of a proxy; may be repeated",
-    )
-    parser.add_argument("--certificate", type=Path, metavar="FILE", help="speak TLS with this certificate (PEM)")
-    parser.add_argument("--key", type=Path, metavar="FILE", help="private key of the certificate (PEM)")
-    parser.add_argument("--open", action="store_true", help="open it in a browser")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Serve until a signal."""
+@command(
+    option("--host HOST", "where to listen (default: 127.0.0.1)", default="127.0.0.1"),
+    option("--port PORT", f"default: {PORT}; 0: any that is free", type=whole_number(0, 65_535), default=PORT),
+    option(
+        "--name NAME", "a name by which browsers reach it, as of a proxy; may be repeated", action="append", default=[]
+    ),
+    option("--certificate FILE", "speak TLS with this certificate (PEM)"),
+    option("--key FILE", "private key of the certificate (PEM)"),
+    option("--open", "open it in a browser"),
+)
+def _serve(args: argparse.Namespace) -> int:
+    """Serve pages, metrics and requests over HTTP until told to stop."""
     try:
         from streamtopic.monitoring import http_server
         from streamtopic.pages.gate import access_of
@@ -111,3 +95,6 @@ def _failed(record: logging.LogRecord) -> bool:
     """Take an error of the server for one of this program, under the name of its event."""
     record.name, record.event = __name__, "serve_failed"
     return True
+
+
+COMMANDS = (_serve,)

@@ -5,58 +5,60 @@ from __future__ import annotations
 import argparse
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import (
     answer,
     command,
     open_instance,
+    option,
     read_corpus,
     settings_of,
     uses_instance,
     whole_number,
 )
-from streamtopic.console import progress, table
+from streamtopic.console import progress, table, table_of
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.counts import CountSource, DocumentBatch
     from streamtopic.service.opened import Opened
     from streamtopic.settings import Settings
     from streamtopic.state import DocumentCounts
-    from streamtopic.topics.how_many_topics import Candidate, Suggestion
     from streamtopic.topics.learner_options import LearnerOptions
 
-__all__ = ["heads_table", "register", "topics_table"]
+__all__ = ["COMMANDS", "heads_table", "topics_table"]
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(
-        subparsers,
-        "topics",
-        _run,
-        "show the topics of a published version, and the words of its heads; or suggest how many topics to learn",
-    )
-    parser.add_argument(
-        "action", nargs="?", choices=["show", "suggest"], default="show", help="what to do (default: show)"
-    )
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        found = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or min(found) < 1 or max(found) > 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers from 1 to 1000 such as 5,10,20")
+    return found
+
+
+@command(
+    option("show|suggest", "what to do (default: show)", nargs="?", default="show"),
     # Not stored as `version`: the program's own --version has that name.
-    parser.add_argument(
-        "--version", dest="number", type=whole_number(1), metavar="N", help="which version (default: the newest)"
-    )
-    parser.add_argument(
-        "--top", type=whole_number(1, 20), default=10, metavar="K", help="words for each topic, 1 to 20 (default: 10)"
-    )
-    _add_suggesting(parser)
+    option("--version N", "which version (default: the newest)", type=whole_number(1), dest="number"),
+    option("--top K", "words for each topic, 1 to 20 (default: 10)", type=whole_number(1, 20), default=10),
+    option(
+        "--documents FILE", "suggest: JSON lines, gzip too (default: those of the instance, else installed docstrings)"
+    ),
+    option("--topics R,R,...", "suggest: numbers of topics to try (default: 5,10,15,20,30,50)", type=_numbers),
+    option("--trials N", "suggest: forget sets of 1%% of the documents to try (default: 5)", default=5),
+    option("--seed N", "suggest: which forget sets are drawn (default: 0)", default=0),
+)
+def _topics(args: argparse.Namespace) -> int:
+    """Show the topics of a published version, and the words of its heads; or suggest how many topics to learn.
 
-
-def _run(args: argparse.Namespace) -> int:
-    """Print topics, largest share first, and the words that speak for each class of a head; or suggest their number."""
+    The largest share comes first.
+    """
     if args.action == "suggest":
         return _suggest(args)
     if args.documents is not None:
@@ -110,49 +112,11 @@ class _Material:
     documents: DocumentBatch
 
 
-def _add_suggesting(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `topics suggest`."""
-    parser.add_argument(
-        "--documents",
-        type=Path,
-        metavar="FILE",
-        help="suggest: JSON lines, gzip too (default: those of the instance; without one, installed docstrings)",
-    )
-    parser.add_argument(
-        "--topics",
-        type=_numbers,
-        metavar="R,R,...",
-        help="suggest: numbers of topics to try (default: 5,10,15,20,30,50)",
-    )
-    parser.add_argument(
-        "--trials",
-        type=int,
-        default=5,
-        metavar="N",
-        help="suggest: forget sets of 1%% of the documents to try (default: 5)",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="suggest: which forget sets are drawn (default: 0)"
-    )
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        found = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        found = ()
-    if not found or min(found) < 1 or max(found) > 1000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers from 1 to 1000 such as 5,10,20")
-    return found
-
-
 def _suggest(args: argparse.Namespace) -> int:
     """Print the measures of each number of topics; status 1 if none of them makes a model."""
     from streamtopic.service.assembly import learner_options
     from streamtopic.topics.how_many_topics import TOPICS, TrialPlan, suggest_topics
 
-    if args.seed < 0:
-        raise UsageError(f"--seed is {args.seed}: use a whole number from 0")
     plan = TrialPlan(args.trials)
     settings = settings_of(args)
     options = learner_options(settings)
@@ -171,7 +135,7 @@ def _suggest(args: argparse.Namespace) -> int:
                 progress=update,
             )
     told = {"source": material.name, "documents": total, **found.as_json()}
-    answer(args, told, block=_table(material.name, total, found))
+    answer(args, told, block=_text(told))
     return 0 if found.recommended is not None else 1
 
 
@@ -209,25 +173,15 @@ def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> _Material:
     return _Material(corpus.name, Counts(words, count(batch, len(words), options.weighting)), batch)
 
 
-def _table(name: str, documents: int, found: Suggestion) -> str:
-    head = ["topics", "words", "coherence", "diversity", "score", "words last", "anchors stay", "smallest"]
-    lines = [f"{documents} documents, {name}\n", table(head, _rows(found.candidates, found.recommended))]
-    lines += [f"  {one.topics} topics: {one.reason}" for one in found.candidates if one.reason]
-    if found.recommended is not None:
-        lines.append(f"\nthe {found.recommended.topics} topics")
-        lines += [f"  {k}: {' '.join(words)}" for k, words in enumerate(found.recommended.top_words)]
-    lines.append(f"\nrecommended: {found.reason}")
+def _text(told: Mapping[str, Any]) -> str:
+    """Lay out what was measured of each number of topics. told: as JSON has it."""
+    measures = ("topics", "words", "coherence", "diversity", "score", "kept", "steady", "least_share", "reason")
+    lines = [f"{told['documents']} documents, {told['source']}\n", table_of(told["candidates"], *measures)]
+    if told["recommended"] is not None:
+        lines.append(f"\nthe {told['recommended']} topics")
+        lines += [f"  {k}: {' '.join(words)}" for k, words in enumerate(told["topics"])]
+    lines.append(f"\nrecommended: {told['reason']}")
     return "\n".join(lines)
 
 
-def _rows(candidates: Sequence[Candidate], recommended: Candidate | None) -> list[list[str]]:
-    rows = []
-    for one in candidates:
-        number = f"{one.topics} *" if one is recommended else str(one.topics)
-        if one.reason:
-            rows.append([number, *["-"] * 7])
-            continue
-        lasting = ["-" if share is None else f"{share:.0%}" for share in (one.kept, one.steady)]
-        measures = [f"{one.coherence:.3f}", f"{one.diversity:.2f}", f"{one.score:.3f}"]
-        rows.append([number, str(one.words), *measures, *lasting, f"{one.least_share:.1%}"])
-    return rows
+COMMANDS = (_topics,)

@@ -76,16 +76,15 @@ def implied_constant(limit: float, formula: float) -> float:
     return limit / formula
 
 
-def estimate_constants(
-    A: Float64, R: Float64, shares: Float64, anchors: npt.NDArray[np.intp], eps0: float | None = None
-) -> ModelConstants:
-    """Return the constants of a model; gamma is the least singular value of diag(z)^-1 R.
+def estimate_constants(A: Float64, R: Float64, shares: Float64, anchors: npt.NDArray[np.intp]) -> ModelConstants:
+    """Return the constants of a model.
+
+    gamma is the least singular value of diag(z)^-1 R, and eps0 is 1/sqrt(n r), the most that the proof allows.
 
     A: (n, r), topics.
     R: (r, r), covariance of topics.
     shares: z, (r,).
     anchors: (r,), rows of A.
-    eps0: accuracy of A; None for 1/sqrt(n r), the most that the proof allows.
     """
     # A topic may have lost its last document: its constants are then infinite or 0, and formulas give 0.
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -96,39 +95,33 @@ def estimate_constants(
         singular_values = np.linalg.svd(rows, compute_uv=False)
         gamma = float(singular_values[-1])
     own = A[anchors, np.arange(len(anchors))]
-    p_sep = float(own.min())
-    accuracy = eps0 or 1 / math.sqrt(A.size)
-    return ModelConstants(a, p_sep, gamma, accuracy)
+    return ModelConstants(a, float(own.min()), gamma, 1 / math.sqrt(A.size))
 
 
-def fit_constants(fit: TopicFit, eps0: float | None = None) -> ModelConstants:
+def fit_constants(fit: TopicFit) -> ModelConstants:
     """Return the constants of a model before noise, from its r anchor rows without a pass over Q.
 
     fit: of either learner; the default learner's super-anchors take the place of anchors.
-    eps0: as in `estimate_constants`.
     """
     live = fit.live
     counts = fit.mixtures.anchor_counts[:, live]
     X = counts / fit.mixtures.anchor_mass[:, None]
     anchors = np.searchsorted(live, fit.choice)
-    return anchored_constants(X, fit.A, fit.topic_masses, anchors, eps0)
+    return anchored_constants(X, fit.A, fit.topic_masses, anchors)
 
 
-def anchored_constants(
-    X: Float64, A: Float64, z: Float64, anchors: npt.NDArray[np.intp], eps0: float | None = None
-) -> ModelConstants:
+def anchored_constants(X: Float64, A: Float64, z: Float64, anchors: npt.NDArray[np.intp]) -> ModelConstants:
     """Return the constants of a model from its anchor rows.
 
     X: (r, n), rows of Qbar.
     A: (n, r), topics.
     z: (r,), shares of topics.
     anchors: (r,), rows of A.
-    eps0: as in `estimate_constants`.
     """
     # An anchor's row of Qbar is R_k A^T / z_k if the topics are separable, so diag(z)^-1 R = X A^+^T.
     inverse = np.linalg.pinv(A.T @ A, hermitian=True)
     R = z[:, None] * (X @ A @ inverse)
-    return estimate_constants(A, R, z, anchors, eps0)
+    return estimate_constants(A, R, z, anchors)
 
 
 def precondition(m: int, r: int, constants: ModelConstants) -> float:

@@ -105,8 +105,8 @@ class Composition:
     slack: sum of the releases' slacks, in units of delta.
     """
 
-    mu: float = 0.0
-    slack: float = 0.0
+    mu: float
+    slack: float
 
     @classmethod
     def of(cls, releases: Iterable[tuple[float, float]]) -> "Composition":
@@ -117,20 +117,11 @@ class Composition:
         """
         parts = list(releases)
         for scale, slack in parts:
-            _require(scale, slack)
+            if not (scale > 0 and slack >= 0):
+                raise UsageError(f"a release needs a scale above 0 and a slack of 0 or more, not {scale} and {slack}")
         # fsum rounds once, so the order of releases does not show in the last bit.
         mu = math.sqrt(math.fsum(1 / (scale * scale) for scale, _ in parts))
         return cls(mu, math.fsum(slack for _, slack in parts))
-
-    def then(self, scale: float, slack: float = 0.0) -> "Composition":
-        """Return the composition of these releases and one more.
-
-        scale: sigma / Delta of the release.
-        slack: its own slack.
-        Raises UsageError for a scale <= 0 or a negative slack.
-        """
-        _require(scale, slack)
-        return Composition(math.hypot(self.mu, 1 / scale), self.slack + slack)
 
     def epsilon(self, delta: float) -> float:
         """The epsilon spent at `delta`; math.inf once the slacks have used delta up."""
@@ -140,8 +131,3 @@ class Composition:
         if remaining <= 0:
             return math.inf
         return gaussian_epsilon(remaining, 1 / self.mu)
-
-
-def _require(scale: float, slack: float) -> None:
-    if not (scale > 0 and slack >= 0):
-        raise UsageError(f"a release needs a scale above 0 and a slack of 0 or more, not {scale} and {slack}")

@@ -2,7 +2,9 @@
 
 Another key, version or digest gives numbers that are independent of these.
 
-    NoiseKey, NoiseSeed   the secret of a service, and the seed that it gives to one matrix
+    NoiseKey              the secret of a service
+    VersionNoise          the part of it that one version draws from
+    NoiseSeed             the seed of one matrix
     draw_normals          draws as floats, each with a bound on its error
     exact_normal          one of these draws to 70 digits, for a rounding that floats cannot decide
     nearest_step          the rounding of a number with such a draw
@@ -25,11 +27,11 @@ __all__ = [
     "Draws",
     "NoiseKey",
     "NoiseSeed",
+    "VersionNoise",
     "box_muller",
     "draw_normals",
     "exact_normal",
     "nearest_step",
-    "standard_normals",
 ]
 
 Float64 = npt.NDArray[np.float64]
@@ -64,28 +66,45 @@ class NoiseKey:
         """A new key from the operating system's randomness."""
         return cls(secrets.token_bytes(KEY_BYTES))
 
-    def seed(self, model: str, version: int, digest: str, purpose: str = "A") -> "NoiseSeed":
-        """The seed of one matrix of one version.
+    def of(self, model: str, version: int) -> "VersionNoise":
+        """The noise of a version. model, version: its name and number."""
+        return VersionNoise(self, model, version)
 
-        model, version: name and number of the version.
-        digest: of the retained counts and settings, in hex.
-        purpose: the matrix, "A" or "R" or the name of a head.
-        """
-        return NoiseSeed(_keyed(self.secret, "streamtopic noise 1", model, str(version), digest, purpose))
+
+@dataclass(frozen=True, slots=True)
+class VersionNoise:
+    """All noise of one version.
+
+    key: of the service.
+    model, version: name and number of the version.
+    """
+
+    key: NoiseKey
+    model: str
+    version: int
 
     @property
     def counts_key(self) -> bytes:
-        """The key of digests of counts, 32 bytes. Its holder cannot draw noise with it."""
-        return _keyed(self.secret, "streamtopic counts key 1")
+        """The key of digests of counts, 32 bytes, the same for all versions. Its holder cannot draw noise with it."""
+        return _keyed(self.key.secret, "streamtopic counts key 1")
 
-    def commitment(self, model: str, version: int, digest: str) -> str:
-        """Return a version's public statement on its counts, a hex digest. Only holders of the key can make or test it.
+    def seed(self, digest: str, purpose: str = "A") -> "NoiseSeed":
+        """The seed of one matrix of this version.
 
-        model, version, digest: as in `seed`.
+        digest: of the retained counts and settings, in hex.
+        purpose: the matrix, "A" or "R" or the name of a head.
+        """
+        material = self.model, str(self.version), digest, purpose
+        return NoiseSeed(_keyed(self.key.secret, "streamtopic noise 1", *material))
+
+    def commitment(self, digest: str) -> str:
+        """Return the version's public statement on its counts, in hex. Only holders of the key can make or test it.
+
+        digest: as of `seed`.
         """
         # Another key than `counts_key`, whose holder could else make statements and test them.
-        key = _keyed(self.secret, "streamtopic commitment key 1")
-        return _keyed(key, "streamtopic commitment 1", model, str(version), digest).hex()
+        key = _keyed(self.key.secret, "streamtopic commitment key 1")
+        return _keyed(key, "streamtopic commitment 1", self.model, str(self.version), digest).hex()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -105,11 +124,6 @@ class Draws:
 
     values: Float64
     errors: Float64
-
-
-def standard_normals(seed: NoiseSeed, count: int) -> Float64:
-    """`count` independent N(0, 1) draws, (count,) float64: the values of `draw_normals`."""
-    return draw_normals(seed, count).values
 
 
 def draw_normals(seed: NoiseSeed, count: int) -> Draws:

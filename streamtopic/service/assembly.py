@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING
 from streamtopic.errors import SettingsError, StateMissing
 from streamtopic.monitoring.metrics import RECORDS
 from streamtopic.paper.theorem import TheoremOptions
-from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.privacy.noise import Guarded
 from streamtopic.service.ingest.missed_deletes import delete_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.suppressions import Suppressions
 from streamtopic.service.instance import secret, signing_key, suppression_key
-from streamtopic.service.private_mode import PrivateModeller, PrivateRule, Series
-from streamtopic.service.publish.ledger_writer import recorded
+from streamtopic.service.private_mode import PrivateModeller, PrivateRule
 from streamtopic.service.publish.published import read_release
 from streamtopic.service.publish.publisher import Publisher
 from streamtopic.service.schedule.modeller import CertifiedModeller
-from streamtopic.service.schedule.payload import Guarded, task_options
 from streamtopic.service.theorem_mode import TheoremModeller
-from streamtopic.service.verify.finding import Sources
 from streamtopic.service.watching import Watch
 from streamtopic.state import Reader
 from streamtopic.state.stored_counts import CountsStore
@@ -36,17 +33,14 @@ if TYPE_CHECKING:
     from streamtopic.settings import Settings
     from streamtopic.signed import Release
     from streamtopic.state import ModelState
-    from streamtopic.topics.fit import TopicFit
 
 __all__ = [
-    "capacity_limit",
     "ingest_opener",
     "learner_options",
     "modeller_of",
     "publisher_of",
     "reader_of",
     "release_of",
-    "sources_of",
 ]
 
 
@@ -73,20 +67,9 @@ def modeller_of(service: Opened) -> Modeller:
     if settings.guarantee == "theorem":
         return TheoremModeller(learner, _theorem_options(settings), state.base)
     if settings.guarantee == "private":
-
-        def series(base: int, version: int) -> Series:
-            return Series.of((recorded(record) for _, record in state.releases()), base, version)
-
-        return PrivateModeller(learner, _private_rule(settings), state.base, series)
-    stored = CountsStore(service.connection, settings.model).read
-    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance), stored=stored)
-
-
-def capacity_limit(settings: Settings, fit: TopicFit) -> int:
-    """Return how many deletions a base model bears."""
-    found = settings.capacity
-    # With a capacity of 0, each deletion from a small corpus would be a retrain.
-    return found.documents if found.rule == "fixed" else max(1, int(found.share * fit.documents))
+        return PrivateModeller(learner, _private_rule(settings), state.base)
+    sums = CountsStore(service.connection, settings.model).read
+    return CertifiedModeller(learner, Guarded(settings.epsilon, settings.delta, settings.tolerance), sums)
 
 
 def _theorem_options(settings: Settings) -> TheoremOptions:
@@ -174,31 +157,6 @@ def reader_of(service: Opened) -> Reader:
             for partition in range(settings.partitions):
                 open_ingest(partition)
     return reader
-
-
-def sources_of(service: Opened, reader: Reader) -> Sources:
-    """Return all that `verify_instance` and `gather` read, as it is now."""
-    settings = service.settings
-    # The server of pages has no noise key, and may make all checks that do not need it.
-    key: NoiseKey | SettingsError
-    try:
-        key = NoiseKey(secret(settings, "noise.key"))
-    except SettingsError as error:
-        key = error
-    return Sources(
-        log=service.log,
-        state=service.state,
-        reader=reader,
-        keys=service.keys,
-        model=settings.model,
-        modeller=modeller_of(service),
-        tasks=task_options(settings),
-        noise_key=key,
-        partitioner=settings.partitioner,
-        epsilon_budget=settings.budget,
-        clock=service.clock,
-        suppression=suppression_key(settings),
-    )
 
 
 def release_of(service: Opened, version: int | None) -> Release:

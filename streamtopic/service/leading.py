@@ -11,11 +11,10 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.assembly import capacity_limit, ingest_opener, modeller_of, publisher_of
+from streamtopic.service.assembly import ingest_opener, modeller_of, publisher_of
 from streamtopic.service.ingest.partition_ingest import Ingest, count_to_the_end
 from streamtopic.service.instance import secret
 from streamtopic.service.publish.erasure import ResidueKeeper
@@ -73,7 +72,6 @@ class Leader:
             state,
             settings,
             modeller_of(service),
-            partial(capacity_limit, settings),
             NoiseKey(secret(settings, "noise.key")),
             ledger=service.ledger,
             log=service.log,

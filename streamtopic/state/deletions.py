@@ -524,7 +524,7 @@ class ResidueState:
         self._connection = connection
         self._key = ModelKeys(model).named("residue")
         told = f"the ledger of deletions cannot be read: delete key {self._key}, the service makes a new one"
-        self._codec = Codec(Residue, told, use_list=False)
+        self._codec = Codec(Residue, told)
 
     def read(self) -> Residue:
         """Return the ledger, empty if there is none yet. Raises StateCorrupt."""

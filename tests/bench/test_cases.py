@@ -5,19 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from streamtopic.bench import chains, forgetting, twins
+from streamtopic.bench import chains, twins
 from streamtopic.bench.cases import chains as chains_case
-from streamtopic.bench.cases import hostile, ingest_million, paper, quality, updates
+from streamtopic.bench.cases import hostile, ingest_million, paper, updates
 from streamtopic.bench.cases import twin as twin_case
 from streamtopic.errors import CheckFailed
 from streamtopic.topics.update import Updated
 
 SMALL = {
-    updates: {
-        "SIZES": (400, 1_200), "IN_REDIS": 1_200, "OUT_OF": 1_200, "FORGET_SIZES": (1, 4, 8), "FORGOTTEN": 2,
-        "WORDS": 200, "TOPICS": 4, "TOKENS": 40,
-    },
-    forgetting: {"RETRAINS": 1},
+    updates: {"SIZES": (400, 1_200), "FORGOTTEN": 2, "WORDS": 200, "TOPICS": 4, "TOKENS": 40},
     ingest_million: {"STEPS": 2},
     paper: {"DOCUMENTS": (300, 900), "DELETION_DOCUMENTS": (4_000, 8_000), "DRAWS": 1, "DELETION_DRAWS": 2},
 }  # fmt: skip
@@ -27,32 +23,28 @@ STARTED = [
     (ingest_million.million, {"largest": 1_000}),
     (paper.CASES["recovery"], {}),
     (paper.CASES["deletions"], {}),
-    (quality.CASES["default"], GIVEN | {"draws": 2, "halves": 1, "samples": 2}),
-    (updates.CASES["redis"], {"draws": 2, "seed": 3, "largest": 1_200, "folder": None}),
+    (updates.CASES["default"], {"draws": 2, "seed": 3, "largest": 1_200}),
 ]
 
 
 @pytest.mark.parametrize(("case", "given"), STARTED, ids=lambda one: getattr(one, "__qualname__", ""))
-def test_every_figure_is_a_number(case, given, documents, tmp_path, monkeypatch):
+def test_every_figure_is_a_number(case, given, documents, monkeypatch):
     """A case runs to its end, and measures something under each of its names."""
     for module, values in SMALL.items():
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
-    places = {"documents": documents, "folder": str(tmp_path)}
-    figures = case(**{name: places[name] if value is None else value for name, value in given.items()})
+    figures = case(**{name: documents if value is None else value for name, value in given.items()})
     assert len({figure.name for figure in figures}) == len(figures) > 1
     assert all(math.isfinite(figure.value) for figure in figures)
 
 
 def test_a_finding_ends_with_its_seed(monkeypatch, capsys):
-    """The benchmark fails, says how to repeat the first finding, and prints the table."""
+    """The benchmark fails, says how to repeat the first finding, and prints it."""
     monkeypatch.setattr(chains, "update", lambda *_: 1 / 0)
     seed = next(seed for seed in range(20) if chains.one_chain(seed).finding)
     with pytest.raises(CheckFailed, match=f"minutes=0 seed={seed}"):
         chains_case.CASES["chains"](minutes=0, seed=seed)
-    shown = capsys.readouterr().err
-    assert "ZeroDivisionError" in shown
-    assert "all kinds" in shown
+    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("broken", ["counts", "update"])

@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from streamtopic.bench.peers.material import load_material
 from streamtopic.bench.peers.models import MODELS, Change
@@ -30,7 +31,7 @@ def documents(tmp_path_factory):
 def test_the_scorer_is_the_definition(documents):
     """NPMI of pairs of top words by documents, distinct words among them, and classes told apart."""
     material = load_material(documents)
-    vocabulary = material.vocabulary("all")
+    vocabulary = material.everything
     names = [material.words[k] for k in vocabulary]
     topics = np.full((2, len(names)), 1e-2)  # enough that "the" and "today" are in the pool that display chooses from
     for k, group in enumerate(WORDS):
@@ -44,24 +45,23 @@ def test_the_scorer_is_the_definition(documents):
             joint = len(one & other) / 120
             values.append(np.log(joint * 120 * 120 / len(one) / len(other)) / -np.log(joint))
     assert found.plain_npmi == pytest.approx(np.mean(values))
-    assert found.plain_diversity == 1
     # Four of the first eight: "the" and "today" go with every word, and are in both lists.
     assert found.likely_diversity == 0.5
     assert accuracy(topics, vocabulary, material) == 1
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_finds_two_topics(documents, name):
+def test_every_model_finds_two_topics(name):
     """Each library learns, infers and says whether it can add and forget; ours can do both."""
     if name in NEEDS:
         pytest.importorskip(NEEDS[name], reason=f"peers: needs {NEEDS[name]}", exc_type=ImportError)
-    material = load_material(documents)
-    vocabulary = material.vocabulary("all")
-    X = material.counts[:, vocabulary]
+    # Each of 120 words is in a fifteenth of the documents, so that ours keeps all.
+    rates = np.where(np.arange(120)[:, None] % 2 == np.arange(120) % 2, 0.14, 0.002)
+    X = csr_array(np.random.default_rng(1).poisson(rates).astype(float))
     model = MODELS[name](2)
     model.fit(X)
     topics = model.topics()
-    assert topics.shape == (2, len(vocabulary))
+    assert topics.shape == (2, 120)
     assert np.allclose(topics.sum(axis=1), 1)
     theta = model.infer(X[:10])
     assert theta.shape == (10, 2)

@@ -18,13 +18,9 @@ def kept(sample_file, tmp_path_factory):
     """An instance with two versions of heads, which withholds its topics."""
     folder = tmp_path_factory.mktemp("kept") / "instance"
     how = ["max_df=1", "capacity.share=0.05", f"tasks={TASKS}", "publish=tasks", "tolerance=1e-9"]
-    given = [argument for setting in how for argument in ("--set", setting)]
-    assert (
-        main(
-            ["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "18", "--keep", str(folder), *given]
-        )
-        == 0
-    )
+    given = [f"--set={setting}" for setting in how]
+    usual = f"demo --documents {sample_file} --topics 4 --delete 18 --keep {folder}"
+    assert main([*usual.split(), *given]) == 0
     return folder
 
 

@@ -1,10 +1,12 @@
 """What an operator does with an instance, one story after the demo: look, ask, take away, check, make anew."""
 
 import json
+import re
 import shutil
 
 import pytest
 
+from crashes import skip_records
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
 from streamtopic.local import LocalRedis
@@ -29,7 +31,7 @@ def test_init_makes_an_instance_and_changes_nothing_the_second_time(program, tmp
         assert len(found["topics"]) == 5
     status, out, _ = program("init", "--dir", tmp_path / "new")
     assert status == 0
-    assert "found    default.documents, 1 partition\n" in out
+    assert re.search(r"default\.documents +found +1 ", out)
 
 
 def test_a_healthy_instance_passes_the_doctor(on, program, instance):
@@ -75,7 +77,7 @@ def _gap(instance):
 
 
 def _ahead(instance):
-    meta_of(instance, lambda connection, keys: connection.call("HINCRBY", keys.meta, "next", 1000))
+    meta_of(instance, lambda connection, keys: skip_records(connection, keys, 1000))
 
 
 def _other_partitions(instance):

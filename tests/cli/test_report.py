@@ -12,7 +12,6 @@ from streamtopic.pages.rendering import policy
 from streamtopic.pages.version_page import version_facts, version_page
 from streamtopic.settings import load
 from streamtopic.signed import SigningKey
-from streamtopic.streams import FileLog
 from strict_html import Strict
 
 HOSTILE = "\"'><script>alert(1)</script><!-- & \u202e\x1b[31m </script> `x`"
@@ -77,25 +76,6 @@ def test_hostile_words_stay_words(facts):
     assert any("\\u{202e}" in text for _, text in attacked.text)
 
 
-def test_the_evidence_is_what_happened(facts, program, made):
-    """Counts, receipts and epsilon are those that the other commands tell."""
-    assert facts["passed"] is True
-    assert facts["complete"] is True
-    assert facts["verified"] is False
-    assert (facts["envelope"]["m"], facts["envelope"]["forgotten"]) == (597, 3)
-    assert facts["forgotten"]["receipts"] == 3
-    since = [(one["version"], one["receipts"]) for one in facts["forgotten"]["since_base"]]
-    assert since == [(2, 3)]
-    assert facts["forgotten"]["waiting"] == {"deletions": 0, "held": 0, "oldest": None, "lag": 0}
-    ledger = json.loads(program("status", "--dir", made, "--json")[1])["ledger"]
-    assert (facts["forgotten"]["ledger"]["entries"], facts["forgotten"]["ledger"]["receipts"]) == (ledger["size"], 3)
-    versions = json.loads(program("versions", "--dir", made, "--json")[1])["versions"]
-    told = [(v["version"], v["cumulative_epsilon"], v["withdrawn"]) for v in versions]
-    spent = [(v["version"], v["cumulative_epsilon"], v["withdrawn"]) for v in facts["spending"]["versions"]]
-    assert spent == told
-    assert (facts["envelope"]["capacity"], facts["envelope"]["capacity_rule"]) == (30, "share")
-
-
 def test_no_document_is_named(facts, made):
     """Neither ids nor texts of documents are in a report, forgotten or not."""
     written = json.dumps(facts)
@@ -135,8 +115,8 @@ def test_a_page_is_written_with_what_was_checked(program, made, tmp_path):
     assert all(callable(build_parser().parse_args(shlex.split(one)[1:]).run) for one in commands)
 
 
-def test_verify_is_evidence(program, made, instance):
-    """Each check says what it rests on and what to do; what a compacted log holds is enough for all of them."""
+def test_verify_is_evidence(program, made):
+    """Each check says what it rests on and what to do."""
     status, out, _ = program("verify", "--dir", made, "--json", "--strict")
     found = json.loads(out)
     assert (status, found["passed"], found["complete"], found["version"]) == (0, True, True, 2)
@@ -144,8 +124,3 @@ def test_verify_is_evidence(program, made, instance):
     assert len(set(names)) == len(names)
     assert {"ledger", "receipts", "missing receipts", "counts", "version", "noise"} <= set(names)
     assert {check.keys() == {"name", "passed", "detail", "remedy"} for check in found["checks"]} == {True}
-    with FileLog(instance / "log") as log:
-        assert log.compact("default.documents") > 0
-    status, out, _ = program("verify", "--dir", instance, "--json")
-    found = json.loads(out)
-    assert (status, found["passed"], found["complete"]) == (0, True, True)

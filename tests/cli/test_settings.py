@@ -87,6 +87,9 @@ def test_secrets_come_from_files(tmp_path, monkeypatch):
     assert settings.topics == 7
     monkeypatch.setenv("STREAMTOPIC_TOPICS", "9")
     assert load().topics == 9
+    (tmp_path / "streamtopic_epsilon").write_text("much")
+    with pytest.raises(SettingsError, match=r"`epsilon` .file streamtopic_epsilon in the folder"):
+        load()
     monkeypatch.setenv("STREAMTOPIC_SECRETS_DIR", str(tmp_path / "none"))
     with pytest.raises(SettingsError, match="STREAMTOPIC_SECRETS_DIR"):
         load()

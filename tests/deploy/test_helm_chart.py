@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from streamtopic.cli import build_parser
-from streamtopic.settings import Settings
+from streamtopic.settings import Settings, load
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
@@ -137,7 +137,7 @@ def test_settings_reach_the_program_as_it_reads_them(objects, monkeypatch):
     for name, value in data.items():
         if name != "STREAMTOPIC_SECRETS_DIR":
             monkeypatch.setenv(name, value)
-    loaded = Settings()
+    loaded = load()
     assert (loaded.delete_retention, loaded.delta, loaded.partitions) == (25_920_000.0, 1e-7, 8)
     assert loaded.kafka == "kafka-1:9093,kafka-2:9093"
     mounts = {mount["mountPath"] for pod in pods(objects).values() for mount in pod["containers"][0]["volumeMounts"]}

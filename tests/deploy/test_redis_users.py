@@ -131,7 +131,7 @@ DENIED = [
     ("serve", ("SET", f"{MODEL}:request", "retrain:1")),
     ("serve", ("HSET", f"{MODEL}:links", "a", "b")),
     ("serve", ("HSET", f"{MODEL}:ledger:head", "offset", "0")),
-    ("serve", ("HSET", f"{PARTITION}:meta", "next", "0")),
+    ("serve", ("HSET", f"{PARTITION}:meta", "facts", "0")),
     ("serve", ("EVAL", "return redis.call('DEL', KEYS[1])", "1", f"{PARTITION}:meta")),
     ("serve", ("EVALSHA", "0" * 40, "1", f"{PARTITION}:meta")),
     ("serve", ("EVALSHA", "0" * 40, "1", f"{MODEL}:lease")),

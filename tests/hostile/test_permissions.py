@@ -28,10 +28,8 @@ def _open(folder):
 @pytest.fixture
 def corpus(tmp_path):
     """A few documents in a file."""
-    lines = [
-        {"id": f"d{n}", "text": ("apple banana cherry damson" if n % 2 else "iron copper silver gold")}
-        for n in range(40)
-    ]
+    texts = ("iron copper silver gold", "apple banana cherry damson")
+    lines = [{"id": f"d{n}", "text": texts[n % 2]} for n in range(40)]
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     return path
@@ -40,22 +38,8 @@ def corpus(tmp_path):
 def test_an_instance_is_closed_and_one_that_was_open_is_closed_at_the_start(corpus, tmp_path, capsys, caplog):
     """After a real run with all that it writes; then everything is opened, as by an earlier version or a copy."""
     folder = tmp_path / "instance"
-    settings = ["--set", "min_df=1", "--set", "max_df=1", "--set", "topics=2"]
-    assert main(
-        [
-            "demo",
-            "--documents",
-            str(corpus),
-            "--topics",
-            "2",
-            "--delete",
-            "2",
-            "--json",
-            "--keep",
-            str(folder),
-            *settings[:4],
-        ]
-    ) in {0, 1}
+    demo = f"demo --documents {corpus} --topics 2 --delete 2 --json --set min_df=1 --set max_df=1 --keep {folder}"
+    assert main(demo.split()) in {0, 1}
     assert (folder / "redis" / "appendonly.aof").exists()
     assert _open(folder) == []
     for path in [folder, *folder.rglob("*")]:

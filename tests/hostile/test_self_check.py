@@ -7,7 +7,7 @@ import pytest
 from embedded_service import Service
 from streamtopic.documents.corpus import Document
 from streamtopic.service.schedule import modeller as modelling
-from streamtopic.service.verify import gather, passed
+from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
 
 THEMES = [[f"w{theme}{letter}" for letter in "abcdefghijkl"] for theme in range(3)]
@@ -121,7 +121,7 @@ def test_a_check_is_evidence(opened):
     """The report of a version that was checked says so, as a finding and in the record."""
     instance = opened(self_check=0)
     forget(instance, 1)
-    evidence, _ = gather(instance.sources, 2)
+    evidence = instance.evidence(2)
     (finding,) = (one for one in evidence["findings"] if one["name"] == "self check")
     assert finding["passed"] is True
     assert evidence["record"]["self_check"]["passed"] is True

@@ -1,5 +1,4 @@
 import re
-from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
 import jinja2
@@ -11,6 +10,7 @@ from markupsafe import Markup
 from streamtopic.pages import rendering
 from streamtopic.pages.charts import Mark, Picture, circle, label
 from streamtopic.pages.rendering import render
+from strict_html import Strict
 
 
 def picture(value, attribute="said"):
@@ -19,39 +19,14 @@ def picture(value, attribute="said"):
     return Picture("name", value, value, 10, 10, [Mark("a", {"href": "#there"}, said=value, within=within)]).svg()
 
 
-class _Elements(HTMLParser):
-    """Counts elements, attributes and comments, and keeps the text of each element."""
-
-    def __init__(self, written):
-        super().__init__()
-        self.elements, self.attributes, self.said, self.others = [], [], [], 0
-        self.feed(written)
-        self.close()
-
-    def handle_starttag(self, name, attributes):
-        self.elements.append(name)
-        self.attributes += attributes
-        self.said.append((name, ""))
-
-    def handle_data(self, data):
-        if self.said:
-            name, said = self.said[-1]
-            self.said[-1] = (name, said + data)
-
-    def handle_comment(self, data):  # noqa: ARG002  the signature is the parser's
-        self.others += 1
-
-    handle_decl = handle_pi = unknown_decl = handle_comment
-
-
 @given(st.text(min_size=1, max_size=60), st.text(min_size=1, max_size=60))
 def test_no_text_becomes_markup(value, attribute):
     """Whatever a word holds, a picture has exactly the elements and attributes of a plain one, in HTML and XML."""
-    plain, made = _Elements(picture("plain", "plain")), _Elements(picture(value, attribute))
-    assert (made.elements, made.others) == (plain.elements, 0)
-    assert [name for name, _ in made.attributes] == [name for name, _ in plain.attributes]
+    plain, made = Strict(picture("plain", "plain")), Strict(picture(value, attribute))
+    assert made.shape == plain.shape
+    assert [name for _, name, _ in made.attributes] == [name for _, name, _ in plain.attributes]
     root = ET.fromstring(picture(value, attribute))  # noqa: S314  it is our own
-    assert [child.tag.rpartition("}")[2] for child in root.iter()] == plain.elements
+    assert [child.tag.rpartition("}")[2] for child in root.iter()] == plain.shape
 
 
 @given(st.text(st.characters(categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), min_size=1, max_size=20))

@@ -89,8 +89,9 @@ def test_a_browser_cannot_be_made_to_send_one(ask):
 def test_without_a_token_nobody_sends_one(instance):
     """The answer says which setting is missing."""
     with served(instance, Access(None, reading=False)) as ask:
-        reply = ask("/requests", "{}", token="anything at all")
-    assert (reply.status, "serve_token" in reply.text) == (403, True)
+        for token in ("anything at all", ""):
+            reply = ask("/requests", "{}", token=token)
+            assert (reply.status, "serve_token" in reply.text) == (403, True)
 
 
 @pytest.mark.parametrize(

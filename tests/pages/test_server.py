@@ -15,10 +15,8 @@ from pages_client import HOSTILE, TOKEN, served
 from certificates import Authority
 from silent_crowd import crowd
 from streamtopic.cli import main
-from streamtopic.errors import SettingsError
 from streamtopic.monitoring.logs import JsonLines
-from streamtopic.pages.gate import Access, access_of
-from streamtopic.settings import Settings, load
+from streamtopic.pages.gate import Access
 
 
 @pytest.mark.parametrize(
@@ -125,18 +123,6 @@ def test_logs_hold_events_and_nothing_typed(ask, caplog):
     assert {"serve_refused", "serve_requested"} <= events
     for secret in (TOKEN, "a wrong one", "d9"):
         assert not [line for line in lines if secret in line]
-
-
-def test_others_read_with_a_token_alone(tmp_path):
-    """A host that other machines reach needs the setting; this machine reads without."""
-    with pytest.raises(SettingsError, match="serve_token"):
-        access_of(Settings(dir=tmp_path), "0.0.0.0")  # noqa: S104  it is refused
-    assert access_of(Settings(dir=tmp_path), "127.0.0.1") == Access(None, reading=False)
-    given = access_of(load({"serve_token": TOKEN}), "10.0.0.1")
-    assert (given.opens(f"Bearer {TOKEN}", browser=False), given.reading) == (True, True)
-    assert not Access(None, reading=False).opens("Bearer ", browser=True)
-    with pytest.raises(SettingsError, match="serve_token"):
-        load({"serve_token": "short"})
 
 
 def test_the_command_refuses_what_is_unsafe(tmp_path, capsys):

@@ -100,18 +100,6 @@ def renumbered(release, order, version):
     )
 
 
-def test_topics_are_followed_through_renumbering(make_release):
-    """A topic keeps its path whatever its number is in each version, over several steps."""
-    one = make_release(r=5, n=80)
-    two, three = renumbered(one, [3, 0, 4, 1, 2], 2), renumbered(one, [1, 2, 0, 4, 3], 3)
-    found = history_of([one, two, three])
-    assert [step["version"] for step in found["steps"]] == [1, 2, 3]
-    for path in found["paths"]:
-        assert path["shares"] == pytest.approx([three.shares[path["topic"]]] * 3)
-        assert (path["came"], path["went"]) == ([], [])
-    assert [step["kept"] for step in found["steps"]] == [None, 1.0, 1.0]
-
-
 def test_a_topic_that_came_later_has_no_share_before(make_release):
     """Its path begins with it, and the others go on."""
     one = make_release(r=5, n=80)

@@ -11,7 +11,7 @@ import pytest
 from embedded_service import Service, silent
 from streamtopic.documents.corpus import Document
 from streamtopic.pages.version_page import version_facts, version_page
-from streamtopic.service.schedule.payload import TaskOptions
+from streamtopic.service.schedule.payload import Ingredients, TaskOptions
 from streamtopic.service.verify.ledger_checks import InLog, WholeLedger, release_findings
 from streamtopic.service.verify.relearn import published_differ
 from streamtopic.settings import Settings
@@ -165,9 +165,9 @@ def test_withheld_heads_need_the_noise_of_all_together():
 def test_every_published_number_is_compared():
     """A and heads by more than rounding on the grid, all else by anything: each part that differs is named."""
     payload, _ = version()
-    tasks = TaskOptions()
+    made = Ingredients(noise=None, read=None)
     plan = SimpleNamespace(payload=payload, grid=2.0**-25, covariance_grid=None, facts={})
-    assert published_differ(payload, plan, tasks, lambda _: {}) is None
+    assert published_differ(payload, plan, made) is None
     A, R, shares = payload.A.copy(), payload.R.copy(), payload.shares.copy()
     A[0, 0] += 1e-6
     R[0, 1] += 1e-4
@@ -183,7 +183,7 @@ def test_every_published_number_is_compared():
         ({"A": None}, "A has another shape"),
         ({"heads": {"s": head}}, "head of task 's' has other topics"),
     ):
-        problem = published_differ(dataclasses.replace(payload, **changes), plan, tasks, lambda _: {})
+        problem = published_differ(dataclasses.replace(payload, **changes), plan, made)
         assert problem is not None
         assert said in problem
 
@@ -191,7 +191,7 @@ def test_every_published_number_is_compared():
 def test_withheld_heads_are_compared_within_their_sensitivity():
     """Two that were made alike lie that far apart at most, and a step of their grid."""
     words = version()[0].words
-    tasks = TaskOptions({"s": HeadTask()}, withheld=True)
+    made = Ingredients(noise=None, read=None, tasks=TaskOptions({"s": HeadTask()}, withheld=True))
 
     def heads(more):
         B = np.ones((12, 2), np.float32)
@@ -201,8 +201,8 @@ def test_withheld_heads_are_compared_within_their_sensitivity():
     plan = SimpleNamespace(
         payload=heads(0), grid=0.25, covariance_grid=None, facts={"heads": {"s": {"sensitivity": 0.5, "grid": 0.25}}}
     )
-    assert published_differ(heads(0.75), plan, tasks, lambda _: {}) is None
-    assert "heads/s/B: largest difference" in published_differ(heads(0.76), plan, tasks, lambda _: {})
+    assert published_differ(heads(0.75), plan, made) is None
+    assert "heads/s/B: largest difference" in published_differ(heads(0.76), plan, made)
 
 
 def test_words_that_were_forgotten_are_not_in_a_report(tmp_path):

@@ -8,7 +8,6 @@ import pytest
 from three_topics import leaning
 
 from embedded_service import Service
-from streamtopic.paper.theorem import TheoremOptions
 from streamtopic.service import theorem_mode as theorem
 from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
@@ -60,7 +59,7 @@ def test_epsilon_is_that_of_topics_and_covariance_together(tmp_path):
         first = instance.release(None).envelope
         assert 0.5 < first.epsilon < 1
         assert first.cumulative_epsilon == pytest.approx(first.epsilon)
-        assert first.scale == pytest.approx(theorem.pair_scale(TheoremOptions(1, 0.5, 1e-6)))
+        assert first.scale == pytest.approx(instance.scheduler.modeller.scale)
         instance.delete([DOCUMENTS[0].id])
         instance.settle()
         assert first.epsilon < instance.release(None).envelope.cumulative_epsilon < 2 * first.epsilon

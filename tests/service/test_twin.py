@@ -11,8 +11,9 @@ from three_topics import leaning
 from embedded_service import embedded
 from shared_noise import with_noise
 from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.privacy.noise import Guarded
 from streamtopic.service.instance import secret
-from streamtopic.service.schedule.payload import Guarded, make_payload, no_sample
+from streamtopic.service.schedule.payload import Ingredients, make_payload
 from streamtopic.service.verify.recount import compare
 
 DOCUMENTS = leaning()
@@ -23,7 +24,7 @@ def draw_again(instance, fit, counts, version):
     chosen = instance.settings
     guarded = Guarded(chosen.epsilon, chosen.delta, chosen.tolerance)
     key = NoiseKey(secret(chosen, "noise.key"))
-    return make_payload(fit, counts, guarded, no_sample, key, chosen.model, version)
+    return make_payload(fit, counts, guarded, Ingredients(key.of(chosen.model, version), read=None))
 
 
 def newest(instance):

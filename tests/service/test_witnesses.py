@@ -25,7 +25,6 @@ from streamtopic.signed import (
     open_note,
     sign_note,
 )
-from streamtopic.signed.checkpoints import hash_of
 from whole_tree import Tree
 
 KEY = SigningKey.from_seed(bytes(32), "test/news")
@@ -172,25 +171,17 @@ class Grown:
         self.tree = Tree()
         for number in range(20):
             self.tree.append(leaf_hash(b"%d" % number))
-        self.asked = []
 
     def checkpoint(self, size):
         return sign_note(Checkpoint(KEY.name, size, self.tree.root(size)).text, KEY)
 
     def consistency(self, old, size):
-        self.asked.append((old, size))
         return self.tree.consistency(old, size)
 
 
 def asking(*speakers, quorum="quorum none", **options):
     """The witnesses of a policy."""
     return Witnesses(policy(*(speaker.line for speaker in speakers), *quorum.split("; ")), **options)
-
-
-def old_of(body):
-    """The size that a request names, and the proof in it."""
-    first, *path = body.partition("\n\n")[0].split("\n")
-    return int(first.removeprefix("old ")), [hash_of(line) for line in path]
 
 
 def test_all_witnesses_are_asked_and_their_signatures_stand_below(speakers):
@@ -217,30 +208,6 @@ def test_all_witnesses_are_asked_and_their_signatures_stand_below(speakers):
     assert open_note(signed, [KEY.public])[1] == KEY.public
     for number, speaker in enumerate(some, 1):
         assert speaker.bodies == [(f"/of/{number}/add-checkpoint", f"old 0\n\n{note}")]
-
-
-def test_a_witness_is_told_what_grew_since_it_signed(speakers):
-    """The last size that it signed, and the proof from there; for the same checkpoint again there is none."""
-    (speaker,) = speakers(None)
-    asked, grown = asking(speaker), Grown()
-    for size in (3, 8, 8, 20):
-        asked.cosign(grown.checkpoint(size), grown.consistency)
-    known = [(old_of(body), Checkpoint.parse(text_of(body))) for _, body in speaker.bodies]
-    assert [old for (old, _), _ in known] == [0, 3, 8, 8]
-    assert [len(path) for (_, path), _ in known] == [0, 4, 0, 2]
-    for (old, path), checkpoint in known[1:]:
-        assert path == grown.tree.consistency(old, checkpoint.size)
-
-
-def test_a_witness_that_has_seen_another_size_says_it(speakers):
-    """A process that has just started, or another leader, learns it from the witness: 409."""
-    (speaker,) = speakers(None)
-    speaker.says = lambda body: speaker.sign(body) if body.startswith("old 5\n") else (409, "5\n")
-    asked, grown = asking(speaker), Grown()
-    signed = asked.cosign(grown.checkpoint(9), grown.consistency)
-    assert asked.signers(signed) == {"W1"}
-    assert [old_of(body)[0] for _, body in speaker.bodies] == [0, 5]
-    assert grown.asked == [(5, 9)]
 
 
 @pytest.mark.parametrize(

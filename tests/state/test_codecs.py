@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from streamtopic.counts import MAX_LENGTH, DocumentBatch, Passage
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.document_records import EVERY_OFFSET, Records, StoredDocument, decode_batch, encode_records
-from streamtopic.state.word_ids import Rows, number_rows
+from streamtopic.state.word_ids import AddedDocuments
+from streamtopic.words.lexicon import Lexicon
 
 
 def passages(last, most):
@@ -87,27 +88,25 @@ def test_many_records_are_read_as_one_by_one(documents, chosen, before):
     assert rows == expected
 
 
-numbered_rows = st.lists(st.dictionaries(st.integers(0, 40), st.integers(1, 8192), max_size=12), max_size=9)
-
-
 @settings(max_examples=100)
-@given(rows=numbered_rows, known=st.sets(st.integers(0, 40)), chosen=st.randoms(use_true_random=False))
+@given(
+    rows=st.lists(st.dictionaries(st.integers(0, 40), st.integers(1, 8192), max_size=12), max_size=9),
+    known=st.sets(st.integers(0, 40)),
+    chosen=st.randoms(use_true_random=False),
+)
 def test_words_of_each_row_ascend_and_keep_their_counts(rows, known, chosen):
-    """Whatever the order of words in a text and of rows, ids ascend, new ones follow the given ones, counts stay."""
+    """Whatever the order of words in a text, ids ascend, new ones follow the given ones, counts stay."""
     numbers = np.full(41, -1, np.int32)
-    given_ids = chosen.sample(range(100), len(known))
-    numbers[sorted(known)] = given_ids
-    stops = np.cumsum([len(row) for row in rows], dtype=np.int64)
-    starts = stops - np.array([len(row) for row in rows], np.int64)
-    entries = np.array([word for row in rows for word in row], np.int32)
-    counts = np.array([count for row in rows for count in row.values()], np.int32)
-    order = chosen.sample(range(len(rows)), len(rows))
-    laid_out = Rows(stops - starts, starts, stops, entries, counts)
-    indptr, words, amounts, born = number_rows(np.array(order, np.int64), laid_out, numbers, 100)
+    numbers[sorted(known)] = chosen.sample(range(100), len(known))
+    lexicon = Lexicon("test")
+    lexicon.number([b"w%d" % word for word in range(41)])
+    passages = [[(9000 * 12, {f"w{word}": count for word, count in row.items()})] for row in rows]
+    added = AddedDocuments.of([b"d"] * len(rows), range(len(rows)), passages, lexicon)
+    batch, born = added.numbered(numbers, 100)
     assert (numbers[born] == -1).all()
     numbers[born] = range(100, 100 + len(born))
     assert set(born.tolist()) == {word for row in rows for word in row} - known
-    for k, row in enumerate(order):
-        here = slice(indptr[k], indptr[k + 1])
-        wanted = sorted((int(numbers[word]), count) for word, count in rows[row].items())
-        assert list(zip(words[here].tolist(), amounts[here].tolist(), strict=True)) == wanted
+    for k, row in enumerate(rows):
+        here = slice(batch.indptr[k], batch.indptr[k + 1])
+        wanted = sorted((int(numbers[word]), count) for word, count in row.items())
+        assert list(zip(batch.words[here].tolist(), batch.counts[here].tolist(), strict=True)) == wanted

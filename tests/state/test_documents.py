@@ -10,10 +10,11 @@ import pytest
 from state_reference import plain
 
 from added_documents import added_documents
+from plain_counts import plain_counts
 from streamtopic.counts import Weighting
-from streamtopic.errors import StateCorrupt
+from streamtopic.errors import CountsOverflow, StateCorrupt
 from streamtopic.state import Applied, Changes, ModelSettings, PartitionWriter, Reader, document_counts
-from streamtopic.state.document_counts import document_parts, read_documents, sample_words
+from streamtopic.state.document_counts import read_documents, sample_words
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 
 WORDS = [f"w{k}" for k in range(30)] + ["é", "zz"]
@@ -75,51 +76,42 @@ def made(number, seed, task="section"):
     return found
 
 
-def test_documents_behind_the_cut_are_left_out(connection, model):
-    """A document that came, went or was replaced after the cut is read as it was then."""
-    corpus = Corpus(connection, model)
-    corpus.change(made(30, 1))
-    counts, before = corpus.counts(), dict(corpus.live)
-    corpus.change(made(30, 2))
-    first, second, third = list(before)[:3]
-    corpus.change({first: made(1, 5)[b"section-5-0"]}, removed=[second])
-    corpus.change({second: made(1, 6)[b"section-6-0"], third: before[third]})
-    corpus.change(removed=[second, third])
-    assert plain(read_documents(counts, counts.words), counts.words) == before
-    assert plain(read_documents(corpus.counts(), WORDS), WORDS) == corpus.live
-
-
-def parts_of(counts, words):
-    """Yield what each part of the documents holds, part by part."""
-    for batch, labels in document_parts(counts, words):
-        rows = []
-        for row in range(len(batch.lengths)):
-            here = slice(batch.indptr[row], batch.indptr[row + 1])
-            held = zip(batch.words[here].tolist(), batch.counts[here].tolist(), strict=True)
-            rows.append((int(batch.owners[row]), int(batch.lengths[row]), tuple(held)))
-        yield rows, [dict(one) for one in labels]
+def parts_of(counts):
+    """Yield the documents of some hashes after the other: id to its passages."""
+    for parts in counts.buckets(counts.numbers, ids=True):
+        found = {}
+        for part in parts:
+            batch = part.found.batch
+            for row, owner in enumerate(batch.owners.tolist()):
+                here = slice(batch.indptr[row], batch.indptr[row + 1])
+                held = batch.words[here].tolist(), batch.counts[here].tolist()
+                document = part.ids[part.found.places[owner]]
+                found.setdefault(document, []).append((int(batch.lengths[row]), *held))
+        yield found
 
 
 def test_documents_are_those_of_the_cut_while_ingest_goes_on(connection, model, monkeypatch):
-    """Between any two hashes documents come, go, come back and go again, and one sum is made."""
+    """Between any two hashes documents come, go, come back, change and go again, and one sum is made."""
     monkeypatch.setattr(document_counts, "_DOCUMENTS", 0)
     corpus = Corpus(connection, model)
     corpus.change(made(300, 1))
-    counts, before = corpus.counts(), list(made(300, 1))
-    sampled = len(sample_words(counts, counts.words, limit=100))
-    expected = list(parts_of(counts, counts.words))
+    counts, live, before = corpus.counts(), dict(corpus.live), list(made(300, 1))
+    sampled = sample_words(counts, counts.words, limit=100).documents
+    expected = list(parts_of(counts))
     found = []
-    for number, part in enumerate(parts_of(counts, counts.words)):
+    for number, part in enumerate(parts_of(counts)):
         found.append(part)
         if number % 4 == 0:
             gone = before[number : number + 8 : 2]
             corpus.change(made(3, 100 + number), removed=gone)
             corpus.change({document: made(1, 1)[b"section-1-0"] for document in gone[:2]})
             corpus.change(removed=gone[:1])
+            corpus.change({gone[-1]: made(1, 6)[b"section-6-0"]})
         if number == 60:
             corpus.sum()
     assert found == expected
-    assert len(sample_words(counts, counts.words, limit=100)) == sampled
+    assert plain(read_documents(counts, counts.words), counts.words) == live
+    assert sample_words(counts, counts.words, limit=100).documents == sampled
     assert plain(read_documents(corpus.counts(), WORDS), WORDS) == corpus.live
 
 
@@ -128,7 +120,7 @@ def test_a_document_whose_people_change_meanwhile_counts_once(connection, model)
     corpus = Corpus(connection, model, partitions=1)
     corpus.change(made(40, 1))
     counts = corpus.counts()
-    digest = counts.restrict(np.arange(len(counts.words))).digest(counts.words)
+    digest = plain_counts(counts.restrict(np.arange(len(counts.words))), counts.words)
     (state,) = corpus.states
     for people in (b"a" * 16, b"b" * 16):
         for document in list(corpus.live)[::5]:
@@ -140,7 +132,7 @@ def test_a_document_whose_people_change_meanwhile_counts_once(connection, model)
             assert state.commit(state.plan(changes)) == Applied()
     assert plain(read_documents(counts, counts.words), counts.words) == corpus.live
     for found in (counts, corpus.counts()):
-        assert found.restrict(np.arange(len(found.words))).digest(found.words) == digest
+        assert plain_counts(found.restrict(np.arange(len(found.words))), found.words) == digest
 
 
 @pytest.mark.parametrize("lost", ["all of it", "a hash"])
@@ -155,7 +147,6 @@ def test_documents_that_redis_loses_meanwhile_are_missed(connection, model, lost
     reads = [
         lambda: read_documents(counts, counts.words),
         lambda: sample_words(counts, counts.words, limit=100),
-        lambda: list(document_parts(counts, counts.words)),
         lambda: counts.restrict(every),
         lambda: counts.touching(every, every == 1),
         lambda: counts.symmetric(every),
@@ -165,15 +156,16 @@ def test_documents_that_redis_loses_meanwhile_are_missed(connection, model, lost
             read()
 
 
-def test_words_that_are_not_asked_for_still_count_for_length(connection, model):
-    """A head's shares and a count's weight need L of the whole passage."""
+def test_sums_that_might_leave_64_bits_are_refused(connection, model, monkeypatch):
+    """The bound is on the documents, before a pair is counted: a sum never wraps around."""
     corpus = Corpus(connection, model)
-    corpus.change({b"a": (((9, {"w1": 2, "w2": 1, "é": 3}),), {})})
+    corpus.change(made(30, 1))
     counts = corpus.counts()
-    stored = read_documents(counts, ["é", "unknown", "w1"])
-    assert stored.batch.words.tolist() == [0, 2]
-    assert stored.batch.counts.tolist() == [3, 2]
-    assert stored.batch.lengths.tolist() == [9]
+    every = np.arange(len(counts.words))
+    monkeypatch.setattr(document_counts, "_MOST_MASS", 1000.0)
+    for read in (counts.restrict, counts.symmetric):
+        with pytest.raises(CountsOverflow, match="split the corpus"):
+            read(every)
 
 
 GOOD = bytes([2, 0, 0, 1, 3, 2, 0, 1, 0])

@@ -11,7 +11,6 @@ from streamtopic.documents.corpus import Document
 from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.service.verify import passed
 from streamtopic.settings import Settings
-from streamtopic.state import Connection
 from streamtopic.state.redis_keys import ModelKeys
 from waiting import until
 
@@ -154,26 +153,6 @@ def test_a_master_that_comes_back_empty_is_rebuilt(cluster, what, tmp_path):
         running.delete(["d2"])
         settle(running)
         is_whole(running, 88, 2)
-
-
-def test_a_master_that_others_have_given_up_confirms_nothing_for_long(cluster):
-    """With min-replicas-to-write a master without its replica refuses writes, so little can be lost."""
-    keys = ModelKeys("m").partition(0)
-    master = cluster.master_of(keys.meta)
-    master.client.config_set("min-replicas-to-write", 1)
-    master.client.config_set("min-replicas-max-lag", 1)
-    with Connection(cluster.url) as connection:
-        connection.call("SET", keys.meta, 1)
-        cut_off(cluster, master)
-        wait_until(lambda: _refuses(connection, keys.meta))
-
-
-def _refuses(connection, key):
-    try:
-        connection.call("SET", key, 2)
-    except ComponentUnreachable as error:
-        return "too few replicas" in str(error)
-    return False
 
 
 def test_a_service_goes_on_behind_sentinels(tmp_path):

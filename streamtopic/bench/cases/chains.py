@@ -17,83 +17,52 @@ from streamtopic.bench.figures import Figure
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamtopic.bench.chains import Outcome
-    from streamtopic.bench.runner import Option, Result
+    from streamtopic.bench.chains import Finding
+    from streamtopic.bench.runner import Option
 
-__all__ = ["CASES", "OPTIONS", "text"]
+__all__ = ["CASES", "OPTIONS"]
 
 OPTIONS: dict[str, Option] = {"minutes": 30, "seed": 0}
 """minutes: how long (0: one chain); seed: of the first chain."""
 _SHOWN = 20
-_COLUMNS = ("chains", "updates", "relearned", "no model", "words entered", "words left", "ended", "loose", "difference")
-_TOTAL = "all kinds"
 
 
 def _case(minutes: int, seed: int) -> list[Figure]:
     """All kinds and both learners."""
     from streamtopic.bench.chains import many_chains
-    from streamtopic.console import progress, table
-    from streamtopic.errors import CheckFailed
+    from streamtopic.console import progress
 
     with progress("chains", "s") as update:
         outcomes = many_chains(minutes, seed, progress=update)
-    figures = [figure for name, some in _groups(outcomes).items() for figure in _figures(name, some)]
-    reasons = sum((outcome.relearned for outcome in outcomes), Counter[str]())
-    figures += [Figure(f"relearned: {why}", times, "times") for why, times in reasons.most_common()]
-    findings = [outcome.finding for outcome in outcomes if outcome.finding is not None]
-    if findings:
-        head, rows = _rows(figures)
-        kinds = Counter(f"{finding.kind}: {finding.what}" for finding in findings)
-        lines = [table(head, rows), "", *(f"{what}: {times} chains" for what, times in kinds.most_common()), ""]
-        lines += [str(finding) for finding in findings[:_SHOWN]]
-        sys.stderr.write("\n".join(lines) + "\n")
-        again = f"streamtopic bench chains minutes=0 seed={findings[0].seed}"
-        raise CheckFailed(f"{len(findings)} of {len(outcomes)} chains broke a promise: `{again}` repeats the first")
-    return figures
-
-
-def _groups(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    groups: dict[str, list[Outcome]] = {}
+    _refuse([outcome.finding for outcome in outcomes if outcome.finding is not None], len(outcomes))
+    updates, reasons = Counter[str](), Counter[str]()
     for outcome in outcomes:
-        groups.setdefault(outcome.kind, []).append(outcome)
-    return {**groups, _TOTAL: [*outcomes]}
-
-
-def _figures(name: str, outcomes: Sequence[Outcome]) -> list[Figure]:
+        updates[outcome.kind] += outcome.updates
+        reasons += outcome.relearned
     return [
-        Figure(f"{name}: chains", len(outcomes), "chains"),
-        Figure(f"{name}: findings", sum(outcome.finding is not None for outcome in outcomes), "chains", "0"),
-        Figure(f"{name}: updates", sum(outcome.updates for outcome in outcomes), "changes"),
-        Figure(f"{name}: relearned", sum(outcome.relearned.total() for outcome in outcomes), "changes"),
-        Figure(f"{name}: no model", sum(outcome.unlearnable for outcome in outcomes), "changes"),
-        Figure(f"{name}: words entered", sum(outcome.entered for outcome in outcomes), "updates"),
-        Figure(f"{name}: words left", sum(outcome.left for outcome in outcomes), "updates"),
-        Figure(f"{name}: ended", sum(outcome.ended for outcome in outcomes), "updates"),
-        Figure(f"{name}: loose", sum(outcome.loose for outcome in outcomes), "updates"),
-        Figure(f"{name}: difference", max(outcome.difference for outcome in outcomes), "", "<= 1e-12"),
+        Figure("chains", len(outcomes), "chains"),
+        *(Figure(f"updates, {kind}", times, "changes") for kind, times in updates.items()),
+        *(Figure(f"relearned: {why}", times, "changes") for why, times in reasons.most_common()),
+        Figure("no model", sum(outcome.unlearnable for outcome in outcomes), "changes"),
+        Figure("words entered", sum(outcome.entered for outcome in outcomes), "updates"),
+        Figure("words left", sum(outcome.left for outcome in outcomes), "updates"),
+        Figure("a guided topic ended", sum(outcome.ended for outcome in outcomes), "updates"),
+        Figure("above the tolerance", sum(outcome.loose for outcome in outcomes), "updates"),
+        Figure("largest difference of A", max(outcome.difference for outcome in outcomes), "", "<= 1e-12"),
     ]
 
 
-def _rows(figures: Sequence[Figure]) -> tuple[list[str], list[list[str]]]:
-    """Return a head and a row for each kind."""
-    values = {figure.name: figure.value for figure in figures}
-    head = ["kind", "findings", *_COLUMNS]
-    kinds = [name.partition(": ")[0] for name in values if name.endswith(": chains")]
-    return head, [[kind, *(f"{values[f'{kind}: {column}']:.4g}" for column in head[1:])] for kind in kinds]
+def _refuse(findings: Sequence[Finding], chains: int) -> None:
+    """Print findings, and raise CheckFailed if there are any. chains: how many ran."""
+    from streamtopic.errors import CheckFailed
 
-
-def text(result: Result) -> str:
-    """Return a row for each kind, and below it why fits were learned again."""
-    from streamtopic.console import duration, table
-
-    shown = [result.machine]
-    for case in result.cases:
-        head, rows = _rows(case.figures)
-        below = [f"{f.name}: {f.value:,.0f} {f.unit}" for f in case.figures if f.name.startswith("relearned: ")]
-        given = duration(60 * int(result.options["minutes"]))
-        shown.append("\n".join([f"seeds from {result.options['seed']}, {given}", table(head, rows), "", *below]))
-        shown.append(f"peak memory {case.peak_memory / 1e6:.0f} MB")
-    return "\n\n".join(shown)
+    if not findings:
+        return
+    kinds = Counter(f"{finding.kind}: {finding.what}" for finding in findings)
+    lines = [*(f"{what}: {times} chains" for what, times in kinds.most_common()), "", *map(str, findings[:_SHOWN])]
+    sys.stderr.write("\n".join(lines) + "\n")
+    again = f"streamtopic bench chains minutes=0 seed={findings[0].seed}"
+    raise CheckFailed(f"{len(findings)} of {chains} chains broke a promise: `{again}` repeats the first")
 
 
 CASES = {"chains": _case}

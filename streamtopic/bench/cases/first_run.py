@@ -1,90 +1,61 @@
-"""The first run on a machine: the demo with an empty cache and again, and what each kernel takes to compile."""
+"""The first run on a machine: the demo with an empty cache and again, and what its kernels take to compile."""
 
 from __future__ import annotations
 
 import json
 import os
-import resource
-import subprocess
-import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
-from streamtopic.bench.figures import Figure
-from streamtopic.errors import CheckFailed
+from streamtopic.bench.figures import Figure, cpu_timed, printed_by, timed
 
 __all__ = ["CASES"]
 
-_SHOWN = 30
-
-
-_COMPILE = "from streamtopic.bench.cases.first_run import compile_all; compile_all()"
-
 
 def kernels() -> list[Figure]:
-    """Compile all that the demo needs, and show the kernels that take longest, without those they call."""
+    """Compile all that the demo needs."""
     with tempfile.TemporaryDirectory() as cache:
         # In a process of its own: numba chooses its folder when a kernel is imported, and this one has done that.
-        done = subprocess.run(  # noqa: S603  this very program
-            [sys.executable, "-P", "-c", _COMPILE],
-            env={**os.environ, "NUMBA_CACHE_DIR": cache},
-            stdout=subprocess.PIPE,
-            check=False,
-        )
-    if done.returncode != 0:
-        raise CheckFailed(f"compiling ended with status {done.returncode}: run `streamtopic demo` to see why")
-    found: dict[str, tuple[int, float]] = json.loads(done.stdout)
-    longest = sorted(found.items(), key=lambda item: -item[1][1])[:_SHOWN]
+        found = json.loads(printed_by(__name__, environment=_with_cache(cache)))
     return [
-        Figure("compiling, processor time", sum(seconds for _, seconds in found.values()), "s", "<= 12"),
-        Figure("functions compiled", sum(times for times, _ in found.values()), ""),
-        *(Figure(f"{name} x {times}", seconds, "s") for name, (times, seconds) in longest),
+        Figure("compiling, processor time", found["seconds"], "s", "<= 12"),
+        Figure("functions compiled", found["functions"], ""),
     ]
 
 
-def compile_all() -> None:
-    """Print what the demo compiles: for each function how often, and the seconds of processor time, as JSON."""
+def _with_cache(folder: str) -> dict[str, str]:
+    return {**os.environ, "NUMBA_CACHE_DIR": folder}
+
+
+def _compile_all() -> None:
+    """Print how many functions the demo compiles, and the seconds of processor time that it takes, as JSON."""
     from numba.core import event
 
     from streamtopic.cli import main
 
-    listener = _listener()
-    with event.install_listener("numba:compile", listener), redirect_stdout(StringIO()):
-        main(["demo", "--json"])
-    found = {name: (times, listener.seconds[name]) for name, times in listener.times.items()}
-    sys.stdout.write(json.dumps(found))
+    class Listener(event.Listener):
+        """Adds up the processor time of compiling; a function is compiled within that of another one."""
 
-
-def _listener() -> Any:  # noqa: ANN401  its class needs numba, which must not be imported before the folder is set
-    from numba.core import event
-
-    class _Listener(event.Listener):
-        """Adds up the processor time of each function; compiling holds a lock, so that starts and ends are nested."""
-
-        def __init__(self) -> None:
-            self.seconds = defaultdict[str, float](float)
-            self.times = Counter[str]()
-            self._open: list[tuple[float, float]] = []
+        seconds, functions, depth, start = 0.0, 0, 0, 0.0
 
         def on_start(self, event: Any) -> None:  # noqa: ANN401, ARG002  as numba calls it
-            self._open.append((time.thread_time(), 0.0))
+            if self.depth == 0:
+                self.start = time.thread_time()
+            self.depth += 1
 
-        def on_end(self, event: Any) -> None:  # noqa: ANN401  as numba calls it
-            start, inner = self._open.pop()
-            spent = time.thread_time() - start
-            if self._open:
-                outer, others = self._open[-1]
-                self._open[-1] = outer, others + spent
-            function = event.data["dispatcher"].py_func
-            name = f"{function.__module__}.{function.__qualname__}".removeprefix("streamtopic.")
-            self.seconds[name] += spent - inner
-            self.times[name] += 1
+        def on_end(self, event: Any) -> None:  # noqa: ANN401, ARG002  as numba calls it
+            self.depth -= 1
+            self.functions += 1
+            if self.depth == 0:
+                self.seconds += time.thread_time() - self.start
 
-    return _Listener()
+    listener = Listener()
+    with event.install_listener("numba:compile", listener), redirect_stdout(StringIO()):
+        main(["demo", "--json"])
+    print(json.dumps({"seconds": listener.seconds, "functions": listener.functions}))
 
 
 def demo() -> list[Figure]:
@@ -95,23 +66,18 @@ def demo() -> list[Figure]:
 
 
 def _demo(name: str, cache: str, target: str) -> list[Figure]:
-    program = [sys.executable, "-P", "-m", "streamtopic", "demo", "--json"]
-    before, start = _processor_time(), time.perf_counter()
-    done = subprocess.run(  # noqa: S603  this very program
-        program, env={**os.environ, "NUMBA_CACHE_DIR": cache}, stdout=subprocess.DEVNULL, check=False
-    )
-    if done.returncode != 0:
-        raise CheckFailed(f"the demo ended with status {done.returncode}: run `streamtopic demo` to see why")
-    seconds = time.perf_counter() - start
+    def run() -> str:
+        return printed_by("streamtopic", "demo", "--json", environment=_with_cache(cache))
+
+    used, (seconds, _) = cpu_timed(lambda: timed(run))
     return [
         Figure(f"{name}, from start to end", seconds, "s", target),
-        Figure(f"{name}, processor time of all its processes", _processor_time() - before, "s"),
+        Figure(f"{name}, processor time of all its processes", used, "s"),
     ]
 
 
-def _processor_time() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 CASES = {"kernels": kernels, "demo": demo}
+
+
+if __name__ == "__main__":
+    _compile_all()

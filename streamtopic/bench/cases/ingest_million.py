@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.bench.figures import Figure
+from streamtopic.bench.figures import Figure, peak_bytes, printed_by
 
 if TYPE_CHECKING:
     from streamtopic.bench.feed import Feed
@@ -54,7 +53,7 @@ def _measured(documents: int, tokens: int) -> list[Figure]:
         ingest = feed.ingest()
         watch_calls(connection)
         for step in range(STEPS):
-            _child("streamtopic.bench.heaps", folder, str(step), str(documents), str(tokens))
+            printed_by("streamtopic.bench.heaps", folder, str(step), str(documents), str(tokens))
             at = f"{(step + 1) * documents:,}"
             found = _step(connection, ingest)
             figures += [Figure(f"{at}: {name}", value, unit) for name, value, unit in found]
@@ -113,21 +112,40 @@ def _deleted(feed: Feed, ingest: Ingest, documents: int) -> list[Figure]:
 
 def _learned(redis_url: str) -> list[Figure]:
     """Have another process read all counts and learn."""
-    found = json.loads(_child("streamtopic.bench.learning_child", redis_url, str(TOPICS)))
+    found = json.loads(printed_by(__name__, redis_url))
     return [
         Figure("reading the statistics", found["read"], "s"),
         Figure("reading: peak memory", found["read_peak"] / 1e6, "MB"),
         Figure("words of one document only", found["hapaxes"] / found["words"], ""),
-        Figure("words learned from", found.get("used", 0), ""),
+        Figure("words learned from", found["used"], ""),
         Figure("learning", found["learn"], "s"),
         Figure("learning: peak memory", found["peak"] / 1e6, "MB"),
     ]
 
 
-def _child(module: str, *arguments: str) -> str:
-    """Run a module as a process of its own, so that its memory is not counted; return what it printed."""
-    program = [sys.executable, "-P", "-m", module, *arguments]
-    return subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603  this very program
+def _read_and_learn(redis_url: str) -> None:
+    """Read the statistics of words and learn, once each, as the other process; print seconds and memory as JSON."""
+    import numpy as np
+
+    from streamtopic.errors import CannotLearn
+    from streamtopic.state import Connection, Reader
+    from streamtopic.topics.learner import learn
+    from streamtopic.topics.learner_options import LearnerOptions
+
+    with Connection(redis_url) as connection:
+        start = time.perf_counter()
+        counts = Reader(connection, "bench", 1).counts()
+        read, held = time.perf_counter() - start, peak_bytes()
+        once = int(np.count_nonzero(counts.frequency == 1))
+        start = time.perf_counter()
+        try:
+            used = len(learn(counts, LearnerOptions(n_topics=TOPICS)).words)
+        except CannotLearn as error:
+            used = 0
+            sys.stderr.write(f"{error}\n")
+        learned = time.perf_counter() - start
+    found = {"read": read, "read_peak": held, "learn": learned, "peak": peak_bytes(), "used": used}
+    print(json.dumps(found | {"words": len(counts.words), "hapaxes": once}))
 
 
 def _resident() -> int:
@@ -136,3 +154,7 @@ def _resident() -> int:
 
 
 CASES = {"million": million, "long": long}
+
+
+if __name__ == "__main__":
+    _read_and_learn(sys.argv[1])

@@ -1,7 +1,7 @@
 """Private mode: what its noise costs, and what an attacker gets out of its versions.
 
-topics       NPMI and diversity of the last version of a period, and of the same learner without noise
-least        the same over parts of the corpus, vocabularies and epsilons: how many documents the mode needs
+least        NPMI that the last version of a period loses against the same learner without noise, over parts of the
+             corpus, vocabularies and epsilons: how many documents the mode needs
 attack       a document is deleted between two versions, and ranked among 300 by the difference of all noised counts, of
              which a version publishes only what follows from its topics
 subtraction  the attack of `bench difference`: the same by the topics alone that two versions publish
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from streamtopic.bench.runner import Option
     from streamtopic.counts import DocumentBatch
-    from streamtopic.privacy.series_noise import SeriesNoise
+    from streamtopic.privacy.private_noise import SeriesNoise
 
     Float = npt.NDArray[np.float64]
     Int64 = npt.NDArray[np.int64]
@@ -70,15 +70,15 @@ def _batch(documents: str, words: int) -> tuple[list[str], DocumentBatch]:
 
 def _noise(epsilon: float, versions: int) -> SeriesNoise:
     from streamtopic.privacy.accounting import gaussian_scale
-    from streamtopic.privacy.series_noise import SeriesNoise
+    from streamtopic.privacy.private_noise import SeriesNoise
 
     return SeriesNoise(versions, gaussian_scale(epsilon, DELTA))
 
 
 def _noised(exact: Int64, noise: SeriesNoise, number: int, start: int = 0) -> Float:
     """Return the counts as version `number` of a period has them. start: of the seeds."""
-    from streamtopic.privacy.document_matrices import noised_matrix
     from streamtopic.privacy.keystream import NoiseSeed
+    from streamtopic.privacy.private_noise import noised_matrix
 
     seeds = [NoiseSeed((start + k).to_bytes(32, "big")) for k in range(number)]
     return noised_matrix(exact, noise, seeds)
@@ -88,51 +88,27 @@ def _whole(exact: Int64) -> Float:
     """Return the counts without noise."""
     import numpy as np
 
-    from streamtopic.privacy.document_matrices import UNIT
+    from streamtopic.privacy.private_noise import UNIT
 
     upper = exact / UNIT
     return np.asarray(upper + np.triu(upper, 1).T)
 
 
-def _quality(
-    words: list[str], batch: DocumentBatch, counts: Float, deviation: float, topics: int
-) -> tuple[float, float]:
-    """Return NPMI of the ten shown words on all documents, and diversity. Raises CannotLearn."""
+def _quality(words: list[str], batch: DocumentBatch, counts: Float, deviation: float, topics: int) -> float:
+    """Return NPMI of the ten shown words on all documents. Raises CannotLearn."""
     import numpy as np
 
-    from streamtopic.counts import WordSets
     from streamtopic.privacy.private_topics import topics_of_noised
-    from streamtopic.topics.display import WordEvidence, diversity, npmi, top_words
+    from streamtopic.service.schedule.payload import frequencies
+    from streamtopic.topics.display import WordEvidence, npmi, top_words
     from streamtopic.topics.learner_options import LearnerOptions
 
     fit, source, _ = topics_of_noised(words, counts, deviation, LearnerOptions(n_topics=topics))
-    evidence = WordEvidence.of(fit, source.frequency_of(fit.words))
+    evidence = WordEvidence.of(fit, frequencies(fit.words, source))
     position = {word: k for k, word in enumerate(words)}
     place = np.array([position[word] for word in fit.words])
     shown = place[top_words(fit.A, evidence)]
-    firsts = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
-    documents = WordSets(batch.indptr[firsts], batch.words.astype(np.int64))
-    return npmi(shown, documents), diversity(shown)
-
-
-def _topics(documents: str, topics: int, words: int, epsilon: int, versions: int, draws: int) -> list[Figure]:  # noqa: ARG001 -- one list of options for all
-    """The last version of a period against the same learner without noise."""
-    from streamtopic.privacy.document_matrices import document_matrices
-
-    held, batch = _batch(documents, words)
-    exact = document_matrices(batch, len(held))
-    noise = _noise(epsilon, versions)
-    without = _quality(held, batch, _whole(exact), 0.0, topics)
-    last = _quality(held, batch, _noised(exact, noise, versions), noise.deviation(versions), topics)
-    return [
-        Figure("documents", batch.documents, "documents"),
-        Figure("words", len(held), "words"),
-        Figure("NPMI without noise", without[0], ""),
-        Figure("NPMI of the last version", last[0], ""),
-        Figure("lost", without[0] - last[0], "", "<= .03 from 120,000 documents on"),
-        Figure("diversity without noise", without[1], ""),
-        Figure("diversity of the last version", last[1], ""),
-    ]
+    return npmi(shown, batch)
 
 
 def _least(documents: str, topics: int, words: int, epsilon: int, versions: int, draws: int) -> list[Figure]:  # noqa: ARG001
@@ -141,7 +117,7 @@ def _least(documents: str, topics: int, words: int, epsilon: int, versions: int,
 
     from streamtopic.console import progress
     from streamtopic.errors import CannotLearn
-    from streamtopic.privacy.document_matrices import document_matrices
+    from streamtopic.privacy.private_noise import document_matrices
 
     found = []
     rng = np.random.default_rng(0)
@@ -153,14 +129,14 @@ def _least(documents: str, topics: int, words: int, epsilon: int, versions: int,
             for part in (8, 4, 2, 1):
                 some = batch.take(np.sort(order[: batch.documents // part]))
                 exact = document_matrices(some, size)
-                without, _ = _quality(held, batch, _whole(exact), 0.0, topics)
+                without = _quality(held, batch, _whole(exact), 0.0, topics)
                 for one in (epsilon / 3, epsilon, 10 * epsilon / 3):
                     noise = _noise(one, versions)
                     name = f"{some.documents} documents, {size} words, epsilon {one:g}"
                     # As large as that of the last version, and drawn at once.
                     alike = _alone(noise, versions)
                     try:
-                        npmi, _ = _quality(held, batch, _noised(exact, alike, 1), alike.sigma, topics)
+                        npmi = _quality(held, batch, _noised(exact, alike, 1), alike.sigma, topics)
                     except CannotLearn:
                         continue
                     found.append(Figure(f"{name}: lost", without - npmi, f"of {without:.3f}"))
@@ -170,7 +146,7 @@ def _least(documents: str, topics: int, words: int, epsilon: int, versions: int,
 
 def _alone(noise: SeriesNoise, number: int) -> SeriesNoise:
     """Return noise of one version that is as large as that of version `number` of a period."""
-    from streamtopic.privacy.series_noise import SeriesNoise, sensitivity
+    from streamtopic.privacy.private_noise import SeriesNoise, sensitivity
 
     return SeriesNoise(1, noise.deviation(number) / sensitivity(1))
 
@@ -195,7 +171,7 @@ def _ranked(
     import numpy as np
 
     from streamtopic.console import progress
-    from streamtopic.privacy.document_matrices import document_matrices
+    from streamtopic.privacy.private_noise import document_matrices
 
     exact = document_matrices(batch, len(held))
     rng = np.random.default_rng(1)
@@ -283,8 +259,7 @@ def _canaries(documents: str, topics: int, words: int, epsilon: int, versions: i
     from scipy.stats import beta
 
     from streamtopic.console import progress
-    from streamtopic.privacy.document_matrices import UNIT, document_matrices
-    from streamtopic.privacy.series_noise import factors
+    from streamtopic.privacy.private_noise import UNIT, document_matrices, factors
 
     n = min(words, AUDIT_WORDS)
     held, batch = _batch(documents, n)
@@ -322,4 +297,4 @@ def _canaries(documents: str, topics: int, words: int, epsilon: int, versions: i
     ]
 
 
-CASES = {"topics": _topics, "attack": _attack, "subtraction": _subtraction, "canaries": _canaries, "least": _least}
+CASES = {"attack": _attack, "subtraction": _subtraction, "canaries": _canaries, "least": _least}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamtopic.bench.figures import Figure, timed
@@ -70,8 +69,6 @@ class Run:
 
 def long(largest: int) -> list[Figure]:
     """Documents of about 91 distinct words, `largest` of them for each run."""
-    import tempfile
-
     import numpy as np
 
     from streamtopic.bench.feed import corpus, feed
@@ -79,11 +76,11 @@ def long(largest: int) -> list[Figure]:
 
     batch = corpus(largest, TOKENS)
     runs: dict[int, list[Run]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as name, LocalKafka() as kafka, LocalRedis() as redis:
+    with LocalKafka() as kafka, LocalRedis() as redis:
         # The first run is not counted: the broker's own code is compiled in it.
         for k, number in enumerate((NUMBERS[0], *NUMBERS * ROUNDS)):
             with feed(kafka.servers, redis.url, f"scale{k}", PARTITIONS) as found:
-                run = _run(found, number, batch, (redis.pid, kafka.pid), Path(name))
+                run = _run(found, number, batch, (redis.pid, kafka.pid))
             if k:
                 runs[number].append(run)
     figures = []
@@ -109,11 +106,10 @@ def _median(name: str, same: Sequence[Figure]) -> Figure:
     return Figure(f"{name}: {same[0].name}", value, same[0].unit)
 
 
-def _run(feed: Feed, number: int, batch: DocumentBatch, servers: tuple[int | None, int | None], folder: Path) -> Run:
+def _run(feed: Feed, number: int, batch: DocumentBatch, servers: tuple[int | None, int | None]) -> Run:
     """Count the documents with so many processes. Raises CheckFailed if not each is counted once.
 
     servers: process ids of Redis and Kafka.
-    folder: that of Kafka.
     """
     from streamtopic.bench.feed import corpus
     from streamtopic.bench.ingest_processes import IngestProcesses, processor_seconds
@@ -124,7 +120,7 @@ def _run(feed: Feed, number: int, batch: DocumentBatch, servers: tuple[int | Non
     shares = [(core, range(core, PARTITIONS, number)) for core in range(number)]
     with IngestProcesses(feed, shares) as ingests:
         feed.send(batch)
-        log = _log_bytes(folder, feed)
+        log = _log_bytes(feed)
         moved = _moved(feed)
         before = [processor_seconds(pids) for pids in (ingests.pids, [redis], [kafka])]
         seconds, counted = timed(ingests.count)
@@ -144,9 +140,17 @@ def _run(feed: Feed, number: int, batch: DocumentBatch, servers: tuple[int | Non
     )
 
 
-def _log_bytes(folder: Path, feed: Feed) -> int:
-    """Return the bytes of the documents topic on disk."""
-    return sum([path.stat().st_size for path in folder.rglob(f"{feed.names.documents}-*/*.log")])
+def _log_bytes(feed: Feed) -> int:
+    """Return the bytes of the documents topic on the disk of its broker."""
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=feed.servers)
+    try:
+        (broker,) = admin.describe_log_dirs([feed.names.documents])
+    finally:
+        admin.close()
+    (topic,) = broker["log_dirs"][0]["topics"]
+    return sum(partition["partition_size"] for partition in topic["partitions"])
 
 
 def _moved(feed: Feed) -> tuple[int, int]:

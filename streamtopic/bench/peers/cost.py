@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import resource
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamtopic.bench.figures import Figure, peak_bytes
+from streamtopic.bench.figures import Figure, cpu_timed
 from streamtopic.bench.peers.models import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy.typing as npt
     from scipy.sparse import csr_array
 
     from streamtopic.bench.peers.models import Model
 
-__all__ = ["changes", "compiled", "cpu_seconds", "inference", "resident_peak"]
+__all__ = ["changes", "compiled", "inference"]
 
 ONES = 10
 """Documents that are forgotten one after the other, from short to long ones."""
@@ -27,29 +27,13 @@ SHARE = 10
 """A tenth of the documents is taken in, out, or inferred at once."""
 
 
-def cpu_seconds(function: Callable[[], object]) -> float:
-    """Run once; return the processor time of this process, its threads and the children that it waited for."""
-    start = _spent()
-    function()
-    return _spent() - start
-
-
-def _spent() -> float:
-    spans = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(span.ru_utime + span.ru_stime for span in spans)
-
-
-def resident_peak() -> float:
-    """Return the largest resident memory of this process so far, MB."""
-    return peak_bytes() / 1e6
-
-
 def compiled(model: Model) -> None:
     """Do everything with a small model first, so that imports and compilation count for no model."""
+    # Each word is in a sixth of the documents, and so in few enough for the rule of our own model.
     from scipy.sparse import csr_array
 
     rng = np.random.default_rng(0)
-    rates: npt.NDArray[np.float64] = np.where(np.arange(60)[:, None] % 2 == np.arange(40) % 2, 2.0, 0.1)
+    rates: npt.NDArray[np.float64] = np.where(np.arange(60)[:, None] % 2 == np.arange(40) % 2, 0.4, 0.02)
     X = csr_array(rng.poisson(rates).astype(float))
     model.fit(X)
     model.infer(X)
@@ -60,7 +44,8 @@ def compiled(model: Model) -> None:
 def inference(model: Model, X: csr_array) -> Figure:
     """Return how many documents a CPU second infers the topics of."""
     some = X[: max(1, X.shape[0] // SHARE)]
-    return Figure("infer", some.shape[0] / cpu_seconds(lambda: model.infer(some)), "documents/CPU s")
+    seconds, _ = cpu_timed(lambda: model.infer(some))
+    return Figure("infer", some.shape[0] / seconds, "documents/CPU s")
 
 
 def changes(model: Model, X: csr_array, learned: float) -> Iterator[Figure]:
@@ -73,7 +58,7 @@ def changes(model: Model, X: csr_array, learned: float) -> Iterator[Figure]:
     picked = order[np.linspace(0, len(order) - 1, ONES + 2).astype(int)[1:-1]]
     costs, again = [], 0
     for k in picked.tolist():
-        change, seconds = _timed(model.forget, X[[k]])
+        seconds, change = cpu_timed(partial(model.forget, X[[k]]))
         if change is Change.REFIT:
             break
         costs.append(seconds)
@@ -84,13 +69,7 @@ def changes(model: Model, X: csr_array, learned: float) -> Iterator[Figure]:
         yield Figure("forget one document, by retrain", again, f"of {ONES}")
     tenth = X[::SHARE]
     for name, act in (("forget", model.forget), ("add", model.add)):
-        change, seconds = _timed(act, tenth)
+        seconds, change = cpu_timed(partial(act, tenth))
         able = change is not Change.REFIT
         unit = "documents/CPU s" if able else "documents/CPU s, refit"
         yield Figure(name, tenth.shape[0] / (seconds if able else learned), unit)
-
-
-def _timed(act: Callable[[csr_array], Change], X: csr_array) -> tuple[Change, float]:
-    found: list[Change] = []
-    seconds = cpu_seconds(lambda: found.append(act(X)))
-    return found[0], seconds

@@ -1,10 +1,9 @@
-"""Documents as counts, and the vocabulary rules that every model is offered."""
+"""Documents as counts, and the words that models are given."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,18 +12,16 @@ from scipy.sparse import csr_array
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
     from streamtopic.documents.corpus import Document
     from streamtopic.topics.display import WordEvidence
 
-__all__ = ["RULES", "Material", "halvings", "load_material", "made_up", "samples"]
+__all__ = ["Material", "halvings", "load_material"]
 
-MIN_DF = 5
-POST_WORDS = 5_000
-POST_TOKENS = 66
+MIN_DF, MAX_DF = 5, 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,36 +67,16 @@ class Material:
         everything = np.arange(len(vocabulary))
         return WordEvidence.over(SymmetricCounts.of(counts), everything, counts.frequency, counts.documents)
 
-    def vocabulary(self, rule: str) -> npt.NDArray[np.intp]:
-        """Return the positions of the words that a rule leaves, ascending."""
-        return np.flatnonzero((self.frequency >= MIN_DF) & RULES[rule](self))
+    def vocabulary(self) -> npt.NDArray[np.intp]:
+        """Return the positions of the words that the others are given, neither rare, frequent nor stop words.
 
+        As in our own rule, a word in at most 20 documents is not too frequent.
+        """
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-def _everything(material: Material) -> npt.NDArray[np.bool_]:
-    return np.ones(len(material.words), np.bool_)
-
-
-def _below(share: float) -> Callable[[Material], npt.NDArray[np.bool_]]:
-    """Words in at most this share of documents; never fewer than 20 documents, as our own rule has it."""
-
-    def rule(material: Material) -> npt.NDArray[np.bool_]:
-        return np.asarray(material.frequency <= max(20, share * material.counts.shape[0]))
-
-    return rule
-
-
-def _without_stop_words(material: Material) -> npt.NDArray[np.bool_]:
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    return np.array([word not in ENGLISH_STOP_WORDS for word in material.words])
-
-
-RULES: dict[str, Callable[[Material], npt.NDArray[np.bool_]]] = {
-    "all": _everything,
-    "stop": lambda material: _without_stop_words(material) & _below(0.1)(material),
-    "5%": _below(0.05),
-}
-"""Besides min_df 5: every word; no English stop words and max_df .1; max_df .05 and no stop list."""
+        told = np.array([word not in ENGLISH_STOP_WORDS for word in self.words])
+        frequent = self.frequency > max(20, MAX_DF * self.counts.shape[0])
+        return np.flatnonzero((self.frequency >= MIN_DF) & ~frequent & told)
 
 
 def halvings(documents: int, times: int) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
@@ -109,13 +86,6 @@ def halvings(documents: int, times: int) -> Iterator[tuple[npt.NDArray[np.intp],
         one, other = np.sort(order[: documents // 2]), np.sort(order[documents // 2 :])
         yield one, other
         yield other, one
-
-
-def samples(documents: int, times: int) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield random samples of nine tenths of so many documents, ascending, the same each run."""
-    for seed in range(times):
-        order = np.random.default_rng([seed, documents]).permutation(documents)
-        yield np.sort(order[documents // 10 :])
 
 
 def load_material(documents: str) -> Material:
@@ -130,23 +100,6 @@ def load_material(documents: str) -> Material:
     if not len(words):
         raise UsageError(f"{corpus.name} holds no words: give documents with text")
     return Material(words, counts, _labels(corpus.documents))
-
-
-def made_up(posts: int, topics: int) -> Material:
-    """Draw posts of planted topics, as `streamtopic bench fit` does: 5,000 words, 66 tokens on average, no labels.
-
-    They are drawn in another process, so that the memory measured is the learner's.
-    """
-    from tempfile import TemporaryDirectory
-
-    from streamtopic.bench.drawn import drawn
-
-    with TemporaryDirectory() as name:
-        drawn(Path(name), posts, POST_WORDS, topics, POST_TOKENS)
-        with np.load(Path(name) / "posts.npz") as found:
-            parts = found["counts"].astype(float), found["words"].astype(np.int64), found["indptr"]
-            counts = csr_array(parts, shape=(len(found["lengths"]), POST_WORDS))
-    return Material(tuple(f"w{k:04d}" for k in range(POST_WORDS)), counts, None)
 
 
 def _counted(documents: list[Document]) -> tuple[tuple[str, ...], csr_array]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
     from sklearn.base import BaseEstimator
 
-__all__ = ["MODELS", "OWN", "Change", "Model", "missing"]
+__all__ = ["MODELS", "Change", "Model", "missing"]
 
 SEED = 1
 TUTORIAL = {"passes": 20, "iterations": 400, "alpha": "auto", "eta": "auto", "eval_every": None}
@@ -63,14 +63,12 @@ class Model(Protocol):
 
 
 class Ours:
-    """AnchorTopics; chooses: words by its own thresholds, else it keeps every word."""
+    """AnchorTopics, which chooses words by its own thresholds."""
 
-    def __init__(self, topics: int, learner: str = "default", *, chooses: bool = False) -> None:
+    def __init__(self, topics: int, learner: str = "default") -> None:
         from streamtopic import AnchorTopics
 
         self.model = AnchorTopics(n_topics=topics, learner=learner)
-        if not chooses:
-            self.model.set_params(min_df=1, min_share=0.0, max_df=1.0)
 
     def fit(self, X: csr_array) -> None:
         self.model.fit(X)
@@ -235,12 +233,6 @@ def _minibatch_nmf(topics: int) -> Model:
     return Decomposition(MiniBatchNMF(topics, init="nndsvda", random_state=SEED), tfidf=True, online=True)
 
 
-OWN: dict[str, Callable[[int], Model]] = {
-    "streamtopic": lambda topics: Ours(topics, chooses=True),
-    "streamtopic-paper": lambda topics: Ours(topics, "paper", chooses=True),
-}
-"""Models that choose words themselves, from counts of all of them."""
-
 MODELS: dict[str, Callable[[int], Model]] = {
     "streamtopic": Ours,
     "streamtopic-paper": lambda topics: Ours(topics, "paper"),
@@ -252,7 +244,7 @@ MODELS: dict[str, Callable[[int], Model]] = {
     "sklearn-minibatch-nmf": _minibatch_nmf,
     "tomotopy-lda": lambda topics: Tomotopy(topics, iterations=1000),
 }
-"""Models that keep every word that they are given, since a rule was applied before."""
+"""Models by name. Ours chooses words; the others keep every word that they are given."""
 
 
 def missing(name: str) -> str | None:

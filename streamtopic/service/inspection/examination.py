@@ -26,13 +26,13 @@ from streamtopic.errors import (
 )
 from streamtopic.monitoring.open_connections import is_loopback
 from streamtopic.security.concealing import clear_address
+from streamtopic.service.finding import Finding, doubt, fails, holds
 from streamtopic.service.inspection.facts import ModelFacts
 from streamtopic.service.instance import differing, key_file, present_key, topic_settings
 from streamtopic.service.log_history import END_TRANSACTION, count_remedy, wanted_partitions
 from streamtopic.service.opened import fixed_of
 from streamtopic.service.publish.publisher import ALIVE_EVERY
 from streamtopic.service.publish.witnesses import Witnesses
-from streamtopic.service.verify.finding import Finding, doubt, fails, holds
 from streamtopic.signed import PublicKey, SigningKey, check_origin, load_secret
 from streamtopic.state import MAX_WORD_IDS, ModelState
 from streamtopic.state.deletion_requests import RequestState

@@ -14,16 +14,17 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from streamtopic.counts import WordSets
+from streamtopic.counts import DocumentBatch
 from streamtopic.errors import CannotLearn, StateMissing, StreamtopicError
 from streamtopic.monitoring.metrics import SELF_CHECKS
-from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.publish.ledger_writer import LedgerWriter, cut_of
+from streamtopic.privacy.keystream import NoiseKey, VersionNoise
+from streamtopic.service.publish.ledger_writer import LedgerWriter, cut_of, recorded
 from streamtopic.service.schedule.decide import (
     BY_HAND,
     Decision,
@@ -34,17 +35,9 @@ from streamtopic.service.schedule.decide import (
     decision_text,
     held,
 )
-from streamtopic.service.schedule.modeller import (
-    Base,
-    Checked,
-    Made,
-    MeasureCapacity,
-    Modeller,
-    NotVerified,
-    check_is_due,
-)
-from streamtopic.service.schedule.payload import PayloadPlan, TaskData, no_sample, read_labelled, remarks, task_options
-from streamtopic.service.schedule.situation import SituationReader, accepted, policy_of, suspects, unserved
+from streamtopic.service.schedule.modeller import Base, Checked, Made, Modeller, NotVerified, check_is_due
+from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, remarks, task_options
+from streamtopic.service.schedule.situation import SituationReader, accepted, capacity_of, policy_of, suspects, unserved
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 from streamtopic.signed import (
@@ -69,7 +62,7 @@ from streamtopic.state import (
     RemainingBase,
     Stale,
 )
-from streamtopic.state.document_counts import sample_words
+from streamtopic.state.document_counts import read_documents, sample_words
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import EventLog, Message
 
@@ -144,22 +137,23 @@ def counts_are_due(store: CountsStore, reader: Reader) -> bool:
     The changes since their cut must be there: a generation of changes ends, and the one before it goes. So the counts
     hold no document for longer than the changes do, and a leader that starts need not count all documents.
     """
-    about = store.about()
-    if about is None:
+    cut = store.cut()
+    if cut is None:
         return False
-    return any(not meta.summed <= about.cut[p].version <= meta.version for p, meta in reader.positions().items())
+    return any(not meta.summed <= cut.places[p].version <= meta.version for p, meta in reader.positions().items())
 
 
 def fold_counts(store: CountsStore, reader: Reader, lease: Lease) -> None:
     """Add the documents that came or went since to the counts in Redis. Raises StateError, ComponentUnreachable."""
-    counts = reader.counts()
+    counts, stored, q = reader.counts(), store.read(), None
+    if stored is None:
+        # Another leader writes them.
+        return
     position = {word: k for k, word in enumerate(counts.words)}
-    words = [word for word in store.words() if word in position]
+    words = [word for word in stored.words if word in position]
     keep = np.array([position[word] for word in words], np.intp)
-    stored, q = store.read(), None
-    if stored is not None:
-        with suppress(CutGone):
-            q = SummedCounts.of(counts, stored).symmetric(keep)
+    with suppress(CutGone):
+        q = SummedCounts.of(counts, stored).symmetric(keep)
     store.write(words, counts.symmetric(keep) if q is None else q, counts, lease)
 
 
@@ -184,7 +178,6 @@ class Scheduler:
 
     settings: of the model.
     modeller: the mode in which models are made.
-    capacity: measures the deletion capacity of a new base model.
     noise_key: the secret that noise is drawn from.
     ledger: it is read to its end before a version is staged.
     log: where the ledger and the releases are.
@@ -199,7 +192,6 @@ class Scheduler:
         state: ModelState,
         settings: Settings,
         modeller: Modeller,
-        capacity: MeasureCapacity,
         noise_key: NoiseKey,
         *,
         ledger: LedgerWriter,
@@ -216,7 +208,6 @@ class Scheduler:
         self._tasks = task_options(settings)
         self.reader = Reader(state.connection, settings.model, state.settings.partitions)
         self._sums = CountsStore(state.connection, settings.model)
-        self._capacity = capacity
         self._noise_key = noise_key
         self._ledger = ledger
         self._log = log
@@ -366,11 +357,12 @@ class Scheduler:
         """
         counts = self.reader.counts()
         start = time.perf_counter()
-        made, capacity = self.modeller.retrain(counts, self._capacity)
+        capacity = capacity_of(self.settings, counts.documents)
+        made = self.modeller.retrain(counts, capacity)
         seconds = {"retrain": time.perf_counter() - start}
         base = Base(
             self._next_version(),
-            RemainingBase.at(counts.positions, made.documents),
+            RemainingBase.at(counts.positions, counts.documents),
             made.anchors,
             capacity,
             accepted(counts.positions),
@@ -426,7 +418,7 @@ class Scheduler:
         record = release_record(envelope, chunks=len(chunks), reason=decision.reason, facts=facts)
         stored = None
         if kind == "retrain":
-            stored = base.stored(plan.kept, self._noise_key.seed(self._model, version, plan.digest, "base").secret)
+            stored = base.stored(plan.kept, self._noise(version).seed(plan.digest, "base").secret)
         # One script for all of it: a version never lacks its record or its base model. Bytes are fixed from here on.
         records = [*chunks, *replaced(self.state, self._withdrawn, envelope, self.settings.keep_versions)]
         result = self.state.stage(lease, version, release=record, records=records, base=stored, before=self._parent)
@@ -438,7 +430,7 @@ class Scheduler:
         if made.checked is not None and passed:
             self._note_check(made.checked)
         # A check that failed may have found them wrong.
-        if made.fit is not None and (not passed or kind == "retrain" or self._sums.about() is None):
+        if made.fit is not None and (not passed or kind == "retrain" or self._sums.cut() is None):
             self._sums.write(made.fit.names, made.fit.q, made.counts, lease)
         return Step(decision, version, envelope.withdrawn, seconds)
 
@@ -473,25 +465,31 @@ class Scheduler:
         """Return the number of the next version, which neither Redis nor the ledger has."""
         return max(self._parent, self._ledger.ledger.newest) + 1
 
+    def _noise(self, version: int) -> VersionNoise:
+        """Return the noise of a version."""
+        return self._noise_key.of(self._model, version)
+
     def _payload(self, made: Made, version: int) -> PayloadPlan:
-        """Read the documents that a payload needs besides its model, and draw its noise."""
-        tasks = self._tasks
-        labelled = read_labelled(made.counts, made.words, tasks)
-        data = TaskData(tasks, labelled, cold=not made.warm)
+        """Draw the noise of a model, and fill the payload of its version with what follows."""
+
+        def versions() -> list[Envelope]:
+            return [recorded(record) for _, record in self.state.releases()]
+
+        read = partial(read_documents, made.counts)
+        plain = Ingredients(self._noise(version), read, self._tasks, cold=not made.warm, versions=versions)
         # Words that are not known before the noise have no sample either.
-        if tasks.withheld or not made.words:
-            return made.draw(no_sample, self._noise_key, self._model, version, data)
+        if self._tasks.withheld or not made.words:
+            return made.draw(plain)
         # NPMI alone needs the sample, so it is read by a second thread.
         with ThreadPoolExecutor(1, "sample") as beside:
-            sample = beside.submit(_sample, made)
-            return made.draw(sample.result, self._noise_key, self._model, version, data)
+            return made.draw(replace(plain, sample=beside.submit(_sample, made).result))
 
     def _envelope(
         self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int, forgotten: int
     ) -> Envelope:
         """Return the facts of a version, without the digest of its bytes."""
-        spent = self._situation.spent(base.version).then(plan.shown["scale"], plan.shown["slack"])
-        facts = {**describe(made, base, forgotten), "cumulative_epsilon": spent.epsilon(self.settings.delta)}
+        spent = self._situation.spent(base.version, plan.shown["scale"], plan.shown["slack"])
+        facts = {**describe(made, base, forgotten), "cumulative_epsilon": spent}
         return Envelope(
             **(facts | dict(plan.shown)),
             model=self._model,
@@ -503,7 +501,7 @@ class Scheduler:
             capacity_rule=self.settings.capacity.rule,
             withdrawn=self._withdrawn_by(made.counts),
             # Under a key: without one, who can guess the documents could try the guesses (docs/guarantees.md).
-            commitment=self._noise_key.commitment(self._model, version, plan.digest),
+            commitment=self._noise(version).commitment(plan.digest),
             tokeniser=self.settings.tokeniser,
             excluded=self.modeller.options.excluded_digest,
         )
@@ -569,18 +567,15 @@ def describe(made: Made, base: Base, forgotten: int) -> dict[str, Any]:
 
     forgotten: documents of the base model that its counts do not hold any more.
     """
-    # The exact certificate depends on the path to the model: its digits would tell candidates for a deleted document
-    # apart. So a version claims the tolerance, or infinity if nothing is certified.
-    claimed = made.tolerance if made.certificate <= made.tolerance else math.inf
     return {
         "base": base.version,
         "cut": made.counts.offsets,
         "counted": base.counted if made.counts.partial else accepted(made.counts.positions),
-        "m": made.documents,
+        "m": made.counts.documents,
         "n": len(made.words),
         "r": len(made.anchors),
         "tolerance": made.tolerance,
-        "certificate": claimed,
+        "certificate": made.certificate,
         "forgotten": forgotten,
         "capacity": base.capacity,
     }
@@ -672,7 +667,7 @@ def follow_ledger(state: ModelState, lease: Lease, ledger: LedgerWriter, log: Ev
     return True
 
 
-def _sample(made: Made) -> WordSets | None:
+def _sample(made: Made) -> DocumentBatch | None:
     """Return the words of a sample of a model's documents, None if its cut is gone by now."""
     # A version without one figure of its quality is better than one that comes later: deletions wait for it.
     try:

@@ -2,6 +2,7 @@
 
 accepted, unserved    documents that came, and deletions that no version reflects yet
 last_version          the newest version with its exact numbers
+capacity_of           how many deletions a new base model bears
 suspects              versions that an error in memory may have reached
 SituationReader       reads the situation
 """
@@ -25,6 +26,7 @@ from streamtopic.state.model_state import NEWEST
 __all__ = [
     "SituationReader",
     "accepted",
+    "capacity_of",
     "last_version",
     "policy_of",
     "suspects",
@@ -77,6 +79,13 @@ def suspects(state: ModelState) -> tuple[int, ...]:
 def policy_of(settings: Settings) -> Policy:
     """Return the settings that say when to act."""
     return Policy(int(settings.max_forget_lag * 1000), settings.update_after, settings.epsilon_budget)
+
+
+def capacity_of(settings: Settings, documents: int) -> int:
+    """Return how many deletions a base model of so many documents bears."""
+    found = settings.capacity
+    # With a capacity of 0, each deletion from a small corpus would be a retrain.
+    return found.documents if found.rule == "fixed" else max(1, int(found.share * documents))
 
 
 class SituationReader:
@@ -162,7 +171,7 @@ class SituationReader:
         left = self._left(base, positions)
         received = [forget.received_ms for _, forget in unserved(self._reader, positions, last.cut)]
         # Within a period nothing is spent with a version, and an update starts from no base model.
-        spent = 0.0 if periods else self.spent(base.version).then(self._mode.scale).epsilon(self._delta)
+        spent = 0.0 if periods else self.spent(base.version, self._mode.scale)
         return replace(
             known,
             base_documents=base.documents,
@@ -193,9 +202,14 @@ class SituationReader:
         stored = self._state.base_head()
         return None if stored is None else Base.parse(stored)
 
-    def spent(self, base: int) -> Composition:
-        """Return the composition of all versions of a base model so far. base: the version that it was published as."""
-        return Composition.of((record["scale"], record["slack"]) for record in self._own(base))
+    def spent(self, base: int, scale: float, slack: float = 0.0) -> float:
+        """Return the cumulative epsilon of all versions of a base model and of one more.
+
+        base: the version that it was published as.
+        scale, slack: of one more.
+        """
+        noise = [(record["scale"], record["slack"]) for record in self._own(base)]
+        return Composition.of([*noise, (scale, slack)]).epsilon(self._delta)
 
     def _own(self, base: int) -> list[dict[str, Any]]:
         """Return the records of the versions of a base model."""

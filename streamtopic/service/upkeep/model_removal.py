@@ -46,7 +46,7 @@ class RemovedModel:
 def end_of(service: Opened, *, keep_ledger: bool) -> End:
     """Return the last entry for a model as it is now. Raises UsageError if there is nothing to delete."""
     model, connection, ledger = service.settings.model, service.connection, service.ledger
-    number, settings = stored_settings(connection, ModelKeys(model).named("settings"))
+    number, settings = stored_settings(connection, model)
     if number is None and not service.log.partitions(service.names.documents):
         raise UsageError(f"there is no model {model}: neither Redis nor the log has anything of it")
     ledger.catch_up()

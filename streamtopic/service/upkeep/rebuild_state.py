@@ -26,7 +26,6 @@ from streamtopic.state.model_state import (
     remove_base,
     remove_partition,
 )
-from streamtopic.state.redis_keys import ModelKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +56,7 @@ class Rebuilt:
 
 def present(connection: Connection, model: str) -> str | None:
     """Return in words what a rebuild would remove from Redis, None if there is no state yet."""
-    number, settings = stored_settings(connection, ModelKeys(model).named("settings"))
+    number, settings = stored_settings(connection, model)
     if number is None:
         return None
     partitions = settings.partitions if settings else 0
@@ -81,7 +80,7 @@ def rebuild(service: Opened, update: Callable[[int, int | None], None]) -> Rebui
     """
     settings, connection, log = service.settings, service.connection, service.log
     model, fixed = settings.model, fixed_of(settings)
-    before = stored_settings(connection, ModelKeys(model).named("settings"))[1]
+    before = stored_settings(connection, model)[1]
     partitions = _agreed(log, service.names, fixed.partitions, before)
     suppression = suppression_key(settings)
     suppressed = Suppressed(connection, model)

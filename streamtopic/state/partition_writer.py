@@ -371,8 +371,7 @@ class PartitionWriter:
         came, born, records = DocumentBatch.build([]), dict[bytes, int](), dict[bytes, bytes]()
         if added is not None and len(added):
             came, entries = added.numbered(self.vocabulary.numbers(), meta.next_word)
-            words = map(self.lexicon.word, entries.tolist())
-            born = {word: number for number, word in enumerate(words, meta.next_word)}
+            born = {word: number for number, word in enumerate(self.lexicon.words_of(entries), meta.next_word)}
             packed = encode_records(came, added.offsets, added.labels, added.subjects)
             records = dict(zip(added.ids, packed, strict=True))
         gone = [stored.record for stored in removed.values()]

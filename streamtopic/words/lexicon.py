@@ -163,7 +163,7 @@ class Lexicon:
 
     def words_of(self, entries: Int32) -> list[bytes]:
         """Return the words of some entries, in their order."""
-        text = memoryview(self._text)
+        text = self._text.data
         spans = zip(self._starts[entries].tolist(), self._starts[entries + 1].tolist(), strict=True)
         return [text[start:stop].tobytes() for start, stop in spans]
 

@@ -163,11 +163,10 @@ SERVICE = [
     {"verify"},
     {"theorem_mode", "private_mode"},
     {"requests"},
-    {"inspection"},
     {"assembly"},
+    {"inspection"},
     {"leading", "upkeep"},
     {"processes"},
-    {"first_run"},
 ]
 
 

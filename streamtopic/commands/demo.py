@@ -158,7 +158,7 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _refuse_keeping(args: argparse.Namespace) -> None:
-    """Raise UsageError if the instance cannot stay, before anything is read or compiled."""
+    """Raise UsageError if the instance cannot stay, before anything is read."""
     if args.keep is None:
         return
     if args.kafka:
@@ -171,26 +171,12 @@ def _refuse_keeping(args: argparse.Namespace) -> None:
 
 
 def _read(args: argparse.Namespace, stages: _Stages) -> Corpus:
-    """Load the program and read the documents. If nothing is compiled yet, compile meanwhile."""
-    from streamtopic.service.first_run import cache_folder, compiling_ahead
-
-    with ExitStack() as stack:
-        # Importing numpy, scipy and kernels takes a second or more: a stage of its own, so that none is blamed for it.
-        with stages.stage("load the program"):
-            stages.now("looking for machine code of an earlier run")
-            folder = cache_folder()
-            stages.now("")
-            if folder is not None:
-                wait = stack.enter_context(compiling_ahead())
-                stages.tell("compiling to machine code: once on this machine, for up to half a minute")
-                stages.tell(f"later runs find it in {folder}")
-            import streamtopic.service.leading  # noqa: F401  all that the flow needs comes with it
-        with stages.stage("read documents"):
-            corpus = read_corpus(args)
-        if folder is not None:
-            with stages.stage("compile, only this once", "parts") as update:
-                wait(update)
-    return corpus
+    """Load the program and read the documents."""
+    # Importing numpy, scipy and kernels takes a second or more: a stage of its own, so that none is blamed for it.
+    with stages.stage("load the program"):
+        import streamtopic.service.leading  # noqa: F401  all that the flow needs comes with it
+    with stages.stage("read documents"):
+        return read_corpus(args)
 
 
 def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, kept: bool) -> dict[str, Any]:
@@ -205,11 +191,12 @@ def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, k
     Returns the object that `demo --json` prints.
     """
     from streamtopic.client import ModelSubscriber
+    from streamtopic.compiled import compiling_is_said
     from streamtopic.service.leading import embedded
     from streamtopic.service.opened import opened
     from streamtopic.service.sending import add
 
-    with opened(settings, kept=kept) as service:
+    with compiling_is_said(), opened(settings, kept=kept) as service:
         with stages.stage("start redis"):
             service.connection.ping()
         with stages.stage("add documents") as update:

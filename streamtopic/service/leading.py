@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.privacy.keystream import NoiseKey
@@ -23,7 +22,7 @@ from streamtopic.service.publish.published import versions_of
 from streamtopic.service.requests.request_mover import Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
-from streamtopic.service.sending import send, silent
+from streamtopic.service.sending import silent
 from streamtopic.service.watching import Watch
 from streamtopic.state import ModelState
 from streamtopic.streams import FileLog
@@ -82,9 +81,7 @@ class Leader:
             staged=due.set,
         )
         reader = self.scheduler.reader
-        self.mover = RequestMover(
-            settings, service.connection, reader, service.log, partial(send, service), service.ledger, service.clock
-        )
+        self.mover = RequestMover(service, reader)
         self.residue = ResidueKeeper(state, reader, service.log, settings, clock=service.clock, watch=watch)
 
     def close(self) -> None:
@@ -220,7 +217,7 @@ class Embedded:
         outcomes = Counter[str]()
         for ingest, progress in count_to_the_end(self.ingests, update):
             self.watch.counted(ingest.partition, progress)
-            self.watch.moved()
+            self.watch.health.moved()
             outcomes.update(progress.outcomes)
         return outcomes
 
@@ -231,7 +228,7 @@ class Embedded:
             # Twice: a deleted document leaves them with the second generation that begins after it.
             for _ in range(2):
                 ingest.sum_if_due()
-        with self.watch.busy("clearing"):
+        with self.watch.health.exempt("clearing"):
             self.leader.clear_residue(whole=True)
         with _timed(seconds, "publish"):
             publish(self.publisher)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from streamtopic.errors import UsageError
-from streamtopic.state.connection import Check, Codec, Command, Connection, Outcome, Stale
+from streamtopic.state.connection import Check, Codec, Command, Connection, Outcome
 from streamtopic.state.model_state import Lease
 from streamtopic.state.redis_keys import ModelKeys
 
@@ -38,7 +38,7 @@ __all__ = [
 MOST_OPEN = 10_000
 """Requests that are open at the same time. Further ones wait in the requests topic."""
 MOST_OPEN_DOCUMENTS = 1_000_000
-"""Documents of all open requests: their ids are in the leader's memory."""
+"""Documents of all open requests: their ids are in the memory of the leader, which counts them."""
 MOST_ENDED = 10_000
 """Ended requests that are kept, without the ids of their documents."""
 
@@ -165,19 +165,11 @@ class DeletionRequests:
     def __init__(self, connection: Connection, model: str) -> None:
         self._connection = connection
         self._keys = ModelKeys(model)
-        self._open, self._ended = self._named("open"), self._named("ended")
-        self._sums = self._named("sums")
+        self._open, self._ended = (self._keys.named(f"deletions:{name}") for name in ("open", "ended"))
 
     def receive(self, request: DeletionRequest) -> Outcome:
-        """Take a request in, once. Stale if one with its id has ended, or too many are open (`full`)."""
-        documents, number = self._connection.batch([("HGET", self._sums, "documents"), ("HLEN", self._open)])
-        # Of two processes that take requests in at the same moment both may find room for the last one.
-        if int(number) >= MOST_OPEN or int(documents or 0) + request.documents > MOST_OPEN_DOCUMENTS:
-            return Stale("full")
-        steps: list[Command] = [
-            ("HINCRBY", self._sums, "documents", request.documents),
-            ("HSET", self._open, request.id, _REQUESTS.pack(request)),
-        ]
+        """Take a request in, once. Stale if one with its id has ended."""
+        steps: list[Command] = [("HSET", self._open, request.id, _REQUESTS.pack(request))]
         ended: Check = (("HGET", self._ended, request.id), "", "ended")
         return self._connection.change(steps, guards=[ended], done=(("HEXISTS", self._open, request.id), "1"))
 
@@ -212,7 +204,6 @@ class DeletionRequests:
             steps = [
                 ("HDEL", self._open, name),
                 ("HSET", self._ended, name, packed),
-                ("HINCRBY", self._sums, "documents", -before.documents),
             ]
         seen: Check = (("HGET", self._open, name), _REQUESTS.pack(before), "the request has moved on")
         # Not for a person's move: who moves requests need not have a right to the lease.
@@ -244,9 +235,6 @@ class DeletionRequests:
         stored = self._connection.call("HGETALL", key)
         found = [_REQUESTS.unpack(data) for data in stored.values()]
         return sorted(found, key=lambda request: (request.received_ms, request.id))
-
-    def _named(self, name: str) -> str:
-        return self._keys.named(f"deletions:{name}")
 
 
 def received_near(request: DeletionRequest, tally: Mapping[int, int]) -> int:

@@ -17,6 +17,7 @@ from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add
 from streamtopic.service.ingest import partition_ingest
 from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.leading import publish
 from streamtopic.service.schedule.scheduler import Scheduler
 from streamtopic.settings import Settings
 from streamtopic.state import ModelSettings, ModelState
@@ -165,7 +166,7 @@ def test_a_deletion_and_its_release_pass_the_files_that_the_page_names(service):
         for ingest in service.ingests:
             ingest.step()
         assert service.scheduler.step().version is not None
-        assert service.publish() == 1
+        assert publish(service.publisher) == 1
     assert len(deletion.files) <= MOST["deletion"]
     # Traces, requests and word statistics are looked for as well, on the way of every deletion and after it.
     with Trip() as rest:

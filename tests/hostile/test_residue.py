@@ -146,8 +146,8 @@ def test_bytes_of_a_withdrawn_version_hold_the_mark_of_the_log(service, clock, m
         service.settle()
         clock.ahead += 3_600
         service.settle()
-        service.residue.look_again()
-        service.residue.step(whole=True)
+        service.leader.residue.look_again()
+        service.leader.residue.step(whole=True)
         assert residue(service).of(0).of(Stage.LOG).offset <= offset
     clock.ahead += 3_600
     settle_until(service, lambda: residue(service).of(0).of(Stage.LOG).offset > offset)
@@ -184,7 +184,7 @@ def test_a_keeper_that_is_killed_goes_on_from_its_marks(service, clock, monkeypa
     """Ended anywhere, it dates no stage earlier than it was reached, and comes to the same end."""
     offset = deleted(service, "d0")
     began, before = int(clock() * 1000), residue(service)
-    keeper = service.residue if where != "write" else service.residue._store
+    keeper = service.leader.residue if where != "write" else service.leader.residue._store
     whole, calls = getattr(type(keeper), where), []
 
     def killed(self, *arguments, **named):

@@ -48,7 +48,7 @@ def test_a_request_becomes_a_receipt_with_its_proof(ask, instance):
     assert (before["state"], before["proof"], before["receipts"], before["proofs"]) == ("waiting", None, 0, [])
     with Service(instance) as service:
         for _ in range(3):
-            service.move_requests()
+            service.leader.move_requests()
             service.settle()
         keys = service.keys
     after = json.loads(ask("/requests/of-a-portal").text)

@@ -80,7 +80,7 @@ def test_a_cancelled_request_deletes_nothing(started, clock):
     kept = service.door.receive(IDS[2:3]).request.id
     service.door.cancel(cancelled)
     clock.ahead += 601
-    assert service.move_requests()["sent"] == 1
+    assert service.leader.move_requests()["sent"] == 1
     with pytest.raises(UsageError, match="cannot be cancelled"):
         service.door.cancel(kept)
     service.settle()
@@ -96,12 +96,12 @@ def test_a_wave_is_paused_until_somebody_looks(started, clock):
     """
     service = started(brake_share=0.1)
     alone = service.door.receive(IDS[:6]).request.id
-    assert service.move_requests()["sent"] == 1
+    assert service.leader.move_requests()["sent"] == 1
     clock.ahead += 7200
     wave = [service.door.receive([document]).request.id for document in IDS[6:14]]
-    assert service.move_requests()["paused"] == 8
+    assert service.leader.move_requests()["paused"] == 8
     service.look()
-    assert service.watch.metrics.samples()["streamtopic_forget_pending", ("paused",)] == 8
+    assert service.watch.samples()["streamtopic_forget_pending", ("paused",)] == 8
     clock.ahead += 7200
     later = service.door.receive(IDS[14:16]).request.id
     service.settle()
@@ -127,13 +127,27 @@ def test_a_wave_of_people_counts_those_who_are_gone_already(started):
     assert [state(service, one) for one in (first, second)] == [RequestState.COMPLETED, RequestState.PAUSED]
 
 
+def test_as_many_requests_are_open_as_may_be(started, monkeypatch):
+    """Others wait in their topic until one has ended."""
+    monkeypatch.setattr("streamtopic.service.requests.request_mover.MOST_OPEN", 1)
+    service = started(hold_seconds=600.0)
+    first = service.door.receive(IDS[:1]).request.id
+    assert service.leader.move_requests()["taken"] == 1
+    second = service.door.receive(IDS[1:2]).request.id
+    assert service.leader.move_requests()["taken"] == 0
+    service.door.cancel(first)
+    service.leader.move_requests()
+    assert service.leader.move_requests()["taken"] == 1
+    assert [one.id for one in service.door.requests.open()] == [second]
+
+
 def test_who_leads_no_more_deletes_nothing(started, monkeypatch):
     """Another scheduler may have carried the request out, and a producer may have used the ids again since."""
     service = started()
     name = service.door.receive(IDS[:2]).request.id
     with monkeypatch.context() as patch:
         patch.setattr(DeletionRequests, "is_led", lambda *_: False)
-        service.move_requests()
+        service.leader.move_requests()
     assert tombstones(service) == []
     service.settle()
     assert (state(service, name), tombstones(service)) == (RequestState.COMPLETED, IDS[:2])
@@ -181,7 +195,7 @@ def test_misplaced_deletes_have_no_receipt_of_a_request_after_a_set_back(started
     """A Redis that was set back holds them as sent, and the leader that has completed them has dropped their record."""
     service = started()
     service.log.append_many(service.names.requests, encode_misplaced([Misplaced("nobody", 0, True, "request-1")]))
-    service.move_requests()
+    service.leader.move_requests()
     (sent,) = service.door.requests.open()
     assert sent.state is RequestState.SENT
     service.settle()

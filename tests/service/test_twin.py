@@ -10,7 +10,9 @@ from three_topics import leaning
 
 from embedded_service import embedded
 from shared_noise import with_noise
+from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.privacy.noise import Guarded
+from streamtopic.service.instance import secret
 from streamtopic.service.schedule.payload import Ingredients, make_payload
 
 DOCUMENTS = leaning()
@@ -20,14 +22,15 @@ def draw_again(instance, fit, counts, version):
     """Return the payload of a version of this number, made of a model with the instance's key and settings."""
     chosen = instance.settings
     guarded = Guarded(chosen.epsilon, chosen.delta, chosen.tolerance)
-    return make_payload(fit, counts, guarded, Ingredients(instance.noise_key.of(chosen.model, version), read=None))
+    key = NoiseKey(secret(chosen, "noise.key"))
+    return make_payload(fit, counts, guarded, Ingredients(key.of(chosen.model, version), read=None))
 
 
 def newest(instance):
     """Settle, and return the model before noise with its release."""
     instance.settle()
     release = instance.release(None)
-    return instance.model_before_noise(), release
+    return instance.scheduler.modeller.last, release
 
 
 @settings(max_examples=6)

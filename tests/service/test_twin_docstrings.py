@@ -34,10 +34,10 @@ def test_a_service_that_forgot_docstrings_is_its_twin(tmp_path, topics, document
         before = {*saw.release(1).words}
         saw.delete(sorted(gone))
         saw.settle()
-        release, fit = saw.release(2), saw.model_before_noise()
+        release, fit = saw.release(2), saw.scheduler.modeller.last
         never.add([document for document in documents if document.id not in gone])
         never.settle()
-        twin = never.model_before_noise()
+        twin = never.scheduler.modeller.last
         assert {*twin.words} - before
         assert fit.words == twin.words
         assert release.anchors == never.release(1).anchors

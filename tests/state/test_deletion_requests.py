@@ -43,17 +43,6 @@ def test_a_request_is_taken_in_once(requests):
     assert requests.get("nobody") is None
 
 
-def test_open_requests_are_bounded(requests, monkeypatch):
-    """Where too many are open, the next waits and nothing of it is stored."""
-    monkeypatch.setattr("streamtopic.state.deletion_requests.MOST_OPEN_DOCUMENTS", 3)
-    first = taken(requests)
-    assert requests.receive(request("r-2")) == Stale("full")
-    assert requests.get("r-2") is None
-    # Room is made by a request that ends.
-    assert requests.move(first, first.cancel(20 * MINUTE)) == Applied()
-    taken(requests, "r-2")
-
-
 def test_a_version_parts_a_request_that_it_reflects_in_part():
     """Not before its first tombstone, and not once all are counted and within the cut."""
     sent = request(state=RequestState.SENT, ends={0: 9, 1: 7})

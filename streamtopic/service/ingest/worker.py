@@ -106,7 +106,7 @@ class IngestWorker:
             if progress is not None:
                 self._watch.counted(partition, progress)
                 # Counted, or found the end of its log: both are progress.
-                self._watch.moved()
+                self._watch.health.moved()
             if progress is not None and progress.records:
                 records += progress.records
                 outcomes.update(progress.outcomes)

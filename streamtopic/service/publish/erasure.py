@@ -16,6 +16,7 @@ import numpy as np
 
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import SettingsError, StateError
+from streamtopic.monitoring.metrics import FORGET_STAGE
 from streamtopic.service.publish.ledger_writer import cut_of
 from streamtopic.service.watching import Watch
 from streamtopic.signed import tombstones, version_of
@@ -116,7 +117,7 @@ class ResidueKeeper:
             return False
         self._store.write(residue)
         for stage, seconds in _reached(before, residue, self._now()):
-            self._watch.reached(stage.value, seconds)
+            self._watch.observe(FORGET_STAGE, seconds, stage.value)
         return True
 
     def _now(self) -> int:

@@ -382,7 +382,7 @@ class Publisher:
             if isinstance(entry, Erased):
                 self._residue.complete(entry.ends)
             elif isinstance(entry, Alive):
-                self._watch.alive(entry.made / 1000)
+                self._watch.alive = entry.made / 1000
 
     def _send(self) -> int:
         """Send the records of the outbox whose version the ledger has, oldest first; return their number."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from streamtopic.counts import DocumentBatch
 from streamtopic.errors import CannotLearn, StateMissing, StreamtopicError
+from streamtopic.monitoring.metrics import SELF_CHECKS
 from streamtopic.privacy.keystream import NoiseKey, VersionNoise
 from streamtopic.service.publish.ledger_writer import LedgerWriter, cut_of, recorded
 from streamtopic.service.schedule.decide import (
@@ -230,7 +231,7 @@ class Scheduler:
         them. A failed attempt stages nothing, and may be repeated.
         """
         lease = self._lease.acquire()
-        self._watch.leads(leading=lease is not None)
+        self._watch.leads = lease is not None
         if lease is None:
             return Step(Wait("another scheduler leads"))
         with self._lease.kept(lease):
@@ -262,7 +263,7 @@ class Scheduler:
     def close(self) -> None:
         """Give leadership up."""
         # First: where Redis is away, the lease ends by itself.
-        self._watch.leads(leading=False)
+        self._watch.leads = False
         self._lease.release()
 
     def _step(self, lease: Lease, requested: str | None) -> Step:
@@ -279,7 +280,7 @@ class Scheduler:
         if isinstance(decision, Wait):
             # An obstacle stays one while the next attempt only waits for the rest of a subject's documents.
             if situation.failed is None and held(situation, policy_of(self.settings)) is None:
-                self._watch.unblocked()
+                self._watch.blocked = ""
             return self._withdraw(lease, decision, situation)
         # One at a time: what Redis holds and the ledger lacks is the newest version, if any.
         if self._parent > self._ledger.ledger.newest:
@@ -295,12 +296,12 @@ class Scheduler:
         # Read before the attempt: a document that comes meanwhile was not part of it.
         offsets = self.offsets()
         try:
-            with self._watch.busy("learning"):
+            with self._watch.health.exempt("learning"):
                 if isinstance(decision, Unlearn):
                     return self._unlearn(lease, decision)
                 return self._retrain(lease, decision)
         except CannotLearn as error:
-            self._watch.blocked(error.reason)
+            self._watch.blocked = error.reason
             self._failed = (offsets, str(error))
             wait = Wait(f"no model can be made of the present documents: {error}")
             return self._withdraw(lease, wait, self._situation.read(failed=str(error)))
@@ -337,7 +338,7 @@ class Scheduler:
     def _note_check(self, checked: Checked) -> None:
         """Keep the result of the service's own check of an update in Redis, and log a failure."""
         version = self._next_version()
-        self._watch.checked(passed=checked.passed)
+        self._watch.add(SELF_CHECKS, "passed" if checked.passed else "failed")
         self.state.note_check({**asdict(checked), "version": version, "at": self._situation.now()})
         if not checked.passed:
             logger.error(
@@ -450,7 +451,7 @@ class Scheduler:
         seconds: durations by stage.
         """
         version = envelope.version
-        self._watch.staged(version, envelope.kind, seconds)
+        self._watch.staged(envelope.kind, seconds)
         for remark in told:
             extra = {"event": "version_remark", "version": version}
             logger.warning("version %d of %s: %s", version, self._model, remark, extra=extra)

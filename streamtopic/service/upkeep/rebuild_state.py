@@ -35,23 +35,9 @@ if TYPE_CHECKING:
     from streamtopic.state import Connection, ModelSettings
     from streamtopic.streams import EventLog, TopicNames
 
-__all__ = ["Present", "Rebuilt", "present", "rebuild"]
+__all__ = ["Rebuilt", "present", "rebuild"]
 
 HOLDER = "streamtopic rebuild"
-
-
-@dataclass(frozen=True, slots=True)
-class Present:
-    """The state that a rebuild would remove.
-
-    partitions: number of partitions.
-    documents: number of documents that are counted.
-    leader: the scheduler that leads, None if none does.
-    """
-
-    partitions: int
-    documents: int
-    leader: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +54,16 @@ class Rebuilt:
     records: int
 
 
-def present(connection: Connection, model: str) -> Present | None:
-    """Return the state in Redis, None if there is none yet."""
+def present(connection: Connection, model: str) -> str | None:
+    """Return in words what a rebuild would remove from Redis, None if there is no state yet."""
     number, settings = stored_settings(connection, model)
     if number is None:
         return None
     partitions = settings.partitions if settings else 0
     counted = sum(counted_documents(connection, model, partition) for partition in range(partitions))
-    return Present(partitions, counted, leader(connection, model))
+    holder = leader(connection, model)
+    leads = f"; a scheduler leads ({holder})" if holder else ""
+    return f"Redis holds counts of {counted} documents in {partitions} partition(s){leads}"
 
 
 def rebuild(service: Opened, update: Callable[[int, int | None], None]) -> Rebuilt:

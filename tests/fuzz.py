@@ -15,6 +15,8 @@ from random import Random
 
 import msgpack
 import numpy as np
+from hypothesis import strategies as st
+from sent_records import Sent
 
 from ledger_maker import SALT, LedgerMaker, envelope_of, payload_of, receipt_of
 from memory_log import MemoryLog
@@ -90,20 +92,6 @@ class Decoder:
     read: object
 
 
-def fuzz(inputs, seed):
-    """Try every decoder in turn; return the findings, each with its decoder and the seed of its input.
-
-    inputs: how many to try. A time in its place would find another number of faults on each machine.
-    """
-    found = {}
-    for number in range(seed, seed + inputs):
-        decoder = DECODERS[number % len(DECODERS)]
-        error = outcome(decoder, _damaged(decoder, Random(number)))
-        if error is not None:
-            found.setdefault((decoder.name, error), number)
-    return [f"{name}, seed {number}: {error}" for (name, error), number in found.items()]
-
-
 def try_every_place(decoder):
     """Put every extreme value, and nothing, in every place of a sample; return the number of inputs, and the findings.
 
@@ -143,58 +131,49 @@ def outcome(decoder, data):
     return None
 
 
-def _damaged(decoder, rng):
-    data = _sample(decoder)
-    if rng.random() < 0.1:
-        return _damaged_bytes(data, rng)
+def damaged(decoder):
+    """Return a strategy: a sample with some places of its tree changed, or some of its bytes."""
     parse, write = _FORMS[decoder.form]
-    return write(_changed(parse(data), rng))
+    sample = _sample(decoder)
+    several = st.integers(1, 3).flatmap(lambda times: _changed(parse(sample), times))
+    return several.map(write) | _spoiled(sample) | st.binary(max_size=64)
 
 
-def _damaged_bytes(data, rng):
-    if rng.random() < 0.2:
-        return rng.randbytes(rng.randrange(64))
-    damaged = bytearray(data[: rng.randrange(len(data) + 1)] if rng.random() < 0.3 else data)
-    for _ in range(rng.randrange(1, 4) if damaged else 0):
-        damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-    return bytes(damaged)
+@st.composite
+def _spoiled(draw, data):
+    spoiled = bytearray(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data)
+    places = st.dictionaries(st.integers(0, max(len(spoiled) - 1, 0)), st.integers(0, 255), max_size=3)
+    for place, value in draw(places).items() if spoiled else ():
+        spoiled[place] = value
+    return bytes(spoiled)
 
 
-def _changed(value, rng):
-    """Change one to three places of a tree."""
-    for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        value = _change(value, rng)
+@st.composite
+def _changed(draw, value, times=1):
+    """Change places of a tree, one after the other."""
+    for _ in range(times):
+        value = draw(_change(value))
     return value
 
 
-def _change(value, rng):
-    inside = isinstance(value, dict | list) and len(value) > 0 and rng.random() < 0.9
-    if not inside:
-        return _other(value, rng)
-    copy = value.copy()
-    place = rng.choice(list(copy)) if isinstance(copy, dict) else rng.randrange(len(copy))
-    how = rng.random()
-    if how < 0.1:
+@st.composite
+def _change(draw, value):
+    """Change one place: take it out, have it twice, or put another value in, of its type as often as of another."""
+    places = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    if not places or draw(st.integers(0, 9)) == 0:
+        near = st.from_type(type(value)) if isinstance(value, bool | int | float | str) else st.nothing()
+        return draw(near | st.sampled_from(_EXTREMES))
+    copy, place = value.copy(), draw(st.sampled_from(places))
+    how = draw(st.integers(0, 19))
+    if how == 0:
         del copy[place]
-    elif how < 0.15 and isinstance(copy, dict):
-        copy[rng.choice(["", "unknown", "\x00", "1" * 40, *map(str, copy)])] = copy[place]
-    elif how < 0.2 and isinstance(copy, list):
-        copy.insert(place, copy[rng.randrange(len(copy))])
+    elif how == 1 and isinstance(copy, dict):
+        copy[draw(st.sampled_from(["", "unknown", "\x00", "1" * 40, *map(str, copy)]))] = copy[place]
+    elif how == 1:
+        copy.insert(place, copy[place])
     else:
-        copy[place] = _change(copy[place], rng)
+        copy[place] = draw(_change(copy[place]))
     return copy
-
-
-def _other(value, rng):
-    """Return another value: of the same type as often as of another."""
-    near = []
-    if isinstance(value, bool):
-        near = [not value]
-    elif isinstance(value, int | float):
-        near = [value + 1, -value, value * 2, value * 1e9, float(value)]
-    elif isinstance(value, str):
-        near = [value + "x", value[:-1], value.upper(), "\x1b" + value]
-    return rng.choice(near) if near and rng.random() < 0.5 else rng.choice(_EXTREMES)
 
 
 def _as_json(value):

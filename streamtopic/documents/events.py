@@ -378,11 +378,6 @@ def encode_delete(document: str, request: str, salt: bytes = b"", trace: bytes =
     key = _key(document)
     _document(key)
     _refuse_reserved(key)
-    return Message(key, None, _asking(request, salt, trace))
-
-
-def _asking(request: str, salt: bytes, trace: bytes) -> Headers:
-    """Return the headers of a deletion. Raises InvalidEvent for a request or a salt out of its limits."""
     if _request(request) is None:
         raise InvalidEvent("request", f"a request id must have 1 to {MAX_REQUEST} bytes of UTF-8 text")
     headers: Headers = (("request", request.encode()),)
@@ -392,7 +387,7 @@ def _asking(request: str, salt: bytes, trace: bytes) -> Headers:
         headers += (("salt", salt),)
     if trace:
         headers += ((HEADER, trace),)
-    return headers
+    return Message(key, None, headers)
 
 
 def encode_heartbeat(partition: int) -> Message:

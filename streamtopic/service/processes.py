@@ -43,7 +43,6 @@ from streamtopic.service.schedule.decide import Wait, decision_text
 from streamtopic.service.schedule.scheduler import LeaseKeeper, Step
 from streamtopic.service.watching import PUBLISH, Watch
 from streamtopic.state import CutGone, ModelState
-from streamtopic.streams.opening import open_membership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -187,7 +186,7 @@ def worker_of(service: Opened, watch: Watch) -> IngestWorker:
     return IngestWorker(
         log,
         topic,
-        open_membership(log, topic, settings.consumer_group, session_ms),
+        log.join(topic, settings.consumer_group, session_ms),
         ingest_opener(service, watch),
         heartbeat=settings.residue_max_age / 2,
         clock=service.clock,

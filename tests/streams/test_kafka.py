@@ -1,39 +1,26 @@
 """What only a Kafka log meets: brokers that go away, records that are refused, gaps, transactions, other producers."""
 
 import contextlib
-import dataclasses
 import itertools
 import threading
 from types import SimpleNamespace
 
 import pytest
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaProducer, TopicPartition, errors
 from kafka.consumer.fetcher import ConsumerRecord
 
-from appending import append
+from appending import append, everything
 from kafka_topics import until_compacted
 from servers.kafka_broker import KafkaBroker
-from servers.ports import quiet_ports
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import ComponentUnreachable, SettingsError, UsageError
 from streamtopic.streams import KafkaLog, KafkaOptions, Message, Record, kafka_reader
-from streamtopic.streams.opening import open_membership
-from waiting import PATIENCE, until
-
-NUMBERS = itertools.count()
+from waiting import until
 
 
 @pytest.fixture
-def log(kafka_server):
-    """A log of the broker."""
-    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
-        yield log
-
-
-@pytest.fixture
-def topic(log):
+def topic(log, name):
     """A compacted topic of one partition whose records are compacted within seconds, once they are in a closed file."""
-    name = f"kafka-{next(NUMBERS)}"
     log.create(
         name,
         1,
@@ -47,15 +34,6 @@ def topic(log):
         },
     )
     return name
-
-
-def everything(log, topic, offset=0):
-    """All records of the only partition."""
-    records = []
-    while batch := log.read(topic, 0, offset):
-        records += batch
-        offset = batch[-1].next_offset
-    return records
 
 
 @pytest.mark.parametrize("bad", ["record of 300 kB", "without a key"])
@@ -88,9 +66,8 @@ def test_a_compacted_log_is_read_past_its_gaps(log, topic):
     assert log.read(topic, 0, found[0].offset - 1, max_records=1)[0].offset >= found[0].offset
 
 
-def test_a_gap_at_the_end_is_an_end(log):
+def test_a_gap_at_the_end_is_an_end(log, name):
     """Where retention or compaction left nothing before the end, a read says so instead of waiting for ever."""
-    name = f"markers-{next(NUMBERS)}"
     log.create(name, 1)
     producer = KafkaProducer(bootstrap_servers=log.options.servers, transactional_id=name)
     with contextlib.closing(producer):
@@ -214,6 +191,21 @@ def test_a_log_that_stays_away_is_unreachable():
     assert {*threading.enumerate()} <= before
 
 
+def test_records_that_nobody_confirms_in_time_are_an_unreachable_log(log, name, monkeypatch):
+    """No error of kafka-python leaves the log, also not when waiting for a broker ends before its records give up."""
+
+    def late(*_, **__):
+        raise errors.KafkaTimeoutError("Timeout waiting for future")
+
+    log.create(name, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(KafkaProducer, "flush", late)
+        patch.setattr(KafkaProducer, "close", lambda *_, **__: None)
+        patch.setattr("kafka.producer.future.FutureRecordMetadata.succeeded", lambda _: False)
+        with pytest.raises(ComponentUnreachable, match="not confirmed"):
+            append(log, name, b"k", b"v")
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -230,9 +222,8 @@ def test_options_that_cannot_work_are_refused(options, match):
         KafkaOptions(**options)
 
 
-def test_partitions_that_are_no_longer_read_take_no_memory(log):
+def test_partitions_that_are_no_longer_read_take_no_memory(log, name):
     """What was read ahead of a partition goes once nobody reads it; coming back, reading goes on without a gap."""
-    name = f"idle-{next(NUMBERS)}"
     log.create(name, 2)
     for partition in (0, 1):
         log.append_many(name, [Message(b"k", b"%d" % number, partition=partition) for number in range(50)])
@@ -253,37 +244,6 @@ class AnyBytes(str):
 
     def encode(self, *_):
         return b"n\xffme"
-
-
-@pytest.mark.slow
-def test_a_user_who_is_refused_is_told_so(tmp_path):
-    """The right password works for every part; a wrong one is a matter of settings, not of a broker that is away."""
-    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_me="right";'
-    plain, guarded, controller = quiet_ports(3)
-    properties = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{plain},GUARDED://127.0.0.1:{guarded},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},GUARDED://127.0.0.1:{guarded}",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT",
-        "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.guarded.plain.sasl.jaas.config": login,
-    }
-    right = KafkaOptions(f"127.0.0.1:{guarded}", "SASL_PLAINTEXT", "PLAIN", "me", "right")
-    wrong = dataclasses.replace(right, sasl_password="wrong")
-    with KafkaBroker(tmp_path, port=plain, properties=properties):
-        with KafkaLog(right) as log:
-            log.create("t", 1)
-            assert append(log, "t", b"k", b"v") == (0, 0)
-            assert log.read("t", 0, 0)[0].value == b"v"
-            membership = open_membership(log, "t", "group", 6_000)
-            assert membership.poll(PATIENCE) == {0}
-            membership.leave()
-        with KafkaLog(wrong) as log:
-            with pytest.raises(SettingsError, match="refuses this user"):
-                log.partitions("t")
-            membership = open_membership(log, "t", "group", 6_000)
-            with pytest.raises(SettingsError, match="refuses this user"):
-                membership.poll(PATIENCE)
 
 
 def test_records_of_other_producers_are_read(log, topic):

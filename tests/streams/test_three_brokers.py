@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient
 
-from appending import append
+from appending import append, everything
 from embedded_service import Service, silent
 from plain_counts import plain_counts
-from servers.kafka_cluster import LocalKafkaCluster
+from servers.kafka_broker import LocalKafkaCluster
 from streamtopic.client import DocumentProducer
 from streamtopic.errors import ComponentUnreachable, StreamtopicError
 from streamtopic.settings import load
@@ -25,7 +25,7 @@ DELETED = range(0, DOCUMENTS, 8)
 @pytest.fixture(scope="module")
 def brokers():
     """Three brokers."""
-    made = LocalKafkaCluster(3)
+    made = LocalKafkaCluster()
     try:
         made.start()
     except ComponentUnreachable as error:
@@ -117,16 +117,6 @@ def test_a_broker_is_lost_while_events_flow(cluster, redis_server, tmp_path):
         counted = digest_of(service)
         assert service.rebuild(silent).documents == DOCUMENTS - len(DELETED)
         assert digest_of(service) == counted
-
-
-def everything(log, topic):
-    """Return all records of partition 0."""
-    records, offset = [], log.begin(topic, 0)
-    while offset < log.end(topic, 0):
-        read = log.read(topic, 0, offset)
-        records += read
-        offset = read[-1].next_offset
-    return records
 
 
 def test_too_few_replicas_are_told_and_writing_goes_on_once_they_are_back(cluster):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from streamtopic.service.ingest.partition_ingest import Ingest
     from streamtopic.streams import EventLog
-    from streamtopic.streams.opening import Membership
+    from streamtopic.streams.event_log import Membership
 
 __all__ = ["IngestWorker", "Round"]
 

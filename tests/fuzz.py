@@ -16,7 +16,6 @@ from random import Random
 import msgpack
 import numpy as np
 from hypothesis import strategies as st
-from sent_records import Sent
 
 from ledger_maker import SALT, LedgerMaker, envelope_of, payload_of, receipt_of
 from memory_log import MemoryLog

@@ -116,10 +116,10 @@ class Run:
             self.connection, self.model, self.partition, ModelSettings(self.partitions, self.weighting.cap)
         )
 
-    def add(self, number, passages):
+    def add(self, number, passages, labels=None):
         document = f"d{number}".encode()
-        self.live.documents[document] = (self.offset, passages, {})
-        self.pending[document] = (document, self.offset, passages)
+        self.live.documents[document] = (self.offset, passages, labels or {})
+        self.pending[document] = (document, self.offset, passages, labels or {})
         self.offset += 1
 
     def delete(self, number):

@@ -3,7 +3,6 @@
 import random
 from dataclasses import replace
 
-import msgpack
 import numpy as np
 import pytest
 from state_reference import Run, plain
@@ -132,50 +131,3 @@ def test_sums_that_might_leave_64_bits_are_refused(run, monkeypatch):
     for read in (counts.restrict, counts.symmetric):
         with pytest.raises(CountsOverflow, match="split the corpus"):
             read(np.arange(len(counts.words)))
-
-
-GOOD = bytes([2, 0, 0, 1, 3, 2, 0, 1, 0])
-"""Offset 0, no labels, one passage of three tokens: word 0 once, word 1 twice."""
-
-
-def named(labels, subjects=()):
-    """Return a record without passages, with these names."""
-    names = msgpack.packb((labels, subjects))
-    return bytes([2, 0, len(names)]) + names + b"\x00"
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        b"",
-        b"\x07" + GOOD[1:],
-        GOOD[:-1],
-        GOOD + b"\x00",
-        GOOD[:4] + b"\x02" + GOOD[5:],
-        bytes([2, 0, 0, 1, 3, 1, 0x80]),
-        bytes([2, 0, 0, 1, 3, 1, 0x7E]),
-        bytes([2, 0, 0, 1, 3, 1, *[0xFF] * 9, 1]),
-        bytes([2, 0, 0, 1, 0x81, 0x40, 0]),
-        bytes([2, 0, 0, *[0xFF] * 9, 1]),
-        bytes([2, 0, *[0xFF] * 9, 1]),
-        bytes([2, *[0xFF] * 9, 1, 0, 0]),
-        bytes([2, 0, 1, 0xC1, 0]),
-        bytes([2, 0, 1, 0x05, 0]),
-        named({"t": 1}),
-        named({"t": ["a"]}),
-        named({1: "ab"}),
-        named({}, [1]),
-        named({}, 5),
-    ],
-)
-def test_bytes_that_are_no_record_are_refused(connection, model, record):
-    """Whatever was damaged, it is named with its remedy, and never read as another document."""
-    run = Run(connection, model)
-    run.add(0, ((3, {"w1": 1, "w2": 2}),))
-    run.flush()
-    counts, key = now(run), run.state.keys.documents(run.state.keys.bucket(b"d0"))
-    connection.call("HSET", key, b"d0", GOOD)
-    assert len(read_documents(counts, counts.words)) == 1
-    connection.call("HSET", key, b"d0", record)
-    with pytest.raises(StateCorrupt, match="streamtopic rebuild"):
-        read_documents(counts, counts.words)

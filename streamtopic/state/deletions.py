@@ -387,11 +387,6 @@ class Marks:
         step = offset, max(time_ms, last)
         return Marks((*kept, step))
 
-    def since(self, offset: int) -> "Marks":
-        """Return the marks without steps that date only deletions before `offset`; the last step always stays."""
-        kept = tuple(step for step in self.steps if step[0] > offset)
-        return Marks(kept or self.steps[-1:])
-
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
@@ -438,11 +433,6 @@ class Traces:
     def done(self) -> int:
         """The offset before which no trace of a deleted document is left."""
         return min(self.of(stage).offset for stage in Stage)
-
-    def prune(self, completed: int) -> None:
-        """Leave out the steps of marks that date only deletions before this offset."""
-        self.counted = self.counted.since(completed)
-        self.stages = {stage: marks.since(completed) for stage, marks in self.stages.items()}
 
 
 @dataclass(slots=True)

@@ -471,7 +471,8 @@ _names = lru_cache(10_000)(unpack_names)
 def _chosen(part: Part, labelled: Collection[str]) -> StoredDocuments:
     """Return the documents of a part with a label of one of these tasks, in any order; all if there are no tasks."""
     of_each = [_names(part.records.data[start:end])[0] for start, end in part.found.labels.tolist()]
-    chosen = [k for k, labels in enumerate(of_each) if not labelled or any(task in labels for task in labelled)]
+    tasks = frozenset(labelled)
+    chosen = [k for k, labels in enumerate(of_each) if not tasks or not tasks.isdisjoint(labels)]
     batch = part.found.batch.take(np.array(chosen, np.intp))
     ids = tuple(part.ids[part.found.places[k]] for k in chosen)
     return StoredDocuments(batch, ids, tuple(of_each[k] for k in chosen))

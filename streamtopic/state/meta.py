@@ -30,11 +30,11 @@ from streamtopic.formats import STATE, refusal
 from streamtopic.state.connection import Codec, Command, Connection
 from streamtopic.state.document_records import Records
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
+from streamtopic.streams import MURMUR2
 
 __all__ = [
     "CHANGES",
     "MOST_UNSUMMED",
-    "MURMUR2",
     "ChangeEntry",
     "Cut",
     "CutGone",
@@ -219,9 +219,6 @@ def _either(first: bytes | None, second: bytes | None) -> bytes | None:
 def _other_history(keys: PartitionKeys) -> CutGone:
     return CutGone(f"partition {keys.number} has another history by now, as after Redis was set back")
 
-
-MURMUR2 = "murmur2"
-"""The default partitioner."""
 
 # A commit between two reads would look like a loss: then all is read again.
 _ATTEMPTS = 20

@@ -5,14 +5,6 @@ import threading
 import time
 
 from servers.node import Node
-from streamtopic.local.child import Child
-
-
-class _Program(Child):
-    @property
-    def status(self):
-        """Exit status, None while it runs."""
-        return self._server.poll()
 
 
 class Worker(Node):
@@ -37,12 +29,12 @@ class Worker(Node):
         with self.lock:
             self.check()
             if self._server is None:
-                self._server = _Program(self._command, self.output, None, None)
+                self._run(self._command, self.output)
 
     def check(self):
         """Note the exit status if the program ended by itself."""
         with self.lock:
-            if self._server is not None and not self._server.running:
+            if self._server is not None and self._server.poll() is not None:
                 self.deaths.append(self._end(signal.SIGKILL))
 
     def kill(self):
@@ -59,7 +51,7 @@ class Worker(Node):
             for how in (signal.SIGCONT, signal.SIGTERM):
                 self.send(how)
             deadline = time.monotonic() + seconds
-            while self._server is not None and self._server.running and time.monotonic() < deadline:
+            while self._server is not None and self._server.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.05)
             return self._end(signal.SIGKILL)
 
@@ -72,4 +64,4 @@ class Worker(Node):
         """End it as in `Node`; return its exit status, None if it did not run."""
         server = self._server
         super()._end(how)
-        return server and server.status
+        return server and server.returncode

@@ -348,7 +348,7 @@ def passages(words):
 def expected(live):
     """Return what counts of these documents are, by the definition."""
     documents = {key: (offset, passages(words), labels) for key, (offset, words, labels, _) in live.items()}
-    return LiveDocuments(documents=documents).recount()
+    return LiveDocuments(documents).recount()
 
 
 def test_whatever_happens_the_store_is_that_of_the_live_documents(connection, tmp_path):

@@ -14,29 +14,24 @@ from streamtopic.state import Applied, Changes, ModelSettings, PartitionWriter
 class LiveDocuments:
     """Documents by id: (offset, passages, labels)."""
 
-    weighting: Weighting = field(default_factory=Weighting)
     documents: dict = field(default_factory=dict)
 
-    def recount(self, before=None):
-        """Return (documents, frequency, tokens, heavy, pairs) by word, from the definition, for offsets before one."""
-        frequency, tokens, heavy, pairs, number = Counter(), Counter(), Counter(), defaultdict(int), 0
-        for offset, passages, _ in self.documents.values():
-            if before is not None and offset >= before:
-                continue
-            number += 1
+    def recount(self):
+        """Return (documents, frequency, tokens, heavy, pairs) by word, from the definition."""
+        frequency, tokens, heavy, pairs = Counter(), Counter(), Counter(), defaultdict(int)
+        for _, passages, _ in self.documents.values():
             held, total = Counter(), sum(length for length, _ in passages)
             for _, words in passages:
                 held.update(words)
             frequency.update(set(held))
             tokens.update(held)
             heavy.update({word for word, times in held.items() if 10 * times >= total})
-            most = 2 if self.weighting.cap > 1 else total
-            limited = [{word: min(times, most) for word, times in words.items()} for _, words in passages]
+            limited = [{word: min(times, 2) for word, times in words.items()} for _, words in passages]
             counted = [
                 length - sum(words.values()) + sum(held.values())
                 for (length, words), held in zip(passages, limited, strict=True)
             ]
-            weights = self.weighting.weights(counted, [sum(counted)] * len(counted)).tolist()
+            weights = Weighting().weights(counted, [sum(counted)] * len(counted)).tolist()
             for held, weight in zip(limited, weights, strict=True):
                 for a in held:
                     for b in held:
@@ -44,7 +39,7 @@ class LiveDocuments:
                             pairs[a, b] += weight * held[a] * held[b]
                     pairs[a, a] += weight * held[a] * (held[a] - 1)
         pairs = {pair: value for pair, value in pairs.items() if value}
-        return number, dict(frequency), dict(tokens), dict(heavy), pairs
+        return len(self.documents), dict(frequency), dict(tokens), dict(heavy), pairs
 
 
 def as_words(source, counts=None):
@@ -102,24 +97,21 @@ def pairs_of(change, found):
 class Run:
     """One partition driven by steps, beside the reference."""
 
-    def __init__(self, connection, model, partition=0, partitions=1, weighting=None):
-        self.connection, self.model, self.partition = connection, model, partition
-        self.partitions, self.weighting = partitions, weighting or Weighting()
-        self.live = LiveDocuments(self.weighting)
+    def __init__(self, connection, model):
+        self.connection, self.model = connection, model
+        self.live = LiveDocuments()
         self.offset = 0
         self.pending = {}
         self.open()
         self.saved = self._whole()
 
     def open(self):
-        self.state = PartitionWriter.open(
-            self.connection, self.model, self.partition, ModelSettings(self.partitions, self.weighting.cap)
-        )
+        self.state = PartitionWriter.open(self.connection, self.model, 0, ModelSettings(1, 256))
 
-    def add(self, number, passages):
+    def add(self, number, passages, labels=None):
         document = f"d{number}".encode()
-        self.live.documents[document] = (self.offset, passages, {})
-        self.pending[document] = (document, self.offset, passages)
+        self.live.documents[document] = (self.offset, passages, labels or {})
+        self.pending[document] = (document, self.offset, passages, labels or {})
         self.offset += 1
 
     def delete(self, number):

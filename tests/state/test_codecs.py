@@ -2,7 +2,9 @@
 
 from contextlib import suppress
 
+import msgpack
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,20 +47,63 @@ def test_records_keep_documents(documents, offset, labels):
         assert [other.body == one.body for other in stored] == same
 
 
+GOOD = bytes([2, 0, 0, 1, 3, 2, 0, 1, 0])
+"""Offset 0, no labels, one passage of three tokens: word 0 once, word 1 twice."""
+
+
+def named(labels, subjects=()):
+    """Return a record without passages, with these names."""
+    names = msgpack.packb((labels, subjects))
+    return bytes([2, 0, len(names)]) + names + b"\x00"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"",
+        b"\x07" + GOOD[1:],
+        GOOD[:-1],
+        GOOD + b"\x00",
+        GOOD[:4] + b"\x02" + GOOD[5:],
+        bytes([2, 0, 0, 1, 3, 1, 0x80]),
+        bytes([2, 0, 0, 1, 3, 1, 0x7E]),
+        bytes([2, 0, 0, 1, 3, 1, *[0xFF] * 9, 1]),
+        bytes([2, 0, 0, 1, 0x81, 0x40, 0]),
+        bytes([2, 0, 0, *[0xFF] * 9, 1]),
+        bytes([2, 0, *[0xFF] * 9, 1]),
+        bytes([2, *[0xFF] * 9, 1, 0, 0]),
+        bytes([2, 0, 1, 0xC1, 0]),
+        bytes([2, 0, 1, 0x05, 0]),
+        named({"t": 1}),
+        named({"t": ["a"]}),
+        named({1: "ab"}),
+        named({}, [1]),
+        named({}, 5),
+    ],
+)
+def test_damaged_records_are_refused(record):
+    """Whatever was damaged, it is named with its remedy, and never read as another document."""
+    assert read(GOOD) == 1
+    with pytest.raises(StateCorrupt, match="streamtopic rebuild"):
+        read(record)
+
+
+def read(record):
+    """Read a record both ways; return how many documents it is."""
+    batch = decode_batch(Records.of([record]), np.arange(50), EVERY_OFFSET).batch
+    assert StoredDocument.of(record).offset >= 0
+    assert batch.words.min(initial=0) >= 0
+    assert batch.words.max(initial=0) < 50
+    assert batch.counts.min(initial=1) >= 1
+    return batch.documents
+
+
 @settings(max_examples=200)
 @given(data=st.binary(max_size=40))
-def test_bytes_that_are_no_record_are_refused(data):
-    """Whatever Redis holds, reading it gives a document or StateCorrupt, one by one and many at once."""
-    record, words = b"\x02" + data, 50
+def test_any_bytes_are_a_document_or_refused(data):
+    """Whatever Redis holds, reading it gives one document or StateCorrupt."""
     with suppress(StateCorrupt):
-        stored = StoredDocument.of(record)
-        assert stored.offset >= 0
-    with suppress(StateCorrupt):
-        batch = decode_batch(Records.of([record]), np.arange(words), EVERY_OFFSET).batch
-        assert batch.documents in {0, 1}
-        assert batch.words.min(initial=0) >= 0
-        assert batch.words.max(initial=0) < words
-        assert batch.counts.min(initial=1) >= 1
+        assert read(b"\x02" + data) == 1
 
 
 @settings(max_examples=60)

@@ -1,6 +1,7 @@
 """Writes are all or nothing: repeated ones are known, stale ones write nothing, readers take newer counts."""
 
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from state_reference import Run, as_words, dump, restore
@@ -183,3 +184,10 @@ def test_a_lexicon_that_is_full_of_gone_words_is_replaced(connection, model, mon
         run.state.tidy()
     assert len(run.state.lexicon) <= 2 * 7 + 12
     assert as_words(Reader(connection, model, 1).counts()) == run.live.recount()
+
+
+def test_a_long_command_is_written_whole(connection, model):
+    """Lua unpacks some thousand values at a time: none is lost, doubled, or parted from its field."""
+    pairs = {b"f%d" % number: b"%d" % number for number in range(5_001)}
+    assert connection.change([("HSET", model, *chain.from_iterable(pairs.items()))]) == Applied()
+    assert connection.call("HGETALL", model) == pairs

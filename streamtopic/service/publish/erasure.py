@@ -111,8 +111,6 @@ class ResidueKeeper:
             until = max(until, self._now() - int(self._backups_kept * 1000))
         earlier = residue.passed(*(stage for stage in Stage if stage is not Stage.BACKUPS), by_ms=until)
         residue.move(Stage.BACKUPS, earlier, self._now())
-        for partition, traces in residue.traces.items():
-            traces.prune(residue.completed.get(partition, 0))
         if residue == before:
             return False
         self._store.write(residue)

@@ -10,7 +10,7 @@ from campaign.proxy import Proxy
 from campaign.server import RedisServer
 from campaign.sharded import ShardedRedis
 from servers.kafka_broker import KafkaBroker
-from streamtopic.signed import PublicKey, new_secret, new_signing_key
+from streamtopic.signed import PublicKey, SigningKey, new_secret
 from streamtopic.streams import TopicNames, open_log
 
 MODEL = "faults"
@@ -140,7 +140,7 @@ class Cluster:
     def _configure(self, redis_url):
         keys = self.folder / "keys"
         keys.mkdir()
-        new_signing_key(keys / "signing.key", keys / "signing.pub", MODEL)
+        SigningKey.generate(MODEL).save(keys / "signing.key")
         new_secret(keys / "noise.key")
         new_secret(keys / "receipt.key")
         text = _SETTINGS.format(

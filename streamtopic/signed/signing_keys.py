@@ -40,7 +40,6 @@ __all__ = [
     "key_hash",
     "load_secret",
     "new_secret",
-    "new_signing_key",
     "open_keys",
     "open_note",
     "read_note",
@@ -190,21 +189,17 @@ class SigningKey:
         return PublicKey(self.name, self._private.public_key().public_bytes_raw())
 
     def save(self, path: Path) -> None:
-        """Write a file that only its owner can read. Raises SettingsError if the file exists."""
+        """Write a file that only its owner can read, and the public half beside it, with the ending `.pub`.
+
+        Raises SettingsError if one of them exists.
+        """
         encoded = base64.b64encode(ED25519 + self._private.private_bytes_raw()).decode()
         _write(path, f"{_PRIVATE}{self.name}+{self.public.key_id}+{encoded}\n".encode(), 0o600)
+        _write(path.with_suffix(".pub"), f"{self.public}\n".encode(), 0o644)
 
     def sign(self, message: bytes) -> bytes:
         """Return the signature, 64 bytes."""
         return self._private.sign(message)
-
-
-def new_signing_key(private: Path, public: Path, name: str) -> PublicKey:
-    """Write a new key pair to two files, and return its public half. Raises SettingsError if one of them exists."""
-    key = SigningKey.generate(name)
-    key.save(private)
-    _write(public, f"{key.public}\n".encode(), 0o644)
-    return key.public
 
 
 def new_secret(path: Path) -> bytes:

@@ -173,6 +173,16 @@ def test_a_ledger_keeps_to_its_origin(three):
 # 2. The first such draft for the present tree is the next page.
 
 
+def test_of_two_drafts_the_first_one_is_the_next_page(three):
+    """Whoever wrote it; the other one is passed over, and its checkpoint as well."""
+    first, second = three.fork(), three.fork()
+    one, two = first.records(receipts(three, 3)), second.records(receipts(three, 4, 5))
+    ledger = read(three.keys(), *sent(three), one[0], two[0], two[1])
+    assert offsets_of([*ledger.take(one[1])]) == [3]
+    assert (ledger.size, ledger.strays) == (4, 2)
+    assert ledger.take(one[1]) == ledger.take(two[1]) == ()
+
+
 def test_a_draft_of_long_ago_is_passed_over(three):
     """A writer slept with it in its hands while others went on."""
     sleeper = three.fork().records(receipts(three, 9))
@@ -279,6 +289,22 @@ def test_a_thief_leads_no_reader_at_the_tail_astray(listed, claimed):
     # The reader has learned by now that the key is revoked, and begins again.
     assert ledger.outdated
     ledger = read(ring, *forged, *honest, tail=True)
+    assert (ledger.root, ledger.withdrawn, ledger.alive) == (listed.ledger.root, set(), None)
+
+
+def test_a_thief_completes_no_draft_for_a_reader_at_the_tail(listed):
+    """An honest draft that came second, with a checkpoint of a revoked key, is no page to who knows the revocation."""
+    listed.rotate(KEYS[1])
+    draft, checkpoint = listed.records([Alive(1, 0, 3, Runs((1, 3)))])
+    listed.append(*receipts(listed, 1))
+    listed.revoke(KEYS[0], 3)
+    listed.append(*receipts(listed, 2))
+    text = json.loads(checkpoint)["checkpoint"].partition("\n\n")[0]
+    forged = page_record(sign_note(f"{text}\n", KEYS[0]))
+    ring = listed.keys()
+    for outdated in (True, False):
+        ledger = read(ring, draft, forged, *sent(listed)[-2:], tail=True)
+        assert ledger.outdated is outdated
     assert (ledger.root, ledger.withdrawn, ledger.alive) == (listed.ledger.root, set(), None)
 
 

@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -529,10 +529,17 @@ class Scheduler:
         if not oldest:
             return ()
         records = self._standing()
-        return holding(records, self._withdrawn | self.state.withdrawn(records), oldest)
+        withdrawn = self.state.withdrawn(records)
+        found = []
+        for version, record in records:
+            # A version without a cut for a partition may hold any of its documents.
+            holds = any(offset < record["cut"].get(str(partition), math.inf) for partition, offset in oldest.items())
+            if holds and version not in withdrawn:
+                found.append(version)
+        return tuple(found)
 
     def _standing(self) -> list[tuple[int, dict[str, Any]]]:
-        """Return number and record of the versions that are not withdrawn in the ledger, oldest first."""
+        """Return number and record of the versions that are not known to be withdrawn, oldest first."""
         # Not of all versions that there ever were: a deletion must not cost more with each version.
         return self.state.releases_among(self._withdrawn.gaps(self._parent).pairs())
 
@@ -590,24 +597,6 @@ def release_record(
     facts: further fields, which subscribers do not get.
     """
     return {**facts, "chunks": chunks, "reason": reason, "entry": line_of(envelope)}
-
-
-def holding(
-    records: Sequence[tuple[int, Mapping[str, Any]]], withdrawn: Container[int], oldest: Mapping[int, int]
-) -> tuple[int, ...]:
-    """Return versions that hold a deleted document and are not withdrawn yet.
-
-    records: number and record of each version.
-    withdrawn: versions that are withdrawn already.
-    oldest: partition to the offset of the oldest add whose document was deleted.
-    """
-    found = []
-    for version, record in records:
-        # A version without a cut for a partition may hold any of its documents.
-        holds = any(offset < record["cut"].get(str(partition), math.inf) for partition, offset in oldest.items())
-        if holds and version not in withdrawn:
-            found.append(version)
-    return tuple(found)
 
 
 def erasures(records: Sequence[tuple[int, Mapping[str, Any]]], versions: Iterable[int]) -> list[Message]:

@@ -64,14 +64,34 @@ def test_long_work_is_no_stall(ticks):
     """Recovering and learning may take hours, and the time that they took counts for nothing afterwards."""
     health = Health(LIMIT, ("run",), ticks)
     health.moved("run")
+    # What was begun before goes on counting: else a process that makes model after model would never be red.
+    ticks.now += 30
     with health.exempt("recovering"):
         ticks.now += 10_000
         assert health.verdict.live
         assert health.verdict.busy == {"recovering": 10_000}
-    ticks.now += 60
+    ticks.now += 30
     assert health.verdict.live
     ticks.now += 6
     assert not health.verdict.live
+
+
+def test_a_process_is_ready_once_all_its_loops_have_begun(ticks):
+    """Not while it recovers, waits for a server, or has a log that is not the one that was counted."""
+    health = Health(LIMIT, ("run", "publish"), ticks)
+    health.moved("run")
+    assert not health.verdict.ready
+    health.moved("publish")
+    assert health.verdict.ready
+    with health.exempt("recovering"):
+        assert not health.verdict.ready
+    faults = (lambda: health.waits("away"), health.moved), (lambda: health.found(["cut"]), lambda: health.found([]))
+    for hinder, mend in faults:
+        hinder()
+        assert not health.verdict.ready
+        assert health.verdict.live
+        mend()
+        assert health.verdict.ready
 
 
 def test_a_stall_is_told_over_http_with_its_reason(ticks):

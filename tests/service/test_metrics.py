@@ -196,6 +196,16 @@ def test_a_state_that_was_set_back_is_counted_once(seen):
     assert [watch.samples().get(series, 0) for watch in seen] == [0, 0, 0, 1, 0, 0]
 
 
+def test_only_the_leader_says_what_blocks_a_version():
+    """What a scheduler could not do says nothing about the one that leads by now."""
+    watch = Watched("schedule")
+    watch.leads, watch.blocked = True, "no_documents"
+    series = f"{PREFIX}release_blocked", ("no_documents",)
+    assert watch.samples()[series] == 1
+    watch.leads = False
+    assert series not in watch.samples()
+
+
 def test_lag_is_what_is_not_counted_and_how_old_it_is(tmp_path):
     """Lag in records and seconds is that of the log, and 0 once everything is counted."""
     clock, watch = Clock(), Watched("ingest")

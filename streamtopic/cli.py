@@ -45,8 +45,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(debug=False)
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     subparsers = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for command in commands.ALL:
-        command.add_to(subparsers)
+    for add_to in commands.ALL:
+        add_to(subparsers)
     return parser
 
 

@@ -101,9 +101,7 @@ def show(block: str) -> None:
 
 def say_json(value: object) -> None:
     """Print a value as one line of JSON in plain ASCII; other characters are escaped."""
-    # JSON leaves DEL as it is, a control character.
-    written = json.dumps(value).replace("\x7f", "\\u007f")
-    sys.stdout.write(written + "\n")
+    sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 

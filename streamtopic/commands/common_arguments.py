@@ -6,7 +6,6 @@ import argparse
 import logging
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from streamtopic.console import doing, log_to_stderr, progress, say, say_json, s
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from streamtopic.documents.corpus import Corpus
@@ -23,9 +22,13 @@ if TYPE_CHECKING:
     from streamtopic.settings import Settings
     from streamtopic.signed import KeyRing
 
+    # argparse has no public names for these two.
+    Arguments = argparse._ActionsContainer  # noqa: SLF001
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+    Option = Callable[[Arguments], None]
+    Command = Callable[[Subparsers], None]
+
 __all__ = [
-    "Command",
-    "Option",
     "answer",
     "command",
     "confirm",
@@ -47,83 +50,57 @@ __all__ = [
 PROBLEMS_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An argument of a command.
+def option(form: str, about: str, **more: Any) -> Option:  # noqa: ANN401  what argparse takes
+    """Return an argument of a command: a function that adds it to a parser.
 
     form: as help shows it: `--flag`, `--name VALUE`, or VALUE for one without a name. A value in small letters is a
         choice, such as `--stage file|backups`, and any other is read as `_READ_AS` says.
     about: what it does.
     more: other parameters of argparse's `add_argument`.
     """
+    named = form.startswith("-")
+    name, _, value = form.partition(" ") if named else ("action", "", form)
 
-    form: str
-    about: str
-    more: Mapping[str, Any]
-
-    def add_to(self, parser: argparse.ArgumentParser) -> None:
-        """Add it to the parser of a command."""
-        named = self.form.startswith("-")
-        name, _, value = self.form.partition(" ") if named else ("action", "", self.form)
-        how: dict[str, Any] = {"help": self.about}
+    def add(parser: Arguments) -> None:
+        how: dict[str, Any] = {"metavar": value, "type": _READ_AS.get(value)}
         if not value:
-            how["action"] = "store_true"
+            how = {"action": "store_true"}
         elif value.islower():
-            how["choices"] = value.split("|")
-        else:
-            how |= {"metavar": value, "type": _READ_AS.get(value)}
-            name = name if named else value.lower()
-        how |= self.more
-        parser.add_argument(name if named else how.pop("dest", name), **how)
+            how = {"choices": value.split("|")}
+        how |= more
+        place = name if named or value.islower() else how.pop("dest", value.lower())
+        parser.add_argument(place, help=about, **how)
 
-
-def option(form: str, about: str, **more: Any) -> Option:  # noqa: ANN401  what argparse takes
-    """Return an argument of a command; the parameters are those of Option."""
-    return Option(form, about, more)
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command of the program.
-
-    run: takes the parsed arguments and returns the exit status.
-    about: a sentence, as help shows it.
-    options: those that it has besides the common ones.
-    instance: whether it takes --dir.
-    """
-
-    name: str
-    run: Callable[[argparse.Namespace], int]
-    about: str
-    options: Sequence[Option]
-    instance: bool
-
-    def add_to(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-        """Add it to the commands of the program."""
-        listed = self.about[0].lower() + self.about[1:].rstrip(".")
-        parser = subparsers.add_parser(self.name, help=listed, description=self.about)
-        parser.set_defaults(run=self.run)
-        for one in self.options:
-            one.add_to(parser)
-        group = parser.add_argument_group("common arguments")
-        group.add_argument("--config", type=Path, metavar="FILE", help="settings file (TOML)")
-        if self.instance:
-            group.add_argument("--dir", type=Path, metavar="DIR", help="a kept embedded instance")
-        repeated: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
-        group.add_argument("--set", help="any setting; may be repeated", **repeated)
-        group.add_argument("--json", action="store_true", help="print one JSON object")
-        group.add_argument("--debug", action="store_true", help="show a traceback on errors")
+    return add
 
 
 def command(*options: Option, instance: bool = True) -> Callable[[Callable[[argparse.Namespace], int]], Command]:
     """Make a command of a function, whose name is the command's and whose docstring begins with what help says of it.
 
-    The function takes the parsed arguments and returns the exit status. The parameters are those of Command.
+    The function takes the parsed arguments and returns the exit status. In its place there is a function that adds the
+    command to those of the program.
+
+    instance: whether it takes --dir.
     """
 
     def made(run: Callable[[argparse.Namespace], int]) -> Command:
-        about = (run.__doc__ or "").partition("\n")[0]
-        return Command(run.__name__.strip("_").replace("_", "-"), run, about, options, instance)
+        name, about = run.__name__.strip("_").replace("_", "-"), (run.__doc__ or "").partition("\n")[0]
+
+        def add_to(subparsers: Subparsers) -> None:
+            listed = about[0].lower() + about[1:].rstrip(".")
+            parser = subparsers.add_parser(name, help=listed, description=about)
+            parser.set_defaults(run=run)
+            for add in options:
+                add(parser)
+            common = parser.add_argument_group("common arguments")
+            option("--config FILE", "settings file (TOML)")(common)
+            if instance:
+                option("--dir DIR", "a kept embedded instance")(common)
+            option("--set NAME=VALUE", "any setting; may be repeated", action="append", default=[])(common)
+            option("--json", "print one JSON object")(common)
+            option("--debug", "show a traceback on errors")(common)
+
+        return add_to
 
     return made
 

@@ -17,6 +17,8 @@ def test_flags_win_over_variables_and_variables_over_the_file(tmp_path, monkeypa
     path = _file(tmp_path, "topics = 5\nepsilon = 2.0\ndelta = 1e-5\n")
     monkeypatch.setenv("STREAMTOPIC_TOPICS", "6")
     monkeypatch.setenv("STREAMTOPIC_EPSILON", "3")
+    # Compose passes a variable that is not set as an empty one.
+    monkeypatch.setenv("STREAMTOPIC_DELTA", "")
     found = load({"topics": 7}, config=path)
     assert (found.topics, found.epsilon, found.delta, found.min_df) == (7, 3.0, 1e-5, Settings().min_df)
     assert found.model_fields_set == {"topics", "epsilon", "delta"}
@@ -34,11 +36,12 @@ def test_witnesses_that_are_required_are_named(tmp_path):
 
 def test_a_directory_stands_for_its_own_file(tmp_path, monkeypatch):
     """`--dir`, or its variable, needs no `--config`, and paths in the file are relative to it."""
-    _file(tmp_path, 'topics = 5\nkeys = "mine"\n')
+    _file(tmp_path, 'topics = 5\nkeys = "mine"\nprivate.words = "words"\n')
     found = load({"dir": tmp_path})
     monkeypatch.setenv("STREAMTOPIC_DIR", str(tmp_path))
     assert load() == found
     assert (found.topics, found.dir, found.keys) == (5, tmp_path, tmp_path / "mine")
+    assert found.private.words == tmp_path / "words"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +61,7 @@ def test_a_directory_stands_for_its_own_file(tmp_path, monkeypatch):
         ("[tasks.desk]\ntopics = ['a', 'b', 'a']", ["`tasks.desk`", "two of the topics are the same"]),
         ("[tasks.' desk']\n", ["`tasks. desk`", "printable"]),
         ("[tasks.'']\n", ["1 to 256"]),
+        ("topics = 1\nguided.cars = ['car']", ["`guided` names 1 topics", "raise `topics` to 2 or more"]),
         ('publish = "tasks"', ["`publish`", "`tasks` is empty"]),
         ('publish = "heads"', ["`publish`", "'topics' or 'tasks'"]),
     ],
@@ -72,9 +76,10 @@ def test_an_error_is_one_line_with_the_setting_and_its_source(tmp_path, text, pa
 
 
 def test_secrets_are_not_written(tmp_path):
-    """A password in an address stays out of the file of an instance."""
+    """A password in an address stays out of the file of an instance, and nothing takes its place."""
     write(load({"redis_url": "redis://:hunter2@localhost/0", "topics": 5}), tmp_path / "streamtopic.toml")
     assert "hunter2" not in (tmp_path / "streamtopic.toml").read_text()
+    assert load(config=tmp_path / "streamtopic.toml") == load({"topics": 5})
 
 
 def test_secrets_come_from_files(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from watched_service import Clock, Watched, documents, opened
 
 from ledger_maker import SALT, receipt_of
 from streamtopic.client import Receipts
-from streamtopic.documents.deletion_record import Misplaced, encode_misplaced
+from streamtopic.documents.deletion_record import Misplaced, Wanted, encode_misplaced, encode_request
 from streamtopic.documents.events import encode_delete
 from streamtopic.errors import UsageError
 from streamtopic.service.requests.request_mover import _is_done
@@ -125,6 +125,19 @@ def test_a_wave_of_people_counts_those_who_are_gone_already(started):
     second = service.door.receive([], subjects=["s1"]).request.id
     service.settle()
     assert [state(service, one) for one in (first, second)] == [RequestState.COMPLETED, RequestState.PAUSED]
+
+
+def test_the_first_record_of_a_request_counts(started, clock):
+    """Whatever is written under its id later, and whatever is refused before: that is what its requester was told."""
+    service = started(hold_seconds=600.0)
+    first, second = (encode_request(Wanted("r-1", 16 * salt, (one,))) for salt, one in zip("ab", IDS[:2], strict=True))
+    refused = dataclasses.replace(first, value=b"{}")
+    service.log.append_many(service.names.requests, [refused, first, second])
+    assert service.door.pending("r-1").salt == 16 * "a"
+    service.settle()
+    clock.ahead += 601
+    service.settle()
+    assert tombstones(service) == IDS[:1]
 
 
 def test_as_many_requests_are_open_as_may_be(started, monkeypatch):

@@ -97,3 +97,15 @@ def test_the_brake_counts_what_nobody_has_looked_at(requests):
     assert [one.id for one in requests.unseen()] == ["b"]
     requests.move(approved, approved.cancel(2))
     assert [one.id for one in requests.unseen()] == ["b"]
+
+
+def test_the_oldest_of_many_ended_requests_are_forgotten(requests, monkeypatch):
+    """But for those that the brake counts still: they came within two waves."""
+    monkeypatch.setattr("streamtopic.state.deletion_requests.MOST_ENDED", 2)
+    for number, minute in enumerate([1, 2, 3, 500, 501, 502]):
+        one = taken(requests, f"r-{number}", 1, minute * MINUTE)
+        requests.move(one, one.moved(RequestState.COMPLETED, number))
+    requests.trim(510 * MINUTE)
+    assert [one.id for one in requests.ended()] == ["r-3", "r-4", "r-5"]
+    requests.trim(5000 * MINUTE)
+    assert [one.id for one in requests.ended()] == ["r-4", "r-5"]

@@ -110,8 +110,6 @@ class Outcome:
 
     seed: int
     kind: str
-    learner: str = ""
-    topics: int = 0
     updates: int = 0
     relearned: Counter[str] = field(default_factory=Counter)
     unlearnable: int = 0
@@ -174,7 +172,7 @@ def one_chain(seed: int) -> Outcome:
     generator = np.random.default_rng(seed)
     kind = kind_of(seed)
     pool = KINDS[kind](generator)
-    outcome = Outcome(seed, kind, pool.options.learner, pool.options.n_topics)
+    outcome = Outcome(seed, kind)
     step = 0
     try:
         with threadpool_limits(1), warnings.catch_warnings():

@@ -76,6 +76,7 @@ def test_hostile_encodings(value):
         ("text-type", {"op": "add", "text": ["a"]}),
         ("text-size", {"op": "add", "text": "a" * 1_000_001}),
         ("text-size", {"op": "add", "text": "ä" * 500_001}),
+        ("text-size", {"op": "add", "text": "\U00020000" * 250_001}),
         ("counts-type", {"op": "add", "counts": [["a", 1]]}),
         ("word", {"op": "add", "counts": {"a" * 65: 1}}),
         ("word", {"op": "add", "counts": {"": 1}}),

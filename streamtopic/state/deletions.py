@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from streamtopic.documents.subjects import subject_digest
+from streamtopic.documents.events import subject_digest
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Codec, Command, Connection
 from streamtopic.state.meta import require_keys

@@ -180,7 +180,8 @@ def _all_numbers(rows: Sequence[Sequence[object]], column: int) -> bool:
 
 def table_of(records: Sequence[Mapping[str, object]], *names: str) -> str:
     """Lay out some fields of objects of JSON, an object a row."""
-    return table(names, [list(map(record.get, names)) for record in records])
+    head = [name.replace("_", " ") for name in names]
+    return table(head, [list(map(record.get, names)) for record in records])
 
 
 def aligned(fields: Mapping[str, object]) -> list[str]:

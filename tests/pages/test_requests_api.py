@@ -108,6 +108,13 @@ def test_what_is_no_request_is_refused_with_the_form(ask, body):
     assert (reply.status, set(json.loads(reply.text))) == (400, {"error"})
 
 
+@pytest.mark.parametrize("length", [str(3 << 20), None])
+def test_a_body_of_any_length_is_not_read(ask, length):
+    """What is larger than a request may be, or does not say its length, is refused before it is read."""
+    reply = ask("/requests", "" if length is None else "{}", token=TOKEN, Content_Length=length)
+    assert (reply.status, "send several requests" in reply.text) == (413, True)
+
+
 FIDES = Path(__file__).parents[2] / "deploy" / "fides" / "streamtopic_config.yml"
 
 

@@ -112,6 +112,15 @@ def test_a_release_is_a_model(corpus, fit):
     assert not np.array_equal(R, other[1])
 
 
+def test_topics_and_covariance_have_noise_of_their_own(corpus, fit):
+    """With another seed for R alone A stays as it is and R does not: the same noise on both could be cancelled out."""
+    run = corpus.run(fit, range(7), TheoremOptions(deletions=10, c=0.02))
+    (A, R), key = released(run), NoiseKey(bytes(32))
+    same, moved = draw(run, lambda purpose: key.of("model", 2 if purpose == "R" else 1).seed("digest", purpose))
+    assert np.array_equal(A, same)
+    assert not np.array_equal(R, moved)
+
+
 def test_noise_that_a_retraining_would_not_draw_shows(corpus, fit):
     """Where Delta of S and of S less the forget set round apart, the two could be told apart, and a check says so."""
     m, T = 20_000, 10

@@ -11,7 +11,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -458,13 +457,11 @@ class Scheduler:
             return [recorded(record) for _, record in self.state.releases()]
 
         read = partial(read_documents, made.counts)
-        plain = Ingredients(self._noise(version), read, self._tasks, cold=not made.warm, versions=versions)
+        found = Ingredients(self._noise(version), read, self._tasks, cold=not made.warm, versions=versions)
         # Words that are not known before the noise have no sample either.
-        if self._tasks.withheld or not made.words:
-            return made.draw(plain)
-        # NPMI alone needs the sample, so it is read by a second thread.
-        with ThreadPoolExecutor(1, "sample") as beside:
-            return made.draw(replace(plain, sample=beside.submit(_sample, made).result))
+        if not self._tasks.withheld and made.words:
+            found = replace(found, sample=partial(_sample, made))
+        return made.draw(found)
 
     def _envelope(
         self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int, forgotten: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 import time
 from collections import Counter
@@ -98,7 +97,7 @@ def forgotten(
     options: LearnerOptions,
 ) -> list[Point]:
     """Forget sets of documents, each out of the first `size` of them; sets of one size make one point, in order."""
-    from streamtopic.counts import Cooccurrence, Counts, SignedPassages, count
+    from streamtopic.counts import Cooccurrence, Counts, count
     from streamtopic.topics.update import update
 
     everything = material.counts(size, options.weighting)
@@ -108,11 +107,10 @@ def forgotten(
     for documents in gone:
         out = material.taken(documents)
         part = count(out, material.words, options.weighting)
-        passages = SignedPassages.of(out, options.weighting, np.full(out.documents, -1))
         now, delta = Counts(material.names, everything.cooccurrence - part), Counts(material.names, nothing - part)
         point = points.setdefault(len(documents), Point(retrain, fit.q.entries))
         point.pairs.append(len(part.values))
-        tried(point, partial(update, copy.deepcopy(fit), now, delta, passages))
+        tried(point, partial(update, fit, now, delta))
     return list(points.values())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streamtopic.bench.material import Material
-    from streamtopic.counts import SignedPassages
     from streamtopic.state import Connection, DocumentCounts
     from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.learner_options import LearnerOptions
@@ -105,7 +103,7 @@ class Stored:
         self.reading = []
         for documents in gone:
             self.remove(documents)
-            tried(point, partial(self._update, point, copy.deepcopy(fit), before))
+            tried(point, partial(self._update, point, fit, before))
             self.add(documents)
             before = self.reader.counts()
         figures = [
@@ -117,13 +115,13 @@ class Stored:
     def _update(self, point: Point, fit: TopicFit, before: DocumentCounts) -> Updated | NeedsRetrain:
         from streamtopic.topics.update import update
 
-        cost, (now, change, passages) = clocked(lambda: self._change(before))
+        cost, (now, change) = clocked(lambda: self._change(before))
         self.reading.append(cost.cpu)
         point.pairs.append(len(change.cooccurrence.values))
-        return update(fit, now, change, passages)
+        return update(fit, now, change)
 
-    def _change(self, before: DocumentCounts) -> tuple[DocumentCounts, Counts, SignedPassages]:
+    def _change(self, before: DocumentCounts) -> tuple[DocumentCounts, Counts]:
         """Return the counts now, and the whole change since, counted once."""
         now = self.reader.counts()
         change = now.since(before)
-        return now, Counts(change.words, change.restrict(np.arange(len(change.words)))), change.passages()
+        return now, Counts(change.words, change.restrict(np.arange(len(change.words))))

@@ -107,11 +107,8 @@ def fit_constants(fit: TopicFit, eps0: float | None = None) -> ModelConstants:
     fit: of either learner; the default learner's super-anchors take the place of anchors.
     eps0: as in `estimate_constants`.
     """
-    live = fit.live
-    counts = fit.mixtures.anchor_counts[:, live]
-    X = counts / fit.mixtures.anchor_mass[:, None]
-    anchors = np.searchsorted(live, fit.choice)
-    return anchored_constants(X, fit.A, fit.topic_masses, anchors, eps0)
+    X = fit.mixtures.anchor_counts / fit.mixtures.anchor_mass[:, None]
+    return anchored_constants(X, fit.A, fit.topic_masses, fit.choice, eps0)
 
 
 def anchored_constants(

@@ -130,15 +130,12 @@ def _change(q: SymmetricCounts) -> None:
     """Do what an update needs where words come or go, and where a row changes for many topics."""
     import numpy as np
 
-    from streamtopic.counts.compact import merged
-    from streamtopic.topics.products import times
-    from streamtopic.topics.update_rows import ThinShift, product_shift
+    from streamtopic.topics.products import product_shift, times
 
-    spread = q.spread(np.arange(q.n), q.n)
-    merged(q.n, q.rows, spread.rows)
+    q.plus(q)
     thin = np.ones((q.n, _MANY_TOPICS))
     rows = np.zeros(1, np.intp)
-    product_shift(q, q, thin, ThinShift(rows, thin[rows]))
+    product_shift(q, q, thin, rows, thin[rows])
     # A product is made another way for one column, for few, and for many.
     for columns in (1, 4, _MANY_TOPICS):
         times(q, np.ones((q.n, columns)))

@@ -92,11 +92,8 @@ def fit_constants(fit: TopicFit) -> ModelConstants:
 
     fit: of either learner; the default learner's super-anchors take the place of anchors.
     """
-    live = fit.live
-    counts = fit.mixtures.anchor_counts[:, live]
-    X = counts / fit.mixtures.anchor_mass[:, None]
-    anchors = np.searchsorted(live, fit.choice)
-    return anchored_constants(X, fit.A, fit.topic_masses, anchors)
+    X = fit.mixtures.anchor_counts / fit.mixtures.anchor_mass[:, None]
+    return anchored_constants(X, fit.A, fit.topic_masses, fit.choice)
 
 
 def anchored_constants(X: Float64, A: Float64, z: Float64, anchors: npt.NDArray[np.intp]) -> ModelConstants:

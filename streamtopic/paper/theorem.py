@@ -482,7 +482,7 @@ def _compare(left: Remaining, found: BaseModel, plan: TheoremPlan, options: Theo
     retrained = retrain_rows(left)
     # Too few anchors are a finding, not an error: the caller learns that a retraining would differ.
     try:
-        anchors = tuple(left.names[k] for k in chosen_again(left))
+        anchors = tuple(left.words[k] for k in chosen_again(left))
     except CannotLearn:
         anchors = ()
     return Compared(
@@ -496,7 +496,7 @@ def _compare(left: Remaining, found: BaseModel, plan: TheoremPlan, options: Theo
 def _noise_ratio(left: Remaining, retrained: BaseModel, plan: TheoremPlan, options: TheoremOptions) -> float:
     """Return the greater Delta over the smaller, of A or of R; nan if the retraining has no noise."""
     # A retraining estimates the constants from Q^F, which is all that it has.
-    rows = dense_rows(left.q, left.live[left.anchors])[:, left.live]
+    rows = dense_rows(left.q, left.anchors)
     X = rows / rows.sum(axis=1, keepdims=True)
     shares = retrained.C.T @ left.p
     constants = options.settled(anchored_constants(X, retrained.A, shares, left.anchors))

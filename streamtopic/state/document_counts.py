@@ -22,7 +22,6 @@ import numpy as np
 from streamtopic.counts import (
     Cooccurrence,
     DocumentBatch,
-    SignedPassages,
     SymmetricCounts,
     Weighting,
     count,
@@ -265,7 +264,7 @@ class DocumentCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangedDocuments:
-    """Documents that came and went between two cuts, as a count source: one that came counts 1, one that went -1.
+    """Documents that came and went between two cuts, as a source of pairs: one that came counts 1, one that went -1.
 
     words: (n,) ascending; those of the documents.
     numbers: (n,) of the words, in the table.
@@ -292,18 +291,6 @@ class ChangedDocuments:
         """Return the signed pair counts of the words at these ascending positions."""
         ids = places(len(self.words), keep, np.int32)
         return count(narrowed(self.batch, ids), len(keep), self.weighting, self.signs)
-
-    def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
-        """Return those pair counts of `restrict` whose pairs have a chosen word."""
-        return self.restrict(keep).touching(np.arange(len(keep)), chosen)
-
-    def symmetric(self, keep: Positions) -> SymmetricCounts:
-        """Return the pair counts of `restrict` as a working matrix."""
-        return SymmetricCounts.of(self.restrict(keep))
-
-    def passages(self) -> SignedPassages:
-        """Return the passages over `words`: their outer products add up to the pair counts."""
-        return SignedPassages.of(self.batch, self.weighting, self.signs)
 
 
 def changed_documents(

@@ -138,7 +138,7 @@ def _serve(folder: str, redis_url: str, documents: int, steps: int, topics: int)
         found["learning: peak memory"] = peak_bytes() / 1e6, "MB"
         found["words learned from"] = len(fit.words), ""
         lease = lead(connection, "bench", "bench", 86_400_000)
-        measured("writing the counts", lambda: sums.write(fit.names, fit.q, counts, lease))
+        measured("writing the counts", lambda: sums.write(fit.words, fit.q, counts, lease))
         log.append_many(names.documents, deletes(0, documents, 7)[:FORGOTTEN])
         ingest = measured("a new ingest until its first commit", lambda: _opened(feed))
         found["carried over"] = measured("an update", lambda: _carried_over(fit, counts, reader)), "by it"
@@ -170,8 +170,7 @@ def _carried_over(fit: TopicFit, before: DocumentCounts, reader: Reader) -> bool
     from streamtopic.topics.update import NeedsRetrain, update
 
     now = reader.counts()
-    change = now.since(before)
-    outcome = update(fit, now, change, change.passages())
+    outcome = update(fit, now, now.since(before))
     return not isinstance(outcome, NeedsRetrain) and bool(_certified(outcome.fit))
 
 

@@ -416,7 +416,7 @@ class Scheduler:
             self._note_check(made.checked)
         # A check that failed may have found them wrong.
         if made.fit is not None and (not passed or kind == "retrain" or self._sums.cut() is None):
-            self._sums.write(made.fit.names, made.fit.q, made.counts, lease)
+            self._sums.write(made.fit.words, made.fit.q, made.counts, lease)
         return Step(decision, version, envelope.withdrawn, seconds)
 
     def _obstacle(self, decision: Decision, envelope: Envelope) -> Wait | None:

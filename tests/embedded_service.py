@@ -1,6 +1,5 @@
 """A model that a test opens, and what commands and processes do with it."""
 
-import threading
 import time
 from contextlib import ExitStack
 from functools import cached_property, partial
@@ -105,7 +104,7 @@ class Service:
     @cached_property
     def leader(self):
         """Decide, move requests and clear traces."""
-        made = leading.Leader(self.opened, self.watch, threading.Event())
+        made = leading.Leader(self.opened, self.watch)
         self._stack.callback(made.close)
         return made
 
@@ -117,7 +116,7 @@ class Service:
     @cached_property
     def work(self):
         """Do everything."""
-        return leading.Embedded(self.opened.state, self.ingests, self.leader, self.publisher, self.watch)
+        return leading.Embedded(self.opened.state, self.ingests, self.leader, self.publisher)
 
     def settle(self, update=silent, **more):
         """Do all that is due."""

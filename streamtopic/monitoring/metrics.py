@@ -56,8 +56,7 @@ BUILD = _gauge("build_info", "Always 1; the labels say which program runs, in wh
 LIVE = _gauge("live", "1 while `/livez` is green, 0 once a loop or a partition has made no progress for too long.")
 BUSY = _gauge(
     "busy",
-    "1 while `/livez` is exempt: partitions are recovered (`recovering`), a model is made (`learning`), or logs are "
-    "read through (`clearing`).",
+    "1 while `/livez` is exempt: partitions are recovered (`recovering`), or a model is made (`learning`).",
     "what",
 )
 INTERRUPTIONS = _counter(

@@ -6,10 +6,9 @@ a folder counts all partitions, and goes on until nothing more is due. Both deci
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ from streamtopic.service.requests.request_mover import Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.scheduler import Scheduler
 from streamtopic.service.sending import silent
-from streamtopic.service.watching import Watch
 from streamtopic.streams import FileLog
 
 if TYPE_CHECKING:
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 
     from streamtopic.service.opened import Opened
     from streamtopic.service.publish.publisher import Publisher
+    from streamtopic.service.watching import Watch
     from streamtopic.state import ModelState
 
 __all__ = ["Embedded", "Leader", "Settled", "embedded", "publish"]
@@ -58,13 +57,14 @@ class Settled:
 class Leader:
     """Decides and stages versions, moves requests, and clears the traces of deletions, if this process leads.
 
-    due: set once there is something to publish.
+    watch: is told what was done.
+    staged: called once there is a version to publish.
     """
 
-    def __init__(self, service: Opened, watch: Watch, due: threading.Event) -> None:
+    def __init__(self, service: Opened, watch: Watch | None = None, staged: Callable[[], None] = lambda: None) -> None:
         settings = service.settings
         self._service = service
-        self.scheduler = Scheduler(service, modeller_of(service), watch, due.set)
+        self.scheduler = Scheduler(service, modeller_of(service), watch, staged)
         reader = self.scheduler.reader
         self.mover = RequestMover(service, reader)
         self.residue = ResidueKeeper(service.state, reader, service.log, settings, clock=service.clock, watch=watch)
@@ -115,21 +115,13 @@ def publish(publisher: Publisher) -> int:
 
 
 @contextmanager
-def embedded(service: Opened, watch: Watch | None = None) -> Iterator[Embedded]:
+def embedded(service: Opened) -> Iterator[Embedded]:
     """Take ownership of all partitions of an instance in a folder, as long as the block runs."""
-    watch = watch or Watch()
-    open_ingest = ingest_opener(service, watch)
+    open_ingest = ingest_opener(service)
     ingests = [open_ingest(partition) for partition in range(service.settings.partitions)]
-    for ingest in ingests:
-        watch.owns(ingest.partition, ingest)
-    leader = Leader(service, watch, threading.Event())
-    try:
-        publisher = publisher_of(service, service.state, service.ledger, watch=watch)
-        yield Embedded(service.state, ingests, leader, publisher, watch)
-    finally:
-        leader.close()
-        for ingest in ingests:
-            watch.gave_up(ingest.partition)
+    with closing(Leader(service)) as leader:
+        publisher = publisher_of(service, service.state, service.ledger)
+        yield Embedded(service.state, ingests, leader, publisher)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +132,12 @@ class Embedded:
     ingests: the writer of each partition.
     leader: decides, learns and clears.
     publisher: publishes what is due.
-    watch: is told what is counted.
     """
 
     state: ModelState
     ingests: list[Ingest]
     leader: Leader
     publisher: Publisher
-    watch: Watch
 
     def settle(
         self,
@@ -200,9 +190,7 @@ class Embedded:
         for ingest in self.ingests:
             ingest.went_back()
         outcomes = Counter[str]()
-        for ingest, progress in count_to_the_end(self.ingests, update):
-            self.watch.counted(ingest.partition, progress)
-            self.watch.health.moved()
+        for progress in count_to_the_end(self.ingests, update):
             outcomes.update(progress.outcomes)
         return outcomes
 
@@ -213,8 +201,7 @@ class Embedded:
             # Twice: a deleted document leaves them with the second generation that begins after it.
             for _ in range(2):
                 ingest.sum_if_due()
-        with self.watch.health.exempt("clearing"):
-            self.leader.clear_residue(whole=True)
+        self.leader.clear_residue(whole=True)
         with _timed(seconds, "publish"):
             publish(self.publisher)
         # The receipts of requests are there now.

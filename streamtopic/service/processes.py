@@ -212,7 +212,7 @@ class Leading:
         self._due, self._undecided, self._done = threading.Event(), threading.Event(), threading.Event()
         self._said = ""
         self._failure: BaseException | None = None
-        self.leader = Leader(service, watch, self._due)
+        self.leader = Leader(service, watch, self._due.set)
         # Opened here and not in the thread: what is opened belongs to the thread that works.
         connection = service.connect()
         state = ModelState(connection, settings.model, service.state.settings)

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from embedded_service import Service
 from streamtopic.cli import main
 from streamtopic.client import Deletion, DocumentProducer, Receipts
 from streamtopic.documents.corpus import Document
+from streamtopic.documents.events import encode_add
 from streamtopic.service.schedule.decide import Wait
 from streamtopic.settings import Settings
 from streamtopic.signed import RequestReceipt, request_digest
@@ -146,6 +148,8 @@ def test_no_version_parts_the_documents_of_a_request(service):
     decision = service.scheduler.step().decision
     assert isinstance(decision, Wait)
     assert "request" in decision.reason
+    assert not service.leader.move_requests()
+    assert service.door.requests.get("r-1").state is RequestState.SENT
     cut = {one.partition: one.state.meta.next_offset for one in service.ingests}
     assert service.scheduler._situation.splits(cut) is not None
     settled = service.settle()
@@ -269,10 +273,11 @@ def test_a_rebuild_finishes_the_request(service, moment, compacted):
     assert [receipt.documents for receipt in receipts_of_requests(service)] == [documents_told]
 
 
-def test_a_request_waits_for_an_open_transaction(service, monkeypatch):
-    """What stands after somebody's open transaction is not counted yet: neither a version nor a receipt comes early."""
+@pytest.fixture
+def wall(service, monkeypatch):
+    """Partition to the end of what can be read: what stands after it is hidden by somebody's open transaction."""
     log, topic = service.log, service.names.documents
-    kind, wall = type(log), {1: log.end(service.names.documents, 1)}
+    kind, wall = type(log), {}
     end, read = kind.end, kind.read
 
     def readable(self, to, partition):
@@ -284,7 +289,12 @@ def test_a_request_waits_for_an_open_transaction(service, monkeypatch):
 
     for name, act in (("end", readable), ("read", records), ("written_end", end)):
         monkeypatch.setattr(kind, name, act)
-    # The transaction begins when the tombstones are on their way.
+    return wall
+
+
+def test_a_request_whose_tombstones_are_hidden_is_not_done(service, wall):
+    """What stands after an open transaction is not counted yet: neither a version nor a receipt comes early."""
+    wall[1] = service.log.end(service.names.documents, 1)
     ask(service)
     assert service.leader.move_requests()["sent"] == 1
     for _ in range(3):
@@ -295,3 +305,14 @@ def test_a_request_waits_for_an_open_transaction(service, monkeypatch):
     service.settle()
     assert [version["documents"] for version in service.versions()] == [100, 60]
     assert [receipt.documents for receipt in receipts_of_requests(service)] == [40]
+
+
+def test_a_request_waits_for_what_nobody_can_read(service, wall):
+    """A hidden record may give a document to somebody else, who did not ask for its end."""
+    wall[1] = service.log.end(service.names.documents, 1)
+    service.send([replace(encode_add("bob", text=WORDS[0]), partition=1)])
+    ask(service)
+    assert not service.leader.move_requests()["sent"]
+    wall.clear()
+    ingest(service)
+    assert service.leader.move_requests()["sent"] == 1

@@ -348,8 +348,8 @@ class Ingest:
 
 def count_to_the_end(
     ingests: Sequence[Ingest], update: Callable[[int, int | None], None], *, patient: bool = False
-) -> Iterator[tuple[Ingest, Progress]]:
-    """Count until no partition has records left; yield each flush, with the writer of its partition.
+) -> Iterator[Progress]:
+    """Count until no partition has records left; yield each flush.
 
     update: told how many records are counted, of how many.
     patient: whether to wait for records that some producer's open transaction hides; else they are left.
@@ -362,7 +362,7 @@ def count_to_the_end(
             for progress in ingest.drain():
                 records += progress.records
                 update(records, max(total, records))
-                yield ingest, progress
+                yield progress
         if records == before and sum(ingest.lag for ingest in ingests) == lag:
             if not patient:
                 return

@@ -139,7 +139,7 @@ class RequestMover:
             found = self._requests.open()
         if not found:
             return +moved
-        # First: a Redis that was set back holds requests that are done, whose people may have come again since.
+        # First: a Redis that was set back has lost requests that are done, whose people may have come again since.
         completed = self._complete(lease, found)
         moved["completed"] = len(completed)
         found = [request for request in found if request.id not in completed]
@@ -199,25 +199,16 @@ class RequestMover:
 
     def _take(self, known: set[str]) -> int:
         """Take new requests in, those that Redis has forgotten too; return how many. known: ids of open requests."""
-        new = [one for name, one in self._wanted.items() if name not in known]
-        if not new:
-            return 0
-        receipts = {self._receipt_of(wanted): wanted.id for wanted, _ in new}
-        self._ledger.catch_up()
-        ended = {receipts[name] for name in self._ledger.find(list(receipts))}
-        taken = 0
-        for wanted, received_ms in new:
-            if wanted.id in ended:
+        taken, ended = 0, list[str]()
+        for name, (wanted, received_ms) in self._wanted.items():
+            if name in known:
                 continue
             if isinstance(self._requests.receive(new_request(wanted, received_ms, self._settings)), Stale):
-                ended.add(wanted.id)
+                ended.append(name)
             else:
                 taken += 1
         self._forget(ended)
         return taken
-
-    def _receipt_of(self, wanted: Wanted) -> str:
-        return request_receipt_id(self._names.model, request_digest(wanted.id, wanted.salt))
 
     def _forget(self, ended: Iterable[str]) -> None:
         """Write a tombstone for each request that has ended, so that the log forgets whom it named."""

@@ -38,6 +38,7 @@ from streamtopic.service.schedule.decide import (
 from streamtopic.service.schedule.modeller import Base, Checked, Made, Modeller, NotVerified, check_is_due
 from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, remarks, task_options
 from streamtopic.service.schedule.situation import SituationReader, accepted, capacity_of, policy_of, suspects, unserved
+from streamtopic.service.watching import Watch
 from streamtopic.signed import (
     Envelope,
     Kind,
@@ -64,7 +65,6 @@ from streamtopic.streams import EventLog, Message
 
 if TYPE_CHECKING:
     from streamtopic.service.opened import Opened
-    from streamtopic.service.watching import Watch
 
 __all__ = [
     "LeaseKeeper",
@@ -178,13 +178,13 @@ class Scheduler:
 
     service: whose model it is.
     modeller: the mode in which models are made.
-    watch: is told what the scheduler does.
+    watch: is told what the scheduler does, if somebody asks.
     staged: called once there is something to publish.
 
     Raises SettingsError without the noise key.
     """
 
-    def __init__(self, service: "Opened", modeller: Modeller, watch: "Watch", staged: Callable[[], None]) -> None:
+    def __init__(self, service: "Opened", modeller: Modeller, watch: Watch | None, staged: Callable[[], None]) -> None:
         settings, state = service.settings, service.state
         self.state = state
         self.settings = settings
@@ -199,7 +199,7 @@ class Scheduler:
         # Over a connection of its own, for the thread that renews the lease.
         renewing = ModelState(service.connect(), settings.model, state.settings)
         self._lease = LeaseKeeper(renewing, service.holder, int(settings.lease * 1000))
-        self._watch = watch
+        self._watch = watch or Watch()
         self._staged = staged
         self._situation = SituationReader(self.reader, state, modeller, settings, service.clock)
         self._noted = ""

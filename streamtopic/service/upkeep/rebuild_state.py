@@ -110,7 +110,7 @@ def rebuild(service: Opened, update: Callable[[int, int | None], None]) -> Rebui
         try:
             open_ingest = ingest_opener(service)
             ingests = [open_ingest(partition) for partition in range(partitions)]
-            records = sum(progress.records for _, progress in count_to_the_end(ingests, update, patient=True))
+            records = sum(progress.records for progress in count_to_the_end(ingests, update, patient=True))
             for partition in range(partitions):
                 note_removed(connection, model, partition)
         except TakenOver:

@@ -9,7 +9,7 @@ from streamtopic.bench import chains, twins
 from streamtopic.bench.cases import chains as chains_case
 from streamtopic.bench.cases import hostile, ingest_million, paper, updates
 from streamtopic.bench.cases import twin as twin_case
-from streamtopic.errors import CheckFailed
+from streamtopic.errors import CannotLearn, CheckFailed
 from streamtopic.topics.update import Updated
 
 SMALL = {
@@ -45,6 +45,25 @@ def test_a_finding_ends_with_its_seed(monkeypatch, capsys):
     with pytest.raises(CheckFailed, match=f"minutes=0 seed={seed}"):
         chains_case.CASES["chains"](minutes=0, seed=seed)
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_a_model_that_one_way_alone_refuses_is_a_finding(monkeypatch):
+    """An update that goes on where a fresh fit cannot be learned has kept what it should have lost."""
+    learn, calls = chains.learn, []
+
+    def refusing(source, options):
+        calls.append(source)
+        if len(calls) == 2:
+            raise CannotLearn("few", "there are too few documents")
+        return learn(source, options)
+
+    monkeypatch.setattr(chains, "learn", refusing)
+    for seed in range(12):
+        calls.clear()
+        finding = chains.one_chain(seed).finding
+        if finding is not None:
+            break
+    assert (finding.what, "fresh fit alone" in finding.detail) == ("refusal", True)
 
 
 @pytest.mark.parametrize("broken", ["counts", "update"])

@@ -184,7 +184,9 @@ class Scheduler:
     Raises SettingsError without the noise key.
     """
 
-    def __init__(self, service: "Opened", modeller: Modeller, watch: Watch | None, staged: Callable[[], None]) -> None:
+    def __init__(
+        self, service: "Opened", modeller: Modeller, watch: Watch | None, staged: Callable[[], None] | None
+    ) -> None:
         settings, state = service.settings, service.state
         self.state = state
         self.settings = settings
@@ -410,7 +412,8 @@ class Scheduler:
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
         self._failed = None
-        self._staged()
+        if self._staged is not None:
+            self._staged()
         self._tell(envelope, [*remarks(plan), *made.notes], seconds)
         if made.checked is not None and passed:
             self._note_check(made.checked)
@@ -537,7 +540,8 @@ class Scheduler:
         # Another scheduler leads by now, and withdraws them itself.
         if isinstance(result, Stale):
             return Step(decision)
-        self._staged()
+        if self._staged is not None:
+            self._staged()
         return Step(decision, withdrawn=versions)
 
     def _failure(self) -> str | None:

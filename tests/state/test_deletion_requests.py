@@ -108,3 +108,13 @@ def test_the_brake_counts_what_nobody_has_looked_at(requests):
     assert [one.id for one in requests.unseen()] == ["b"]
     requests.move(approved, approved.cancel(2))
     assert [one.id for one in requests.unseen()] == ["b"]
+
+
+def test_the_oldest_of_many_ended_requests_are_forgotten(requests, monkeypatch):
+    """Not those that the brake may still count, however many they are."""
+    monkeypatch.setattr("streamtopic.state.deletion_requests.MOST_ENDED", 1)
+    for name, received in (("old", MINUTE), ("a", 500 * MINUTE), ("b", 501 * MINUTE)):
+        one = taken(requests, name, 2, received)
+        requests.move(one, one.cancel(received))
+    requests.trim(510 * MINUTE)
+    assert [one.id for one in requests.ended()] == ["a", "b"]

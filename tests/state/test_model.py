@@ -62,8 +62,8 @@ def test_there_is_one_leader_at_a_time(state):
     assert state.acquire("three", 60_000) is None
 
 
-def test_a_version_is_staged_whole_and_once(state):
-    """Release record, outbox and base appear together; a repetition changes nothing."""
+def test_a_version_is_staged_whole_and_once(connection, state):
+    """Release record, outbox and base appear together, to stay; a repetition changes nothing."""
     lease = state.acquire("one", 60_000)
     base = StoredBase(1, START, fields={"trained": 7}, blob=b"x" * 10_000_000)
     assert state.base() is None
@@ -73,6 +73,20 @@ def test_a_version_is_staged_whole_and_once(state):
     facts = {"version": 1, "withdrawn": [], "release": "d" * 64}
     assert state.releases() == [(1, recorded(1) | facts)]
     assert [entry.record for entry in state.outbox()] == RECORDS
+    assert {connection.call("PTTL", key) for key in connection.names(f"{{st:{state.model}}}:[bo]*:*")} == {-1}
+
+
+def test_what_is_recorded_meanwhile_is_not_written_over(state, monkeypatch):
+    """A version read from the ledger between the look at Redis and the write makes this one Stale."""
+    lease, upload = state.acquire("one", 60_000), state._upload_records
+
+    def meanwhile(*given):
+        assert state.adopt(lease, 1, recorded(1)) == Applied()
+        return upload(*given)
+
+    monkeypatch.setattr(state, "_upload_records", meanwhile)
+    assert isinstance(stage(state, lease, 1), Stale)
+    assert state.outbox() == []
 
 
 def test_versions_have_no_gaps_and_no_second_content(state):

@@ -162,11 +162,9 @@ class ModelSubscriber:
         self._judge()
         for version in sorted(self._waiting):
             release = self._waiting.pop(version)
-            # A restart reads the releases from their beginning, and so meets versions that were dealt with.
-            if version <= self._given or self._left_out(release):
-                continue
-            self._given = version
-            return release
+            if not self._left_out(release):
+                self._given = version
+                return release
         return None
 
     def close(self, *, finished: bool = True) -> None:
@@ -209,6 +207,7 @@ class ModelSubscriber:
         # To the end, before anything is given out: the last record may withdraw the first version.
         for found in self._releases.read(self._log):
             match found:
+                # A restart reads the releases from their beginning, and so meets versions that were dealt with.
                 case Release(envelope=facts) if facts.version > self._given:
                     # In use it asks each time that it serves, so that a later withdrawal reaches it.
                     self._waiting[facts.version] = replace(found, check=self._check)

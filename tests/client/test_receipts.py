@@ -41,6 +41,20 @@ def test_receipts_are_found_as_they_come(maker, receipts):
     assert [receipt.offset for receipt in receipts] == [100, 0, 101, 1, 102, 2, 103, 3, 104, 4]
 
 
+def test_each_receipt_comes_once_though_the_ledger_is_read_again(log):
+    """A list of keys that comes meanwhile makes entries void, so the ledger is read from its begin."""
+    maker = LedgerMaker(log, root=key_of(number=9))
+    maker.begin_list()
+    maker.append(maker.receipt(1))
+    found = iter(Receipts(log, model="news", public_key=maker.pinned))
+    first = next(found)
+    maker.append(maker.receipt(2))
+    maker.rotate(key_of(number=1))
+    maker.revoke(maker.first_key, 2)
+    maker.append(maker.receipt(3))
+    assert [receipt.offset for receipt in (first, *found)] == [1, 2, 3]
+
+
 def test_the_receipt_of_a_person_is_found(maker, receipts):
     """By its request and its salt; a receipt of a document under the same request is another thing."""
     assert receipts.covering("forget", salt=SALT) is None

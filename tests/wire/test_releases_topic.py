@@ -84,12 +84,14 @@ def test_chunks_are_small_and_come_together():
 
 
 def test_half_releases_never_appear():
-    """A missing, damaged or tombstoned chunk means no release; so does a proof that is missing."""
+    """A missing, damaged, tombstoned or misnumbered chunk means no release; so does a proof that is missing."""
     messages = sent()
     for missing in range(len(messages)):
         assert taken([m for i, m in enumerate(messages) if i != missing]) == []
     damaged = dataclasses.replace(messages[0], value=flipped(messages[0].value))
     assert taken([damaged, *messages[1:]]) == []
+    past_the_last = dataclasses.replace(messages[0], key=b"1/%d" % (len(messages) - 1))
+    assert taken([past_the_last, *messages[1:]]) == []
     dead = tombstones(1, len(messages) - 1)
     assert taken([messages[0], dead[0], *messages[1:]]) == []
     assert taken([*messages[:-1], dead[-1], messages[-1]]) == []

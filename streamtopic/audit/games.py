@@ -33,7 +33,7 @@ from streamtopic.privacy.accounting import Composition, gaussian_epsilon, gaussi
 from streamtopic.privacy.head_noise import HeadConstants, head_sensitivity, release_task_weights
 from streamtopic.privacy.keystream import NoiseKey, NoiseSeed, draw_normals
 from streamtopic.privacy.noise import Guarded, NoisePlan, add_noise, plan_noise, release_matrix
-from streamtopic.privacy.private_noise import SeriesNoise
+from streamtopic.privacy.private_counts import SeriesNoise
 from streamtopic.topics.heads import HeadTask
 
 __all__ = [

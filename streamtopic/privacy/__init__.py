@@ -7,6 +7,5 @@ noise              release_matrix: A with noise, back on the simplex, as a Noise
                    gives a NoisePlan, add_noise and project_columns
 head_noise         release_task_weights: B = A w with noise (HeadConstants, head_constants, head_sensitivity)
 Private mode, whose versions cannot be subtracted:
-private_noise      documents as matrices of bounded size, and their sum with the noise of a period's versions
-private_topics     the words of a period, and a topic model, from noised sums
+private_counts     documents as matrices of bounded size, their sum with the noise of a period's versions, and topics
 """

@@ -21,8 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamtopic.privacy.accounting import Composition, gaussian_scale
-from streamtopic.privacy.private_noise import UNIT, SeriesNoise, document_matrices, noised_matrix, word_weights
-from streamtopic.privacy.private_topics import chosen_words, topics_of_noised, word_threshold
+from streamtopic.privacy.private_counts import (
+    UNIT,
+    SeriesNoise,
+    chosen_words,
+    document_matrices,
+    noised_matrix,
+    topics_of_noised,
+    word_threshold,
+    word_weights,
+)
 from streamtopic.service.schedule.modeller import Made, Modeller
 from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, fitted_payload, frequencies
 

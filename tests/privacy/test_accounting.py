@@ -13,7 +13,7 @@ from scipy.special import log_ndtr
 
 from streamtopic.errors import UsageError
 from streamtopic.privacy.accounting import Composition, _log_normal, gaussian_epsilon, gaussian_scale
-from streamtopic.privacy.private_noise import SeriesNoise, factors
+from streamtopic.privacy.private_counts import SeriesNoise, factors
 
 DELTA = 1e-6
 

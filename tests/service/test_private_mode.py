@@ -11,7 +11,7 @@ from shared_noise import with_noise
 from streamtopic.errors import SettingsError
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.private_noise import noised_matrix
+from streamtopic.privacy.private_counts import noised_matrix
 from streamtopic.service import private_mode
 from streamtopic.service.verify import passed
 from streamtopic.settings import load

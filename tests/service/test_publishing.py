@@ -156,3 +156,7 @@ def test_noise_of_heads_is_keyed_by_labels_too(made):
     digests = {digest, labelled_digest("other counts", tasks, labelled)}
     digests.update(labelled_digest("counts", *other) for other in others)
     assert len(digests) == 6
+    fit, source, read = made
+    turned = dataclasses.replace(read(), labels=read().labels[::-1])
+    other = payload((fit, source, lambda *_, **__: turned), withheld=True)
+    assert other.digest != payload(made, withheld=True).digest

@@ -1,5 +1,6 @@
 """Downstream tasks in the service: heads come with every version, and forget what the model forgets."""
 
+import dataclasses
 from functools import partial
 
 import numpy as np
@@ -10,7 +11,7 @@ from embedded_service import embedded
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease
 from streamtopic.service.schedule.payload import Ingredients, task_options
-from streamtopic.service.verify import passed
+from streamtopic.service.verify import passed, relearn
 from streamtopic.state.document_counts import read_documents
 
 
@@ -115,3 +116,19 @@ def test_verification_notices_other_heads(tmp_path, how):
     )
     assert "heads/" in failures({"place": {"ridge": 1e-4}, "parity": TWO["parity"]})
     assert f"publish={'tasks' if how else 'topics'}" in failures(publish="topics" if how else "tasks")
+
+
+def test_verification_notices_other_labels(tmp_path, monkeypatch):
+    """Labels are no counts, and still the documents in Redis are those of the log only if these agree as well."""
+    with service(tmp_path) as instance:
+        instance.add(DOCUMENTS[:60])
+        instance.settle()
+        real = relearn.read_documents
+
+        def swapped(*given):
+            stored = real(*given)
+            return dataclasses.replace(stored, labels=stored.labels[::-1])
+
+        monkeypatch.setattr(relearn, "read_documents", swapped)
+        (finding,) = (one for one in instance.verify() if one.name == "counts")
+        assert (finding.passed, finding.detail) == (False, "the documents in Redis differ from those in the log")

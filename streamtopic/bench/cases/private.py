@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from streamtopic.bench.runner import Option
     from streamtopic.counts import DocumentBatch
-    from streamtopic.privacy.private_noise import SeriesNoise
+    from streamtopic.privacy.private_counts import SeriesNoise
 
     Float = npt.NDArray[np.float64]
     Int64 = npt.NDArray[np.int64]
@@ -70,7 +70,7 @@ def _batch(documents: str, words: int) -> tuple[list[str], DocumentBatch]:
 
 def _noise(epsilon: float, versions: int) -> SeriesNoise:
     from streamtopic.privacy.accounting import gaussian_scale
-    from streamtopic.privacy.private_noise import SeriesNoise
+    from streamtopic.privacy.private_counts import SeriesNoise
 
     return SeriesNoise(versions, gaussian_scale(epsilon, DELTA))
 
@@ -78,7 +78,7 @@ def _noise(epsilon: float, versions: int) -> SeriesNoise:
 def _noised(exact: Int64, noise: SeriesNoise, number: int, start: int = 0) -> Float:
     """Return the counts as version `number` of a period has them. start: of the seeds."""
     from streamtopic.privacy.keystream import NoiseSeed
-    from streamtopic.privacy.private_noise import noised_matrix
+    from streamtopic.privacy.private_counts import noised_matrix
 
     seeds = [NoiseSeed((start + k).to_bytes(32, "big")) for k in range(number)]
     return noised_matrix(exact, noise, seeds)
@@ -88,7 +88,7 @@ def _whole(exact: Int64) -> Float:
     """Return the counts without noise."""
     import numpy as np
 
-    from streamtopic.privacy.private_noise import UNIT
+    from streamtopic.privacy.private_counts import UNIT
 
     upper = exact / UNIT
     return np.asarray(upper + np.triu(upper, 1).T)
@@ -98,7 +98,7 @@ def _quality(words: list[str], batch: DocumentBatch, counts: Float, deviation: f
     """Return NPMI of the ten shown words on all documents. Raises CannotLearn."""
     import numpy as np
 
-    from streamtopic.privacy.private_topics import topics_of_noised
+    from streamtopic.privacy.private_counts import topics_of_noised
     from streamtopic.service.schedule.payload import frequencies
     from streamtopic.topics.display import WordEvidence, npmi, top_words
     from streamtopic.topics.learner_options import LearnerOptions
@@ -117,7 +117,7 @@ def _least(documents: str, topics: int, words: int, epsilon: int, versions: int,
 
     from streamtopic.console import progress
     from streamtopic.errors import CannotLearn
-    from streamtopic.privacy.private_noise import document_matrices
+    from streamtopic.privacy.private_counts import document_matrices
 
     found = []
     rng = np.random.default_rng(0)
@@ -146,7 +146,7 @@ def _least(documents: str, topics: int, words: int, epsilon: int, versions: int,
 
 def _alone(noise: SeriesNoise, number: int) -> SeriesNoise:
     """Return noise of one version that is as large as that of version `number` of a period."""
-    from streamtopic.privacy.private_noise import SeriesNoise, sensitivity
+    from streamtopic.privacy.private_counts import SeriesNoise, sensitivity
 
     return SeriesNoise(1, noise.deviation(number) / sensitivity(1))
 
@@ -171,7 +171,7 @@ def _ranked(
     import numpy as np
 
     from streamtopic.console import progress
-    from streamtopic.privacy.private_noise import document_matrices
+    from streamtopic.privacy.private_counts import document_matrices
 
     exact = document_matrices(batch, len(held))
     rng = np.random.default_rng(1)
@@ -224,7 +224,7 @@ def _subtraction(documents: str, topics: int, words: int, epsilon: int, versions
 def _probabilities(words: list[str], counts: Float, deviation: float, topics: int) -> dict[str, float]:
     """Return the probability of each word in a version made of these counts. Raises CannotLearn."""
     from streamtopic.audit.subtraction import probabilities
-    from streamtopic.privacy.private_topics import topics_of_noised
+    from streamtopic.privacy.private_counts import topics_of_noised
     from streamtopic.topics.display import topic_correlations
     from streamtopic.topics.learner_options import LearnerOptions
 
@@ -259,7 +259,7 @@ def _canaries(documents: str, topics: int, words: int, epsilon: int, versions: i
     from scipy.stats import beta
 
     from streamtopic.console import progress
-    from streamtopic.privacy.private_noise import UNIT, document_matrices, factors
+    from streamtopic.privacy.private_counts import UNIT, document_matrices, factors
 
     n = min(words, AUDIT_WORDS)
     held, batch = _batch(documents, n)

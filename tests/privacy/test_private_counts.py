@@ -12,17 +12,19 @@ from scipy.linalg import toeplitz
 from streamtopic.counts import DocumentBatch, Passage
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.keystream import NoiseKey, exact_normal
-from streamtopic.privacy.private_noise import (
+from streamtopic.privacy.private_counts import (
     _POWER,
     UNIT,
     SeriesNoise,
+    chosen_words,
     document_matrices,
     factors,
     noised_matrix,
     sensitivity,
+    topics_of_noised,
+    word_threshold,
     word_weights,
 )
-from streamtopic.privacy.private_topics import chosen_words, topics_of_noised, word_threshold
 from streamtopic.topics.learner_options import LearnerOptions
 
 KEY = NoiseKey(bytes(range(32)))

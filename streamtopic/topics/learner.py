@@ -145,7 +145,6 @@ def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
     """Learn from prepared counts.
 
     options: the same that the counts were prepared for; only `n_topics` may differ.
-    An update changes a fit's arrays in place, so do not update one of several fits of one Prepared.
     """
     q = prepared.q
     mass = prepared.mass

@@ -17,3 +17,17 @@ def pack(n_columns: int, indptr: np.ndarray, columns: np.ndarray, values: np.nda
     out.wide_columns[:] = columns[wide]
     out.wide[:] = values[wide]
     return out
+
+
+def values_of(q):
+    """Return all values of working counts, in the order of their entries."""
+    values = q.rows.low.astype(np.int64)
+    values[q.rows.low == MARK] = q.rows.wide
+    return values
+
+
+def dense_of(q):
+    """Return working counts as a dense matrix of Python integers, (n, n)."""
+    dense = np.zeros((q.n, q.n), object)
+    dense[np.repeat(np.arange(q.n), np.diff(q.indptr)), q.rows.columns] = values_of(q)
+    return dense

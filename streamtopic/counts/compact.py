@@ -5,7 +5,7 @@ four. A value that four bytes do not hold (2^32 - 1 and above, or negative) is w
 value is in a table of wide values, which is sorted by row and column. So an entry takes six bytes, and a wide one
 ten more. Nothing is rounded (docs/decisions/0003).
 
-    Compact      the rows; unpack: all values; merged: a + b
+    Compact      the rows; merged: a + b
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ from streamtopic.errors import CountsOverflow
 
 __all__ = [
     "MARK",
-    "SHORT",
     "Compact",
     "allocate",
     "fits",
@@ -27,7 +26,6 @@ __all__ = [
     "put",
     "put_wide",
     "read",
-    "unpack",
     "value_at",
 ]
 
@@ -35,8 +33,8 @@ Integer = int | np.int64
 MARK = 0xFFFFFFFF
 """Stands in `low` for a wide value."""
 
-SHORT = 1 << 16
-"""Columns that two bytes can name."""
+# Columns that two bytes can name.
+_SHORT = 1 << 16
 # Sums stay two bits below the end of int64, so that one more addition cannot wrap before it is checked.
 _ROOM = 1 << 62
 
@@ -65,7 +63,7 @@ def allocate(n_columns: int, indptr: Int64, wide_indptr: Int64) -> Compact:
     n_columns: words, which decide on the type of columns.
     indptr, wide_indptr: (rows + 1,) where rows and their wide values begin.
     """
-    kind: Any = np.uint16 if n_columns <= SHORT else np.int32
+    kind: Any = np.uint16 if n_columns <= _SHORT else np.int32
     entries = int(indptr[-1])
     wide = int(wide_indptr[-1])
     columns = np.empty(entries, kind)
@@ -137,12 +135,6 @@ def value_at(m: Compact, row: Integer, k: Integer) -> Integer:
                 last = middle
         value = m.wide[first]
     return value
-
-
-def unpack(m: Compact, values: Int64) -> None:
-    """Write all values, in order."""
-    values[:] = m.low
-    values[m.low == MARK] = m.wide
 
 
 @inner

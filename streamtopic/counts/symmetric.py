@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from streamtopic.compiled import allocating, kernel
-from streamtopic.counts.arrays import Float, Int32, Int64, Positions, UInt16, places
+from streamtopic.compiled import kernel
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions, places
 from streamtopic.counts.batch import DocumentBatch, Weighting, row_ends
 from streamtopic.counts.compact import (
     MARK,
@@ -22,7 +22,6 @@ from streamtopic.counts.compact import (
     merged,
     put_wide,
     read,
-    unpack,
 )
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.count_pairs import PairBlock, count_rows
@@ -153,26 +152,9 @@ class SymmetricCounts:
         return self.rows.indptr
 
     @property
-    def columns(self) -> UInt16:
-        """The column of each entry, ascending in each row: uint16, or int32 for more than 65,536 words."""
-        return self.rows.columns
-
-    @property
     def entries(self) -> int:
         """How many entries are stored."""
         return len(self.rows.low)
-
-    @property
-    def values(self) -> Int64:
-        """A copy of all values, in the order of `columns`: eight bytes each."""
-        values = np.empty(self.entries, np.int64)
-        unpack(self.rows, values)
-        return values
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the entries take."""
-        return sum(part.nbytes for part in self.rows)
 
     def plus(self, change: "SymmetricCounts", place: Int64 | None = None) -> "SymmetricCounts":
         """Return the sum with signed counts, without zeros.
@@ -186,22 +168,16 @@ class SymmetricCounts:
         return SymmetricCounts(change.n, merged(self.rows, ids, change.rows))
 
     def upper(self) -> Cooccurrence:
-        """Return the upper triangle without zeros. Word statistics are not known here: they are 0."""
-        indptr = _upper_indptr(self.rows)
-        columns = np.empty(indptr[-1], np.int32)
-        values = np.empty(indptr[-1], np.int64)
-        _upper(self.rows, columns, values)
+        """Return the upper triangle. Word statistics are not known here: they are 0."""
+        most = (self.entries + self.n) // 2
+        columns = np.empty(most, np.int32)
+        values = np.empty(most, np.int64)
+        indptr = np.zeros(self.n + 1, np.int64)
+        _upper(self.rows, indptr, columns, values)
+        columns.resize(indptr[-1], refcheck=False)
+        values.resize(indptr[-1], refcheck=False)
         nothing = np.zeros(self.n, np.int64)
         return Cooccurrence(self.n, indptr, columns, values, nothing, nothing, nothing, 0)
-
-    def row(self, row: int) -> tuple[Int64, Int64]:
-        """Return columns and values of one row, (entries,) each."""
-        first, last = self.indptr[row : row + 2]
-        values = self.rows.low[first:last].astype(np.int64)
-        first_wide, last_wide = self.rows.wide_indptr[row : row + 2]
-        values[values == MARK] = self.rows.wide[first_wide:last_wide]
-        columns = self.columns[first:last].astype(np.int64)
-        return columns, values
 
     def row_sums(self) -> Int64:
         """Return exact row sums, (n,). Raises CountsOverflow if one leaves 64 bits."""
@@ -314,31 +290,20 @@ def _grouped(indptr: Int64, words: Int32, counts: Int32, weights: Int64, group: 
                 held[t] = 0
 
 
-@allocating
-def _upper_indptr(q: Compact) -> Int64:
-    """Return where the rows of the upper triangle begin. An entry may have become zero in place."""
-    upper = np.zeros(len(q.indptr), np.int64)
-    for row in range(len(q.indptr) - 1):
-        kept, w = 0, q.wide_indptr[row]
-        for k in range(q.indptr[row], q.indptr[row + 1]):
-            value, w = read(q, k, w)
-            kept += q.columns[k] >= row and value != 0
-        upper[row + 1] = upper[row] + kept
-    return upper
-
-
 @kernel
-def _upper(q: Compact, columns: Int32, values: Int64) -> None:
+def _upper(q: Compact, indptr: Int64, columns: Int32, values: Int64) -> None:
+    """Write the entries from the diagonal of each row on, and where rows begin."""
     slot = 0
     for row in range(len(q.indptr) - 1):
         w = q.wide_indptr[row]
         for k in range(q.indptr[row], q.indptr[row + 1]):
             value, w = read(q, k, w)
             column = q.columns[k]
-            if column >= row and value != 0:
+            if column >= row:
                 columns[slot] = column
                 values[slot] = value
                 slot += 1
+        indptr[row + 1] = slot
 
 
 @kernel

@@ -8,8 +8,7 @@ update             update: a TopicFit carried over to changed counts (Updated or
 how_many_topics    suggest_topics: a Suggestion, a Candidate for each number, by a TrialPlan; suggest_for: of a matrix
 inference          fold_in: topics of new documents (numpy alone)
 display            top_words: topics in display order; diversity and npmi: how good they are; topic_correlations: R
-heads              HeadTask: a downstream task (LabelledDocuments, TopicMatrix); fit_head: a TopicHead from zero;
-                   unlearn_head: carried over
+heads              HeadTask: a downstream task (LabelledDocuments, TopicMatrix); fit_head: a TopicHead from zero
 What learning and updates are made of:
 anchors            the words that represent topics; paper_anchors: of the published learner; guided: by seed words of
                    people

@@ -2,8 +2,7 @@
 
     WordEvidence      from the retained counts: documents that hold a word, and how often pairs meet
     coefficients      each topic's part in the row of a word, which says how well the word represents the topic
-    ordered           each topic's words by coefficients
-    top_words         the same with the coherent ten first: the one order in which words are shown
+    top_words         each topic's words by coefficients, the coherent ten first: the order in which words are shown
     arranged          the same for any scores
     npmi, diversity   how good shown words are
     topic_correlations, topic_shares   R of the model, and the shares of topics
@@ -43,7 +42,6 @@ __all__ = [
     "heap",
     "named",
     "npmi",
-    "ordered",
     "top_words",
     "topic_correlations",
     "topic_shares",
@@ -201,14 +199,6 @@ def _solved(A: Float, evidence: WordEvidence, product_with_q: Float) -> Float:
     found = product(solved, np.ascontiguousarray(vectors.T))
     weighted = np.maximum(found, 0.0) / idf * evidence.weight[:, None]
     return np.where(A > 0.0, weighted, 0.0)
-
-
-def ordered(A: Float, evidence: WordEvidence) -> Positions:
-    """Return the positions of each topic's words by coefficients, (r, n); ties go to the first word.
-
-    A: (n, r) columns on the simplex.
-    """
-    return _descending(coefficients(A, evidence))
 
 
 def coherent(together: Int64, keep: int = COHERENT) -> Positions:

@@ -1,8 +1,7 @@
-"""A downstream task and its heads: one logistic classifier for each class on phi = A^T x, fitted and unlearned.
+"""A downstream task and its heads: one logistic classifier for each class on phi = A^T x.
 
     HeadTask, LabelledDocuments, TopicMatrix   the task's topics, its labelled documents, and the model as it sees it
     fit_head      A_head: w = argmin of mean f(x^T A w, y) + lambda/2 ||w||^2 on the task's topics, from zero
-    unlearn_head  U_head: Newton steps from w^S on the new A and the labelled documents that are left
     task_weights  B = A w (n, C), which is released if A is withheld
 
 Topics are declared by their anchor word, since their positions change at a retrain. A label is a part of its document,
@@ -13,8 +12,9 @@ paper's theorem 2, "naive"). Since a fit starts from zero it is a function of th
 left: a retraining has the same bits. If A is withheld, B is released with noise: privacy.head_noise.
 
 Source: the paper, sections 2 (topic classification task, tau-head tuning) and 5 (Algorithm 2). There are two
-differences. Newton is repeated until the residual certifies the distance to the optimum, in place of one step with a
-worst-case bound. And B = A w is released in place of (A^S)^+ A w, which leaks (`streamtopic.paper.literal_head`).
+differences. Newton begins at zero, and is repeated until the residual certifies the distance to the optimum, in place
+of one step from the last head with a worst-case bound. And B = A w is released in place of (A^S)^+ A w, which leaks
+(`streamtopic.paper.literal_head`).
 
 Each class is a ridge-regularised logistic regression, f = mean log(1 + exp(-s phi w)) + lambda/2 ||w||^2, with s = 1
 for a document of the class and -1 for another one. The loss is lambda-strongly convex, so ||w - w*|| <=
@@ -47,7 +47,6 @@ __all__ = [
     "minimise",
     "rounding",
     "rounding_bound",
-    "unlearn_head",
 ]
 
 
@@ -247,7 +246,6 @@ class TopicHead:
     w: (k, C) weights.
     ridge: lambda of the task.
     gradient: bound on the Frobenius norm of the loss's gradient at w, over all classes.
-    steps: Newton steps of the class that took most.
     """
 
     topics: tuple[str, ...]
@@ -255,17 +253,11 @@ class TopicHead:
     w: Float
     ridge: float
     gradient: float
-    steps: int
 
     @property
     def distance(self) -> float:
         """Bound on ||w - w*||_F for the A and documents it was fitted on: ||grad|| / lambda."""
         return self.gradient / self.ridge
-
-    @property
-    def gap(self) -> float:
-        """Bound on the loss above its minimum, summed over classes, the paper's tau: ||grad||^2 / (2 lambda)."""
-        return self.gradient**2 / (2 * self.ridge)
 
     def task_weights(self, model: TopicMatrix) -> Float:
         """Return B = A w, (n, C): a document of word shares x is of the class with the largest x^T B."""
@@ -279,30 +271,12 @@ def fit_head(model: TopicMatrix, data: LabelledDocuments, task: HeadTask) -> Top
     Raises CannotLearn if fewer than two classes are left, an anchor word of the task is gone, no document holds a
     word of the model, or rounding keeps the head from the task's tolerance. Source: the paper, section 2.
     """
-    return _solved(model, data, task, None)
-
-
-def unlearn_head(head: TopicHead, model: TopicMatrix, data: LabelledDocuments, task: HeadTask) -> TopicHead:
-    """Carry a head w^S over to the model and the labelled documents without the forget set.
-
-    A class without a document is dropped with its weights. Both this head and the one that `fit_head` would find lie
-    within their `distance` of the optimum, so they differ by the sum of both at most.
-    Raises as `fit_head`. Source: the paper, section 5, Algorithm 2.
-    """
-    return _solved(model, data, task, head)
-
-
-def _solved(model: TopicMatrix, data: LabelledDocuments, task: HeadTask, head: TopicHead | None) -> TopicHead:
-    """Minimise the loss of each class, from the weights of a head, or from zero for None."""
     columns = model.columns(task)
     phi = np.ascontiguousarray(data.frequencies(model.words) @ columns)
-    start = _start(head, model, data, task)
+    start = np.zeros(phi.shape[1])
     whole_goal = task.ridge * task.distance
     goal = whole_goal / math.sqrt(len(data.classes))
-    solved = []
-    for c, member in enumerate(data.membership.T):
-        part = minimise(phi, member, task.ridge, start[:, c], goal)
-        solved.append(part)
+    solved = [minimise(phi, member, task.ridge, start, goal) for member in data.membership.T]
     squared_gradient = sum(part.gradient**2 for part in solved)
     reached = math.sqrt(squared_gradient)
     # Each class keeps its share of the goal. The root of the sum of their squares may round above the whole goal.
@@ -315,24 +289,7 @@ def _solved(model: TopicMatrix, data: LabelledDocuments, task: HeadTask, head: T
         )
     topics = tuple(model.anchors[k] for k in model.positions(task))
     w = np.array([part.w for part in solved]).T
-    steps = max(part.steps for part in solved)
-    return TopicHead(topics, data.classes, w, task.ridge, reached, steps)
-
-
-def _start(head: TopicHead | None, model: TopicMatrix, data: LabelledDocuments, task: HeadTask) -> Float:
-    """Return the weights to start from, (k, C): those of the same topic and class in a head, else 0."""
-    topics = [model.anchors[k] for k in model.positions(task)]
-    start = np.zeros((len(topics), len(data.classes)))
-    if head is None:
-        return start
-    row = {name: k for k, name in enumerate(head.topics)}
-    column = {name: k for k, name in enumerate(head.classes)}
-    for k, topic in enumerate(topics):
-        for c, name in enumerate(data.classes):
-            if topic in row and name in column:
-                place = row[topic], column[name]
-                start[k, c] = head.w[place]
-    return start
+    return TopicHead(topics, data.classes, w, task.ridge, reached)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -341,12 +298,10 @@ class Solved:
 
     w: (k,) weights.
     gradient: bound on ||grad||, its rounding included.
-    steps: Newton steps that it took.
     """
 
     w: Float
     gradient: float
-    steps: int
 
 
 def loss(phi: Float, member: Mask, ridge: float, w: Float) -> float:
@@ -424,10 +379,11 @@ def minimise(phi: Float, member: Mask, ridge: float, start: Float, goal: float) 
     start: (k,) weights. goal: of ||grad||. Other parameters as in `loss`.
     """
     w = start.copy()
-    steps = 0
     g = gradient(phi, member, ridge, w)
     reached = _norm_bound(g, phi, ridge, w)
-    while steps < _MOST_STEPS and reached > goal:
+    for _ in range(_MOST_STEPS):
+        if reached <= goal:
+            break
         try:
             factor = cho_factor(hessian(phi, ridge, w))
         except LinAlgError:
@@ -439,8 +395,7 @@ def minimise(phi: Float, member: Mask, ridge: float, start: Float, goal: float) 
             break
         w, g = moved
         reached = _norm_bound(g, phi, ridge, w)
-        steps += 1
-    return Solved(w, reached, steps)
+    return Solved(w, reached)
 
 
 def _norm_bound(g: Float, phi: Float, ridge: float, w: Float) -> float:

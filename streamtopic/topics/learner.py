@@ -59,7 +59,6 @@ __all__ = [
     "prepare",
     "thresholds",
     "why_left_out",
-    "working_counts",
 ]
 
 
@@ -118,19 +117,34 @@ def learn(source: CountSource, options: LearnerOptions) -> TopicFit:
 def prepare(source: CountSource, options: LearnerOptions) -> Prepared:
     """Return the part of `learn` that does not depend on the number of topics.
 
-    Raises CannotLearn if too few words are left for the topics that `options` asks for.
+    All of it is a function of the counts alone, so of the documents that are left.
+    Raises CannotLearn if no word is left.
     """
-    q, mass, words, frequency, may_anchor = working_counts(source, options)
-    candidates = candidate_positions(frequency, may_anchor, options)
-    squares = column_squares(mass, options)
-    return Prepared(q, mass, squares, words, candidates, source.documents)
+    if source.documents <= 0:
+        raise CannotLearn("documents", "no documents are left to learn from: add some")
+    keep, may_anchor = choose_words(source, options)
+    if not len(keep):
+        raise CannotLearn("words", _no_words(source, options))
+    q = source.symmetric(keep)
+    mass = q.row_sums()
+    if not mass.all():
+        # A word that never meets another kept word has no row. Leaving it out changes no other row.
+        left = np.flatnonzero(mass)
+        keep = keep[left]
+        may_anchor = may_anchor[left]
+        mass = mass[left]
+        if not len(keep):
+            raise CannotLearn("pairs", "no two words occur together: documents need at least two known words")
+        q = source.symmetric(keep)
+    words = tuple(source.words[k] for k in keep)
+    candidates = candidate_positions(source.frequency[keep], may_anchor, options)
+    return Prepared(q, mass, column_squares(mass, options), words, candidates, source.documents)
 
 
 def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
     """Learn from prepared counts.
 
     options: the same that the counts were prepared for; only `n_topics` may differ.
-    An update changes a fit's arrays in place, so do not update one of several fits of one Prepared.
     """
     q = prepared.q
     mass = prepared.mass
@@ -252,34 +266,6 @@ def _beside_guides(
     chosen = choose_anchors(beside(E, own))
     group[candidates] = super_anchors(E, chosen, own)
     return candidates[chosen], group, independent
-
-
-def working_counts(
-    source: CountSource, options: LearnerOptions
-) -> tuple[SymmetricCounts, Int64, tuple[str, ...], Int64, Mask]:
-    """Return Q over the working vocabulary, its row sums, its words, their document frequencies, and possible anchors.
-
-    The last is (n,), whether each word may be an anchor. All are functions of the counts alone, so of the documents
-    that are left. Raises CannotLearn if no word is left.
-    """
-    if source.documents <= 0:
-        raise CannotLearn("documents", "no documents are left to learn from: add some")
-    keep, may_anchor = choose_words(source, options)
-    if not len(keep):
-        raise CannotLearn("words", _no_words(source, options))
-    q = source.symmetric(keep)
-    mass = q.row_sums()
-    if not mass.all():
-        # A word that never meets another kept word has no row. Leaving it out changes no other row.
-        left = np.flatnonzero(mass)
-        keep = keep[left]
-        may_anchor = may_anchor[left]
-        mass = mass[left]
-        if not len(keep):
-            raise CannotLearn("pairs", "no two words occur together: documents need at least two known words")
-        q = source.symmetric(keep)
-    words = tuple(source.words[k] for k in keep)
-    return q, mass, words, source.frequency[keep], may_anchor
 
 
 def candidate_positions(frequency: Int64, may_anchor: Mask, options: LearnerOptions) -> Positions:

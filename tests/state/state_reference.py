@@ -81,19 +81,6 @@ def difference(after, before):
     return tuple(parts)
 
 
-def pairs_of(change, found):
-    """Return the sum of w (h h^T - diag(h)) by words, zeros left out."""
-    total = np.zeros((len(change.words),) * 2, np.int64)
-    for k, weight in enumerate(found.weights):
-        part = slice(found.indptr[k], found.indptr[k + 1])
-        words, h = found.words[part], found.counts[part]
-        assert (np.diff(words) > 0).all()
-        total[np.ix_(words, words)] += weight * (np.outer(h, h) - np.diag(h))
-    assert np.array_equal(total, total.T)
-    rows, columns = np.nonzero(np.triu(total))
-    return {(change.words[a], change.words[b]): int(total[a, b]) for a, b in zip(rows, columns, strict=True)}
-
-
 class Run:
     """One partition driven by steps, beside the reference."""
 

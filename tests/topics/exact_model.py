@@ -13,6 +13,8 @@ from itertools import combinations
 import numpy as np
 from flint import arb, ctx, fmpq, fmpz_mat
 
+from packed import dense_of
+
 __all__ = ["UNIT", "distance", "exact_products", "exact_rows"]
 
 _BITS = 512
@@ -21,7 +23,7 @@ UNIT = 2.0**-53
 
 def exact_rows(fit):
     """Return x* of each live word of a fit as lists of r rationals, from its counts, D^2 and summed anchors' rows."""
-    last, live = fit.mixtures, np.flatnonzero(fit.mass)
+    last = fit.mixtures
     weights = _integers(fit.squares)
     N = [[int(v) for v in row] for row in last.anchor_counts]
     s = [sum(row) for row in N]
@@ -31,10 +33,9 @@ def exact_rows(fit):
     assert H.det() != 0, "the exact anchors' rows depend on each other"
     supports = {}
     rows = []
-    for i in live:
-        columns, values = fit.q.row(i)
+    for i, row in enumerate(dense_of(fit.q).tolist()):
         w = [0] * len(N)
-        for j, value in zip(columns.tolist(), values.tolist(), strict=True):
+        for j, value in enumerate(row):
             if value:
                 w = [total + value * factor for total, factor in zip(w, thin[j], strict=True)]
         first = tuple(np.flatnonzero(last.C[i] > 0).tolist())
@@ -100,8 +101,9 @@ def exact_products(fit, part):
     """Return Q D^2 N^T of a round for the live words, rows of r fractions."""
     weights = [Fraction(float(x)) for x in fit.squares]
     made = []
-    for i in np.flatnonzero(fit.mass):
-        columns, values = fit.q.row(i)
-        terms = [(value * weights[j], j) for j, value in zip(columns.tolist(), values.tolist(), strict=True)]
-        made.append([sum((term * int(row[j]) for term, j in terms), Fraction(0)) for row in part.anchor_counts])
+    for row in dense_of(fit.q).tolist():
+        terms = [(value * weights[j], j) for j, value in enumerate(row) if value]
+        made.append(
+            [sum((term * int(of_topic[j]) for term, j in terms), Fraction(0)) for of_topic in part.anchor_counts]
+        )
     return made

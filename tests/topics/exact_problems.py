@@ -6,7 +6,7 @@ import numpy as np
 from dense_counts import dense_counts
 from scipy.sparse import coo_array
 
-from packed import pack
+from packed import dense_of, pack
 from streamtopic.counts import Counts, DocumentBatch, Passage, SymmetricCounts, Weighting, count
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.fit import TopicFit, Words
@@ -190,14 +190,7 @@ def _giant(rng):
     live = np.flatnonzero(mass)
     q = SymmetricCounts.of(q.upper(), live)
     words = np.concatenate([[0], 1 + rng.permutation(len(live) - 1)[: r - 1]])
-    return _of(rng, q, np.array([_dense(q, k) for k in words]))
-
-
-def _dense(q, k):
-    columns, values = q.row(k)
-    row = np.zeros(q.n, np.int64)
-    row[columns] = values
-    return row
+    return _of(rng, q, dense_of(q)[words].astype(np.int64))
 
 
 def two_words(rng, n=None):
@@ -223,7 +216,7 @@ def two_words(rng, n=None):
     )
     words = np.add(rng.integers(0, len(kept) // 2, (2, len(kept) // 8)), [[0], [len(kept) // 2]])
     words[:, 0] = 0, len(kept) // 2
-    return _of(rng, q, np.array([sum(_dense(q, k) for k in np.unique(group)) for group in words]))
+    return _of(rng, q, np.array([dense_of(q)[np.unique(group)].sum(axis=0) for group in words], np.int64))
 
 
 def _carried(rng):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from packed import values_of
 from streamtopic.counts import Counts, Weighting, count
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
 from streamtopic.paper.algorithm1 import (
@@ -107,7 +108,7 @@ def test_words_are_those_that_a_retraining_chooses():
 
 def test_what_was_not_learned_cannot_be_forgotten(corpus, fit):
     """Documents from elsewhere, and the whole corpus twice over, are refused and leave the model alone."""
-    before = fit.q.values.tobytes()
+    before = values_of(fit.q).tobytes()
     stranger = Corpus(seed=17)
     for forget in (
         stranger.counts(range(M)),
@@ -116,7 +117,7 @@ def test_what_was_not_learned_cannot_be_forgotten(corpus, fit):
         source = forget if isinstance(forget, Counts) else Counts(corpus.planted.words, forget)
         with pytest.raises(NegativeCounts, match="were not learned"):
             remaining(fit, source)
-    assert fit.q.values.tobytes() == before
+    assert values_of(fit.q).tobytes() == before
 
 
 def test_a_lost_anchor_and_dependent_rows_end_in_a_reason(corpus, fit):

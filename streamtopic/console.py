@@ -26,7 +26,6 @@ __all__ = [
     "duration",
     "instant",
     "log_to_stderr",
-    "number",
     "number_of",
     "plain",
     "printable",
@@ -45,6 +44,10 @@ __all__ = [
 _TIMES = frozenset(
     {"applied", "at", "attested", "changed", "created", "decided", "due", "looked", "made", "received", "since"}
 )
+
+
+# Larger figures are written with an exponent.
+_LARGEST_PLAIN = 1e12
 
 
 class Update(Protocol):
@@ -180,7 +183,8 @@ def _all_numbers(rows: Sequence[Sequence[object]], column: int) -> bool:
 
 def table_of(records: Sequence[Mapping[str, object]], *names: str) -> str:
     """Lay out some fields of objects of JSON, an object a row."""
-    return table(names, [list(map(record.get, names)) for record in records])
+    head = [name.replace("_", " ") for name in names]
+    return table(head, [list(map(record.get, names)) for record in records])
 
 
 def aligned(fields: Mapping[str, object]) -> list[str]:
@@ -236,10 +240,6 @@ def plain(value: object, name: str = "") -> str:
     if isinstance(value, int) and timed and value > 10**11:
         return instant(value, "seconds")
     if isinstance(value, float):
-        return number(value)
+        # Four digits, or a whole number if it has more.
+        return f"{value:,.0f}" if 1000 <= abs(value) < _LARGEST_PLAIN else f"{value:.4g}"
     return "-" if value is None or value == "" else str(value)
-
-
-def number(value: float | None) -> str:
-    """Write a figure in at most four digits; a dash for None."""
-    return "-" if value is None else f"{value:.4g}"

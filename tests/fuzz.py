@@ -91,24 +91,18 @@ class Decoder:
     read: object
 
 
-def try_every_place(decoder):
-    """Put every extreme value, and nothing, in every place of a sample; return the number of inputs, and the findings.
+def every_place(decoder):
+    """Yield a sample with every extreme value, and with nothing, in every place of it.
 
     Chance needs many inputs until it meets one place with one value.
     """
-    errors = [outcome(decoder, data) for data in _every_place(decoder)]
-    return len(errors), {error for error in errors if error is not None}
-
-
-def _every_place(decoder):
     parse, write = _FORMS[decoder.form]
     yield from map(write, _replacements(parse(_sample(decoder))))
 
 
 def _replacements(value):
     yield from _EXTREMES
-    places = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
-    for place in places:
+    for place in _places(value):
         copy = value.copy()
         del copy[place]
         yield copy
@@ -116,6 +110,15 @@ def _replacements(value):
             copy = value.copy()
             copy[place] = replacement
             yield copy
+
+
+@cache
+def _sample(decoder):
+    return decoder.sample()
+
+
+def _places(value):
+    return list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
 
 
 def outcome(decoder, data):
@@ -130,35 +133,32 @@ def outcome(decoder, data):
     return None
 
 
-def damaged(decoder):
-    """Return a strategy: a sample with some places of its tree changed, or some of its bytes."""
+@st.composite
+def damaged(draw, decoder):
+    """Draw a sample with one to three places changed, in its tree of values or in its bytes."""
     parse, write = _FORMS[decoder.form]
     sample = _sample(decoder)
-    several = st.integers(1, 3).flatmap(lambda times: _changed(parse(sample), times))
-    return several.map(write) | _spoiled(sample) | st.binary(max_size=64)
+    if draw(st.integers(0, 9)) == 0:
+        return draw(_spoiled(sample) | st.binary(max_size=64))
+    value = parse(sample)
+    for _ in range(draw(st.integers(1, 3))):
+        value = draw(_changed(value))
+    return write(value)
 
 
 @st.composite
 def _spoiled(draw, data):
-    spoiled = bytearray(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data)
-    places = st.dictionaries(st.integers(0, max(len(spoiled) - 1, 0)), st.integers(0, 255), max_size=3)
-    for place, value in draw(places).items() if spoiled else ():
+    spoiled = bytearray(data[: draw(st.integers(1, len(data)))])
+    places = st.dictionaries(st.integers(0, len(spoiled) - 1), st.integers(0, 255), max_size=3)
+    for place, value in draw(places).items():
         spoiled[place] = value
     return bytes(spoiled)
 
 
 @st.composite
-def _changed(draw, value, times=1):
-    """Change places of a tree, one after the other."""
-    for _ in range(times):
-        value = draw(_change(value))
-    return value
-
-
-@st.composite
-def _change(draw, value):
-    """Change one place: take it out, have it twice, or put another value in, of its type as often as of another."""
-    places = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+def _changed(draw, value):
+    """Take one place out, have it twice, or put another value in, of its type as often as of another."""
+    places = _places(value)
     if not places or draw(st.integers(0, 9)) == 0:
         near = st.from_type(type(value)) if isinstance(value, bool | int | float | str) else st.nothing()
         return draw(near | st.sampled_from(_EXTREMES))
@@ -171,7 +171,7 @@ def _change(draw, value):
     elif how == 1:
         copy.insert(place, copy[place])
     else:
-        copy[place] = draw(_change(copy[place]))
+        copy[place] = draw(_changed(copy[place]))
     return copy
 
 
@@ -448,11 +448,6 @@ def _read_chunk(data):
     list(reader.take(Record("t", 0, 0, given.get("key"), given.get("value"), headers, 0)))
     proof = proof_message(3, "a proof")
     list(reader.take(Record("t", 0, 1, proof.key, proof.value, (), 0)))
-
-
-@cache
-def _sample(decoder):
-    return decoder.sample()
 
 
 def sample_envelope():

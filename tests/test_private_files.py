@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from streamtopic.errors import SettingsError
-from streamtopic.security.private_files import new_file
+from streamtopic.security.private_files import new_file, open_to_others
 from streamtopic.service.instance import make_keys
 from streamtopic.settings import load
 
@@ -49,6 +50,24 @@ def test_its_rights_are_those_that_were_asked_for(tmp_path, mode):
         (part,) = tmp_path.iterdir()
         assert part.stat().st_mode & 0o777 == mode
     assert (tmp_path / "saved").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "opened"),
+    [
+        (0o600, 1000, False),
+        (0o640, 1000, True),
+        (0o604, 1000, True),
+        (0o440, 0, False),
+        (0o660, 0, True),
+        (0o644, 0, True),
+    ],
+)
+def test_a_secret_is_for_its_owner_or_mounted_for_the_group(tmp_path, monkeypatch, mode, owner, opened):
+    """Kubernetes mounts a secret of root's that the group of its reader may read, and nobody may write."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(Path, "stat", lambda _: SimpleNamespace(st_mode=mode, st_uid=owner))
+    assert open_to_others(tmp_path / "secret") is opened
 
 
 def test_content_then_name_reach_the_disk(tmp_path, monkeypatch):

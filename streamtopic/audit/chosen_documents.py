@@ -99,8 +99,7 @@ def crafted_documents(counts: Counts, fit: TopicFit) -> dict[str, Document]:
     threshold = int(frequency.min())
     below = np.flatnonzero(counts.frequency == threshold - 1)[:_ENTRANTS]
     # The word with nearly all of its mass in one topic, of the words that are not anchors.
-    C = fit.C[fit.live]
-    nearest = np.where(C < 1, C, 0).max(axis=1)
+    nearest = np.where(fit.C < 1, fit.C, 0).max(axis=1)
     nearest_first = np.argsort(-nearest, kind="stable")
     vertex = live[nearest_first[:1]]
     made = {}

@@ -262,18 +262,11 @@ class _Look:
 
     def at(self, released: Sequence[Float64]) -> Float64:
         """Score a release, given as one array an artifact."""
-        ratio = 0.0
-        fine = 0.0
-        size = 0.0
-        off = []
-        for artifact, values in zip(self._artifacts, released, strict=True):
-            away = values - artifact.middle
-            weighted = artifact.weight * away
-            ratio += float(np.vdot(away, artifact.along))
-            at_zeros = values.flat[artifact.zeros]
-            fine += _too_fine(at_zeros, artifact.other)
-            size += float(np.vdot(weighted, weighted))
-            off.append(away)
+        pairs = list(zip(self._artifacts, released, strict=True))
+        off = [values - one.middle for one, values in pairs]
+        ratio = sum(float(np.vdot(away, one.along)) for away, one in zip(off, self._artifacts, strict=True))
+        size = sum(float(np.square(one.weight * away).sum()) for away, one in zip(off, self._artifacts, strict=True))
+        fine = sum(_too_fine(values.flat[one.zeros], one.other) for one, values in pairs)
         between = 0.0
         if self._versions:
             one, other = self._artifacts
@@ -460,31 +453,26 @@ def judge(first: Float64, second: Float64, names: Sequence[str], delta: float, e
 
     Distinguisher and threshold are chosen on the first half of the draws and judged on the second half.
     """
-    draws = len(first)
-    half = draws // 2
-    chosen_first = first[:half]
-    chosen_second = second[:half]
-    # Draws that took no part in the choice: on the others the best of many tests looks better than it is.
-    judged_first = first[half:]
-    judged_second = second[half:]
+    half = len(first) // 2
     # Two bounds, each from the bounds on two rates.
     share = error / 4
     tests: list[_Test] = []
     for column in range(first.shape[1]):
-        tests += _tests(chosen_first, chosen_second, column)
-    tried = [test.rates(chosen_first, chosen_second) for test in tests]
-    epsilons = [rates.epsilon(delta, share) for rates in tried]
-    by_rates = tests[int(np.argmax(epsilons))]
-    distances = [rates.mu(share) for rates in tried]
-    by_curve = tests[int(np.argmax(distances))]
-    rates = by_rates.rates(judged_first, judged_second)
-    curve = by_curve.rates(judged_first, judged_second)
-    epsilon = rates.epsilon(delta, share)
-    mu = curve.mu(share)
+        tests += _tests(first[:half], second[:half], column)
+    tried = [test.rates(first[:half], second[:half]) for test in tests]
+
+    def best(bound: Callable[[Rates], float]) -> tuple[str, Rates]:
+        values = [bound(rates) for rates in tried]
+        test = tests[int(np.argmax(values))]
+        # On draws that took part in the choice the best of many tests looks better than it is.
+        return names[test.column], test.rates(first[half:], second[half:])
+
+    by_rates = best(lambda rates: rates.epsilon(delta, share))
+    by_curve = best(lambda rates: rates.mu(share))
+    epsilon, mu = by_rates[1].epsilon(delta, share), by_curve[1].mu(share)
     gaussian = gaussian_epsilon(delta, 1 / mu) if mu > 0 else 0.0
-    if epsilon > 0 and epsilon >= gaussian:
-        return GameFinding(epsilon, gaussian, names[by_rates.column], rates, draws)
-    return GameFinding(epsilon, gaussian, names[by_curve.column], curve, draws)
+    name, rates = by_rates if epsilon > 0 and epsilon >= gaussian else by_curve
+    return GameFinding(epsilon, gaussian, name, rates, len(first))
 
 
 def least_draws(mu: float, error: float) -> int:

@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from streamtopic.bench.chain_corpora import KINDS, kind_of
 from streamtopic.bench.twins import same_counts
-from streamtopic.counts import Cooccurrence, Counts, SignedPassages, count
+from streamtopic.counts import Cooccurrence, Counts, count
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.learner import learn
 from streamtopic.topics.update import NeedsRetrain, update
@@ -110,8 +110,6 @@ class Outcome:
 
     seed: int
     kind: str
-    learner: str = ""
-    topics: int = 0
     updates: int = 0
     relearned: Counter[str] = field(default_factory=Counter)
     unlearnable: int = 0
@@ -125,7 +123,7 @@ class Outcome:
 
 def described(fit: TopicFit) -> Described:
     """Return the parts of a fit that chains compare: the one place that knows how a fit keeps them."""
-    sets = {fit.names[k]: int(fit.group[k]) for k in fit.live if fit.group[k] >= 0}
+    sets = {word: int(topic) for word, topic in zip(fit.words, fit.group, strict=True) if topic >= 0}
     guides = {topic.name: topic.seeds for topic in fit.guided}
     return Described(fit.words, fit.anchors, sets, guides, tuple(fit.notes.values()), fit.A, fit.certificate.bound)
 
@@ -174,7 +172,7 @@ def one_chain(seed: int) -> Outcome:
     generator = np.random.default_rng(seed)
     kind = kind_of(seed)
     pool = KINDS[kind](generator)
-    outcome = Outcome(seed, kind, pool.options.learner, pool.options.n_topics)
+    outcome = Outcome(seed, kind)
     step = 0
     try:
         with threadpool_limits(1), warnings.catch_warnings():
@@ -199,7 +197,8 @@ class _Chain:
         self._pool, self._generator, self._outcome = pool, generator, outcome
         self._inside = generator.random(pool.size) < generator.uniform(0.4, 0.95)
         self._counts = pool.counts(self._inside)
-        self._tells = bool(generator.random() < 0.5)
+        # A draw that decides nothing: without it each seed would be another chain.
+        generator.random()
         self._only_held = bool(generator.random() < 0.5)
         self._fit = self._learned(self._source(self._counts))
 
@@ -207,7 +206,7 @@ class _Chain:
         """Add and delete some documents, by an update and afresh; return which promise was broken, and how."""
         pool, outcome = self._pool, self._outcome
         moved = self._drawn()
-        now, delta, passages = self._moved(moved)
+        now, delta = self._moved(moved)
         fresh_counts = pool.counts(self._inside)
         if not same_counts(now, fresh_counts):
             return "counts", "the sum of changes is not the count of what is there"
@@ -218,7 +217,7 @@ class _Chain:
             outcome.unlearnable += twin is None
             return None
         words = {*before.words}
-        updated = update(before, self._source(now), delta, passages if self._tells else None)
+        updated = update(before, self._source(now), delta)
         if isinstance(updated, NeedsRetrain):
             outcome.relearned[first_clause(updated.reason)] += 1
             self._fit = self._learned(self._source(now))
@@ -262,23 +261,20 @@ class _Chain:
         wanted = min(int(generator.choice(_BATCHES)), len(among))
         return np.sort(generator.choice(among, wanted, replace=False))
 
-    def _moved(self, units: Int64) -> tuple[Cooccurrence, Counts, SignedPassages]:
-        """Add or delete units; return the counts afterwards, the change, and its passages."""
+    def _moved(self, units: Int64) -> tuple[Cooccurrence, Counts]:
+        """Add or delete units; return the counts afterwards, and the change."""
         pool, weighting = self._pool, self._pool.options.weighting
         documents = np.flatnonzero(np.isin(pool.units, units))
         batch = pool.batch.take(documents)
         signs = np.where(self._inside[pool.units[documents]], -1, 1)
         self._inside[units] ^= True
         change = count(batch, len(pool.names), weighting, signs)
-        passages = SignedPassages.of(batch, weighting, signs)
         if not self._only_held:
-            return self._counts + change, Counts(pool.names, change), passages
+            return self._counts + change, Counts(pool.names, change)
         # As a service does it: a change is over the words of its documents only.
         held = np.unique(batch.words).astype(np.intp)
-        places = np.full(len(pool.names), -1, np.int64)
-        places[held] = np.arange(len(held))
         names = tuple(pool.names[k] for k in held)
-        return self._counts + change, Counts(names, change.restrict(held)), passages.relabel(places)
+        return self._counts + change, Counts(names, change.restrict(held))
 
     def _source(self, counts: Cooccurrence) -> Counts:
         """Return counts with their words: all words, or those that a document holds, as the chain has it."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from streamtopic.bench.figures import Figure
 from streamtopic.counts import Counts, count
-from streamtopic.paper.capacity_formulas import ModelConstants, base_capacity, implied_constant
+from streamtopic.paper.capacity_formulas import ModelConstants, base_capacity
 from streamtopic.paper.theorem import UTILITY_LOSS, TheoremOptions, guaranteed_error, plan_theorem
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.privacy.noise import Guarded, release_matrix
@@ -155,7 +155,9 @@ def borne(planted: SyntheticTopics, sizes: tuple[int, ...], length: int, draws: 
             Figure(f"m = {m:,}: greatest error with T gone, mean", float(np.mean(errors)), "", f"<= {UTILITY_LOSS}"),
             Figure(f"m = {m:,}: draws within {UTILITY_LOSS} with T gone", kept, "share", f">= {PROBABILITY}"),
             Figure(f"m = {m:,}: deletions that 9 of 10 draws bear", capacities[-1], "documents"),
-            Figure(f"m = {m:,}: c at which theorem 1 gives that", implied_constant(capacities[-1], formula), ""),
+            Figure(
+                f"m = {m:,}: c at which theorem 1 gives that", capacities[-1] / formula if formula else math.nan, ""
+            ),
             Figure(f"m = {m:,}: entry of Algorithm 1's noise for T at c = 1", _noise(planted, m, T), ""),
         ]
     if min(capacities) > 0:

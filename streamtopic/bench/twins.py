@@ -5,7 +5,6 @@ Everything happens before noise, on counts in memory: no comparison is sharper.
 
 from __future__ import annotations
 
-import copy
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 
 from streamtopic.audit.subtraction import difference
 from streamtopic.bench.figures import timed
-from streamtopic.counts import Cooccurrence, Counts, KeptCounts, SignedPassages, count
+from streamtopic.counts import Cooccurrence, Counts, KeptCounts, count
 from streamtopic.service.verify.recount import Numbering
 from streamtopic.topics.learner import learn
 from streamtopic.topics.update import NeedsRetrain, update
@@ -136,8 +135,7 @@ class Twins:
         now = Counts(self.words, self.whole.cooccurrence - part)
         delta = Counts(self.words, Cooccurrence.zero(len(self.words)) - part)
         left = self._counted(self.batch.take(np.setdiff1d(np.arange(self.batch.documents), forget.documents)))
-        passages = self._gone(gone)
-        seconds, updated = timed(partial(update, copy.deepcopy(self.fit), now, delta, passages))
+        seconds, updated = timed(partial(update, self.fit, now, delta))
         relearn, twin = timed(partial(learn, left, self.options))
         refused = isinstance(updated, NeedsRetrain)
         fit = learn(now, self.options) if isinstance(updated, NeedsRetrain) else updated.fit
@@ -154,24 +152,20 @@ class Twins:
             relearn=relearn,
         )
 
-    def _gone(self, batch: DocumentBatch) -> SignedPassages:
-        """Return the passages of documents that went."""
-        return SignedPassages.of(batch, self.options.weighting, np.full(batch.documents, -1))
-
     def chain(self, steps: int, seed: int = 0) -> Chain:
         """Forget random documents one after another, each out of the model that the last one left.
 
         A model whose certificate is above the tolerance is learned again, as a service does it.
         """
         drawn = np.random.default_rng(seed).choice(self.batch.documents, steps, replace=False)
-        fit, reasons = copy.deepcopy(self.fit), Counter[str]()
+        fit, reasons = self.fit, Counter[str]()
         nothing = Cooccurrence.zero(len(self.words))
         now = KeptCounts.counted(self.words, self.batch, self.options.weighting)
         for gone in drawn:
             batch = self.batch.take(np.array([gone]))
             now = now.minus(batch)
             delta = Counts(self.words, nothing - self._counted(batch).cooccurrence)
-            updated = update(fit, now, delta, self._gone(batch))
+            updated = update(fit, now, delta)
             if isinstance(updated, NeedsRetrain):
                 # Later clauses of a reason name words, which differ each time.
                 reasons[re.split("[:,]", updated.reason)[0]] += 1

@@ -84,7 +84,9 @@ def command(*options: Option, instance: bool = True) -> Callable[[Callable[[argp
     """
 
     def made(run: Callable[[argparse.Namespace], int]) -> Command:
-        name, about = run.__name__.strip("_").replace("_", "-"), (run.__doc__ or "").partition("\n")[0]
+        name = run.__name__.strip("_").replace("_", "-")
+        # `python -OO` keeps no docstrings.
+        about = (run.__doc__ or name).partition("\n")[0]
 
         def add_to(subparsers: Subparsers) -> None:
             listed = about[0].lower() + about[1:].rstrip(".")

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-EXAMPLES = 5
-
 _CANDIDATES = 300
 # Fewer than elsewhere: installed docstrings are some tens of thousands.
 _PRIVATE_TOPICS = 10
@@ -51,30 +49,18 @@ _PRIVATE_TOPICS = 10
 SAME = 1e-12
 
 
-def _number_to_delete(wanted: int | None, documents: int) -> int:
-    """Return how many documents to delete, one in a thousand by default. Raises UsageError if nothing would be left."""
-    count = max(documents // 1000, 1) if wanted is None else wanted
-    if count >= documents:
-        raise UsageError(f"cannot delete {count} of {documents} documents: give --delete a smaller number")
-    return count
-
-
 class _Stages:
     """Times each stage, and tells a person at the terminal as stages pass.
 
     quiet: print nothing.
     seconds: what each stage took; a stage that comes again is added up.
+    start: when the first stage began.
     """
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
         self.seconds: dict[str, float] = {}
-        self._start = time.perf_counter()
-
-    @property
-    def total(self) -> float:
-        """Seconds since the first stage began."""
-        return round(time.perf_counter() - self._start, 4)
+        self.start = time.perf_counter()
 
     @contextmanager
     def stage(self, name: str, unit: str = "documents") -> Iterator[Update]:
@@ -95,11 +81,6 @@ class _Stages:
         """Print a line for a person."""
         if not self.quiet:
             say(f"  {line}")
-
-    def now(self, what: str) -> None:
-        """Show what is going on, at a terminal."""
-        if not self.quiet:
-            doing(what)
 
 
 @command(
@@ -134,7 +115,13 @@ def _demo(args: argparse.Namespace) -> int:
     # In private mode few documents need few words and versions. Whoever set these has decided.
     if private and "private" not in given.model_fields_set:
         chosen |= {"private.size": 500, "private.versions": 4}
-    count = 1 if private else _number_to_delete(args.delete, len(corpus.documents))
+    documents = len(corpus.documents)
+    count = max(documents // 1000, 1) if args.delete is None else args.delete
+    if private:
+        # The attack is on one document.
+        count = 1
+    if count >= documents:
+        raise UsageError(f"cannot delete {count} of {documents} documents: give --delete a smaller number")
     with ExitStack() as stack:
         folder = args.keep
         if folder is None:
@@ -223,7 +210,7 @@ def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, k
             report = _report(service, corpus, gone)
     verified = len(shown.received)
     received = {"received": verified + subscriber.refused, "verified": verified}
-    seconds = stages.seconds | {"total": stages.total}
+    seconds = stages.seconds | {"total": round(time.perf_counter() - stages.start, 4)}
     report |= {"steps": steps, **checks, "subscriber": received, "seconds": seconds}
     return report | {"passed": _passed(report)}
 
@@ -267,9 +254,11 @@ class _Shown:
 
     def settle(self) -> Mapping[str, float]:
         """Publish the versions that are due, and receive them; return the seconds of each stage."""
+        from streamtopic.service.sending import silent
+
         stages = self._stages
         with progress("count", "documents", quiet=stages.quiet) as update:
-            settled = self._work.settle(update, announce=stages.now)
+            settled = self._work.settle(update, announce=silent if stages.quiet else doing)
         if not settled.versions:
             raise UsageError(f"no version could be made: {settled.decision}")
         for name, seconds in settled.seconds.items():
@@ -369,7 +358,6 @@ def _report(service: Opened, corpus: Corpus, gone: list[Document]) -> dict[str, 
         "documents": len(corpus.documents),
         "skipped_lines": len(corpus.problems),
         "deleted": len(gone),
-        "examples": [document.id for document in gone[:EXAMPLES]],
         "vocabulary": len(release.words),
         "topics": found,
         "heads": heads_of(release, 5),

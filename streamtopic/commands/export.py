@@ -16,7 +16,7 @@ from streamtopic.commands.common_arguments import (
     option,
     whole_number,
 )
-from streamtopic.console import progress
+from streamtopic.console import aligned, progress
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,12 +53,14 @@ def _export(args: argparse.Namespace) -> int:
     with file_errors("write", args.to):
         _write_model(release, args.to)
     topics = 0 if release.payload.A is None else release.envelope.r
-    told = {"version": release.version, "to": str(args.to), "words": len(release.words), "topics": topics}
-    parts = [f"{len(release.words)} words", f"{topics} topics" if topics else "no topics, which are withheld"]
-    if release.heads:
-        parts.append(f"heads of {', '.join(release.heads)}")
-    line = f"version {release.version}: {', '.join(parts)}, written to {args.to}"
-    return answer(args, told | {"heads": list(release.heads)}, line)
+    told = {
+        "version": release.version,
+        "to": str(args.to),
+        "words": len(release.words),
+        "topics": topics,
+        "heads": list(release.heads),
+    }
+    return answer(args, told, *aligned(told))
 
 
 def _refuse_other(args: argparse.Namespace, *, page: bool) -> None:

@@ -56,8 +56,8 @@ def versions_table(versions: list[dict[str, Any]]) -> str:
     """Lay out versions for a person."""
     shown = ["version", "kind", "documents", "forgotten", "epsilon", "delta", "sigma", "certificate", "seconds"]
     # Most models have no task, and most versions stand: columns of dashes would make the table wider for nothing.
-    seldom = {name: any(map(itemgetter(name), versions)) for name in ("withdrawn", "heads", "unfitted")}
-    return table_of(versions, *shown, *filter(seldom.get, seldom))
+    seldom = [name for name in ("withdrawn", "heads", "unfitted") if any(map(itemgetter(name), versions))]
+    return table_of(versions, *shown, *seldom)
 
 
 @command(option("--last N", "the newest N (default: 20)", default=20))

@@ -7,17 +7,16 @@
     counting               count: a batch to a Cooccurrence; count_rows: the same as PairBlocks; statistics: of words
     for learners           CountSource; Counts and KeptCounts in memory
 
-The pair counts of n words are an n by n matrix. It takes four forms, each for one purpose:
+The pair counts of n words are an n by n matrix. It takes three forms, each for one purpose:
 
     Cooccurrence      exact value of a set of documents: one triangle in int64, with the statistics of words; add,
                       subtract, restrict
     PairBlock         some rows of one as they are counted, in buffers that are used again
-    SymmetricCounts   the working matrix Q of a learner: both triangles, six bytes an entry, changed in place
-    SignedPassages    a small change as outer products: as long as its passages, while pairs are their square
+    SymmetricCounts   the working matrix Q of a learner: both triangles, six bytes an entry
 
 Below SymmetricCounts lies `compact.Compact`, its rows in six bytes an entry, which compiled loops read. Before anybody
 reads them, documents in memory stand for them. One form for all purposes would be twice as large
-(docs/decisions/0003), or every change would copy it.
+(docs/decisions/0003).
 """
 
 from streamtopic.counts.batch import (
@@ -25,13 +24,12 @@ from streamtopic.counts.batch import (
     TWICE,
     DocumentBatch,
     Passage,
-    SignedPassages,
     Weighting,
     narrowed,
 )
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.count_pairs import PairBlock, add_statistics, count, count_rows, statistics
-from streamtopic.counts.count_sources import Counts, CountSource, KeptCounts
+from streamtopic.counts.count_sources import Counts, CountSource, KeptCounts, PairSource
 from streamtopic.counts.matrices import CountedTexts, TextMatrix
 from streamtopic.counts.symmetric import SymmetricCounts
 
@@ -45,8 +43,8 @@ __all__ = [
     "DocumentBatch",
     "KeptCounts",
     "PairBlock",
+    "PairSource",
     "Passage",
-    "SignedPassages",
     "SymmetricCounts",
     "TextMatrix",
     "Weighting",

@@ -4,8 +4,7 @@ Shapes are in docstrings, since numpy's types do not say them. Positions are ind
 of each entry of another array whether it is chosen.
 """
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +18,7 @@ __all__ = [
     "UInt16",
     "UInt64",
     "entry_rows",
-    "joined",
     "places",
-    "row_ends",
 ]
 
 Float = npt.NDArray[np.float64]
@@ -31,22 +28,6 @@ UInt16 = npt.NDArray[np.uint16]
 UInt64 = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
-_Kind = TypeVar("_Kind", np.int32, np.int64)
-
-
-def row_ends(sizes: npt.NDArray[Any]) -> Int64:
-    """Return where rows of these sizes begin and the last one ends, (rows + 1,)."""
-    ends = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=ends[1:])
-    return ends
-
-
-def joined(parts: Sequence[npt.NDArray[_Kind]], kind: type[_Kind]) -> npt.NDArray[_Kind]:
-    """Lay arrays one after the other, also if there are none. A single one is not copied. kind: type of the numbers."""
-    if not parts:
-        return np.zeros(0, kind)
-    whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return whole.astype(kind, copy=False)
 
 
 def entry_rows(indptr: npt.NDArray[np.integer[Any]]) -> Int64:

@@ -1,26 +1,22 @@
 """Documents as word counts, ready to be counted, and the integer weight of their word pairs.
 
-    Passage          word counts of a document, or of one part of a long one
-    DocumentBatch    passages of several documents, one row a passage
-    narrowed         the same batch over some of its words
-    Weighting        how often words count, and the weight of a document's pairs; MAX_LENGTH: tokens of a passage
-    SignedPassages   the passages that came or went, in place of the pairs that they make
-
-Q changes by one outer product for each passage. So the consequences of a change cost as much as its passages are long.
-By pairs they would cost the square of that.
+Passage          word counts of a document, or of one part of a long one
+DocumentBatch    passages of several documents, one row a passage
+narrowed         the same batch over some of its words
+Weighting        how often words count, and the weight of a document's pairs; MAX_LENGTH: tokens of a passage
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, entry_rows, joined, row_ends
+from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, entry_rows
 from streamtopic.errors import UsageError
 
-__all__ = ["MAX_LENGTH", "TWICE", "DocumentBatch", "Passage", "SignedPassages", "Weighting", "narrowed"]
+__all__ = ["MAX_LENGTH", "TWICE", "DocumentBatch", "Passage", "Weighting", "joined", "narrowed", "row_ends"]
 
 
 MAX_LENGTH = 8192
@@ -28,6 +24,8 @@ MAX_LENGTH = 8192
 
 # Both keep cap << shift within 2^38, so that 2^18 documents of 64 passages stay within 64 bits.
 _SHIFTS = {1: 36, 256: 30}
+
+_Kind = TypeVar("_Kind", np.int32, np.int64)
 
 TWICE = 2
 """How often a word counts in the pairs of a passage at most. The published learner has no such limit."""
@@ -156,6 +154,21 @@ class DocumentBatch:
         return self.take(np.unique(owners[chosen[self.words]]))
 
 
+def row_ends(sizes: npt.NDArray[Any]) -> Int64:
+    """Return where rows of these sizes begin and the last one ends, (rows + 1,)."""
+    ends = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=ends[1:])
+    return ends
+
+
+def joined(parts: Sequence[npt.NDArray[_Kind]], kind: type[_Kind]) -> npt.NDArray[_Kind]:
+    """Lay arrays one after the other, also if there are none. A single one is not copied. kind: type of the numbers."""
+    if not parts:
+        return np.zeros(0, kind)
+    whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return whole.astype(kind, copy=False)
+
+
 def _ranges(firsts: npt.NDArray[np.integer[Any]], lasts: npt.NDArray[np.integer[Any]]) -> Positions:
     """Return first, first + 1, ... last - 1 of each pair, one range after the other."""
     sizes = lasts - firsts
@@ -243,72 +256,3 @@ class Weighting:
         # In integers, half rounded up, so that every machine gets the same weight.
         rounded = (2 * mass + pairs) // (2 * pairs)
         return np.where(counted < 2, 0, rounded)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SignedPassages:
-    """Passages with the signed weight of their pairs: dQ = sum of w (g g^T - diag(g)), g as of `Weighting`.
-
-    indptr: (k + 1,) where passages begin.
-    words: (nnz,) positions among the words of the change, ascending in each passage.
-    counts: (nnz,) g, how often each word counts there.
-    weights: (k,) integer weights as of `Weighting`, negative for a passage that went.
-    """
-
-    indptr: Int64
-    words: Int64
-    counts: Int64
-    weights: Int64
-
-    @classmethod
-    def of(cls, batch: DocumentBatch, weighting: Weighting, signs: Int64 | None = None) -> "SignedPassages":
-        """Take the passages of documents.
-
-        signs: (documents,) 1 for a document that came, -1 for one that went; None for all came.
-        """
-        weights = weighting.of(batch)
-        if signs is not None:
-            weights = weights * signs[batch.owners]
-        # Products of counts and weights need 64 bits.
-        words = batch.words.astype(np.int64)
-        counts = weighting.counted(batch).astype(np.int64)
-        return cls(batch.indptr, words, counts, weights)
-
-    @property
-    def passages(self) -> int:
-        """How many passages there are."""
-        return len(self.weights)
-
-    @property
-    def owners(self) -> Int64:
-        """The passage of each word, (nnz,)."""
-        return entry_rows(self.indptr)
-
-    def row_sums(self, n: int) -> Int64:
-        """Return the row sums of dQ over n words, (n,)."""
-        owners = self.owners
-        # add.at and not bincount, which would add floats: these sums must be exact.
-        lengths = np.zeros(self.passages, np.int64)
-        np.add.at(lengths, owners, self.counts)
-        # A word that counts g times among l tokens has w g (l - 1) pairs, those with itself included.
-        others = lengths[owners] - 1
-        own = self.weights[owners] * self.counts * others
-        sums = np.zeros(n, np.int64)
-        np.add.at(sums, self.words, own)
-        return sums
-
-    def relabel(self, ids: Int64) -> "SignedPassages":
-        """Rename the words of all passages and leave some words out.
-
-        ids: the new position of each word, in the same order; negative for a word that is left out.
-        """
-        words = ids[self.words]
-        owners = self.owners
-        # A passage of one token has weight 0: it makes no pair, and nothing follows from it.
-        kept = (words >= 0) & (self.weights[owners] != 0)
-        sizes = np.bincount(owners[kept], minlength=self.passages)
-        some = np.flatnonzero(sizes)
-        counts = self.counts[kept]
-        indptr = row_ends(sizes[some])
-        weights = self.weights[some]
-        return SignedPassages(indptr, words[kept], counts, weights)

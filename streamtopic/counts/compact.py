@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import inner, kernel
+from streamtopic.compiled import inner, kernel, once
 from streamtopic.counts.arrays import Int64, UInt16
 from streamtopic.errors import CountsOverflow
 
@@ -21,15 +21,12 @@ __all__ = [
     "MARK",
     "SHORT",
     "Compact",
-    "add_entries",
     "allocate",
     "fits",
     "merged",
     "put",
     "put_wide",
     "read",
-    "seek",
-    "shrink",
     "unpack",
     "value_at",
 ]
@@ -77,32 +74,32 @@ def allocate(n_columns: int, indptr: Int64, wide_indptr: Int64) -> Compact:
     return Compact(indptr, columns, low, wide_indptr, wide_columns, np.empty(wide, np.int64))
 
 
-def merged(n_columns: int, a: Compact, b: Compact) -> Compact:
-    """Return a + b without zeros. Raises CountsOverflow if a sum leaves 62 bits."""
+def merged(a: Compact, place: Int64, b: Compact) -> Compact:
+    """Return a + b without zeros, over the words of b.
+
+    place: (n,) where the words of a are among those of b, ascending; -1 for a word that is left out.
+    Raises CountsOverflow if a sum leaves 62 bits.
+    """
+    n = len(b.indptr) - 1
     entries = len(a.low) + len(b.low)
-    rows = len(a.indptr)
     # Arrays for the worst case: pages that are never written take no memory.
-    indptr = np.zeros(rows, np.int64)
-    wide_indptr = np.zeros(rows, np.int64)
+    indptr = np.zeros(n + 1, np.int64)
+    wide_indptr = np.zeros(n + 1, np.int64)
     indptr[-1] = entries
     # A sum is wide if a part of it is, or if an entry of b meets one of a.
     most = len(a.wide) + len(b.wide) + len(b.low)
     wide_indptr[-1] = min(entries, most)
-    out = allocate(n_columns, indptr, wide_indptr)
-    if not _merge(a, b, n_columns, out):
+    out = allocate(n, indptr, wide_indptr)
+    stays = np.flatnonzero(place >= 0)
+    origin = np.full(n, -1, np.int64)
+    origin[place[stays]] = stays
+    if not _merge(a, place, origin, b, np.arange(n), out):
         raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
-    shrink(out)
+    out.columns.resize(indptr[-1], refcheck=False)
+    out.low.resize(indptr[-1], refcheck=False)
+    out.wide_columns.resize(wide_indptr[-1], refcheck=False)
+    out.wide.resize(wide_indptr[-1], refcheck=False)
     return out
-
-
-def shrink(m: Compact) -> None:
-    """Give back the memory after the last entry."""
-    entries = int(m.indptr[-1])
-    wide = int(m.wide_indptr[-1])
-    m.columns.resize(entries, refcheck=False)
-    m.low.resize(entries, refcheck=False)
-    m.wide_columns.resize(wide, refcheck=False)
-    m.wide.resize(wide, refcheck=False)
 
 
 @kernel
@@ -125,35 +122,20 @@ def read(m: Compact, k: Integer, w: Integer) -> tuple[Integer, Integer]:
 
 
 @inner
-def search(columns: UInt16, first: Integer, last: Integer, column: Integer) -> Integer:
-    """Return the place of the first of columns[first:last], which ascend, at or after a column; `last` without one."""
-    while first < last:
-        middle = (first + last) >> 1
-        if columns[middle] < column:
-            first = middle + 1
-        else:
-            last = middle
-    return first
-
-
-@inner
-def seek(m: Compact, row: Integer, column: Integer) -> tuple[Integer, Integer]:
-    """Return the place of a row's first entry at or after a column, and that of the first wide value from there on."""
-    first = m.indptr[row]
-    last = m.indptr[row + 1]
-    first_wide = m.wide_indptr[row]
-    last_wide = m.wide_indptr[row + 1]
-    place = search(m.columns, first, last, column)
-    return place, search(m.wide_columns, first_wide, last_wide, column)
-
-
-@inner
 def value_at(m: Compact, row: Integer, k: Integer) -> Integer:
     """Return entry k of a row. A wide value takes a search, so a loop over all of a row uses `read`."""
     value: Integer = np.int64(m.low[k])
     if value == MARK:
-        _, w = seek(m, row, np.int64(m.columns[k]))
-        value = m.wide[w]
+        first = m.wide_indptr[row]
+        last = m.wide_indptr[row + 1]
+        # The table is sorted, so half of what is left goes at each step.
+        while last - first > 1:
+            middle = (first + last) >> 1
+            if m.wide_columns[middle] <= m.columns[k]:
+                first = middle
+            else:
+                last = middle
+        value = m.wide[first]
     return value
 
 
@@ -182,86 +164,104 @@ def put(out: Compact, k: Integer, w: Integer, column: Integer, value: Integer) -
     return put_wide(out, w, column, value)
 
 
-@kernel
-def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
-    """Add entries of another matrix in place. Stop at the first that has no place, and return how many were added.
-
-    An entry has no place if the pair is not stored here yet, if the sum would be negative or near the end of 64
-    bits, or if it would become wide.
-
-    sign: 1 to add; -1 to undo, which takes the same entries away again.
-    most: how many entries of `other` are added at most.
-    """
-    done = 0
-    for row in range(len(other.indptr) - 1):
-        at = m.indptr[row]
-        last = m.indptr[row + 1]
-        u = other.wide_indptr[row]
-        for k in range(other.indptr[row], other.indptr[row + 1]):
-            if done == most:
-                return done
-            column = other.columns[k]
-            change, u = read(other, k, u)
-            # Columns ascend in both, so the search begins where the last one ended.
-            at = search(m.columns, at, last, np.int64(column))
-            if at == last or m.columns[at] != column:
-                return done
-            if m.low[at] == MARK:
-                _, w = seek(m, row, np.int64(column))
-                after = m.wide[w] + sign * change
-                # Undoing gives back a number that was there before, so only additions can leave the range.
-                if sign > 0 and not 0 <= after < _ROOM:
-                    return done
-                # A small number may stay wide: moving it would shift the whole table.
-                m.wide[w] = after
-            else:
-                after = np.int64(m.low[at]) + sign * change
-                if not fits(after):
-                    return done
-                m.low[at] = after
-            done += 1
-    return done
-
-
 @inner
-def _next(m: Compact, k: Integer, w: Integer, stop: Integer, end: Integer) -> tuple[Integer, Integer, Integer]:
-    """Return column and value of entry k, and the next wide place. After the row's last entry the column is `end`."""
+def _next(
+    m: Compact, k: Integer, w: Integer, stop: Integer, place: Int64, end: Integer
+) -> tuple[Integer, Integer, Integer, Integer]:
+    """Return column and value of the first entry from k on whose column has a place, and the next k and w.
+
+    stop: where the row's entries end. After the last one the column is `end`.
+    place: (columns,) the new number of each column, ascending; -1 for an entry that is left out.
+    """
     # A column after all others ends a row, so that merging needs no case for it.
-    if k == stop:
-        return end, 0, w
-    value, w = read(m, k, w)
-    return np.int64(m.columns[k]), value, w
+    while k < stop:
+        value, w = read(m, k, w)
+        column = place[m.columns[k]]
+        k += 1
+        if column >= 0:
+            return column, value, k, w
+    return end, np.int64(0), k, w
+
+
+@once
+def _copy_row(m: Compact, row: Integer, place: Int64, out: Compact, k: Integer, w: Integer) -> tuple[Integer, Integer]:
+    """Write the entries of a row whose columns have a place, from k and w on. Return the next k and w."""
+    for at in range(m.indptr[row], m.indptr[row + 1]):
+        column = place[m.columns[at]]
+        if column >= 0:
+            out.columns[k] = column
+            out.low[k] = m.low[at]
+            k += 1
+    for at in range(m.wide_indptr[row], m.wide_indptr[row + 1]):
+        column = place[m.wide_columns[at]]
+        if column >= 0:
+            w = put_wide(out, w, column, m.wide[at])
+    return k, w
+
+
+@once
+def _copy_whole(m: Compact, row: Integer, out: Compact, k: Integer, w: Integer) -> tuple[Integer, Integer]:
+    """Do the same for a row over the same columns, without a look at each entry."""
+    # Unsigned, since numba lets signed numbers count from the end of an array, and asks about it at each access.
+    first = np.uint64(m.indptr[row])
+    size = np.uint64(m.indptr[row + 1]) - first
+    to = np.uint64(k)
+    for t in range(size):
+        out.columns[to + t] = m.columns[first + t]
+    for t in range(size):
+        out.low[to + t] = m.low[first + t]
+    for at in range(m.wide_indptr[row], m.wide_indptr[row + 1]):
+        w = put_wide(out, w, np.int64(m.wide_columns[at]), m.wide[at])
+    return k + np.int64(size), w
 
 
 @kernel
-def _merge(a: Compact, b: Compact, end: int, out: Compact) -> bool:
-    """Write a + b without zeros. Return whether every sum is within 62 bits."""
-    k = np.int64(0)
+def _merge(a: Compact, place: Int64, origin: Int64, b: Compact, same: Int64, out: Compact) -> bool:
+    """Write a + b without zeros. Return whether every sum is within 62 bits.
+
+    place: (columns of a,) where they are in b, or -1.
+    origin: (rows,) the row of a for each row of b, or -1.
+    same: (columns of b,) their own numbers.
+    """
+    end = np.int64(len(same))
+    k: Integer = np.int64(0)
     w: Integer = np.int64(0)
     sound = True
-    for row in range(len(a.indptr) - 1):
-        i = a.indptr[row]
-        j = b.indptr[row]
-        last_i = a.indptr[row + 1]
+    unmoved = len(place) == len(same)
+    for at in range(len(place)):
+        unmoved &= bool(place[at] == at)
+    for row in range(len(origin)):
+        old = origin[row]
+        # A word that enters has no entry in a.
+        i: Integer = a.indptr[old] if old >= 0 else np.int64(0)
+        last_i = a.indptr[old + 1] if old >= 0 else np.int64(0)
+        u: Integer = a.wide_indptr[old] if old >= 0 else np.int64(0)
+        j: Integer = b.indptr[row]
         last_j = b.indptr[row + 1]
-        u = a.wide_indptr[row]
-        v = b.wide_indptr[row]
-        left, x, u = _next(a, i, u, last_i, end)
-        right, y, v = _next(b, j, v, last_j, end)
+        v: Integer = b.wide_indptr[row]
+        if j == last_j:
+            # Most rows do not change.
+            if unmoved:
+                k, w = _copy_whole(a, row, out, k, w)
+            elif old >= 0:
+                k, w = _copy_row(a, old, place, out, k, w)
+            out.indptr[row + 1] = k
+            out.wide_indptr[row + 1] = w
+            continue
+        left, x, i, u = _next(a, i, u, last_i, place, end)
+        right, y, j, v = _next(b, j, v, last_j, same, end)
         while left < end or right < end:
-            column = min(left, right)
+            first = min(left, right)
             value = np.int64(0)
-            if left == column:
+            if left == first:
                 value += x
-                i += 1
-                left, x, u = _next(a, i, u, last_i, end)
-            if right == column:
+                left, x, i, u = _next(a, i, u, last_i, place, end)
+            if right == first:
                 value += y
-                j += 1
-                right, y, v = _next(b, j, v, last_j, end)
+                right, y, j, v = _next(b, j, v, last_j, same, end)
             if value != 0:
                 sound &= bool(-_ROOM < value < _ROOM)
-                w = put(out, k, w, int(column), value)
+                w = put(out, k, w, int(first), value)
                 k += 1
         out.indptr[row + 1] = k
         out.wide_indptr[row + 1] = w

@@ -7,7 +7,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from streamtopic.compiled import kernel
-from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, places, row_ends
+from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, places
+from streamtopic.counts.batch import row_ends
 from streamtopic.errors import CountsOverflow
 
 __all__ = ["Cooccurrence"]

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import Whole, fetch_early, inner, kernel, once
-from streamtopic.counts.arrays import Int32, Int64, UInt64, joined, row_ends
-from streamtopic.counts.batch import DocumentBatch, Weighting
+from streamtopic.counts.arrays import Int32, Int64, UInt64
+from streamtopic.counts.batch import DocumentBatch, Weighting, joined, row_ends
 from streamtopic.counts.cooccurrence import Cooccurrence
 
 __all__ = ["HEAVY", "PairBlock", "add_statistics", "count", "count_rows", "statistics"]

@@ -1,6 +1,6 @@
 """Count sources: a learner reads words, their statistics, and the pair counts of the words that it keeps.
 
-    CountSource     the protocol; `state.Reader` gives one whose counts are in Redis
+    CountSource     the protocol; `state.Reader` gives one whose counts are in Redis. PairSource: its pairs alone
     Counts          pair counts of all words, in memory
     KeptCounts      no pairs, but the passages of the documents: pairs are counted when they are asked for
 
@@ -19,14 +19,14 @@ from typing import Protocol
 import numpy as np
 
 from streamtopic.compiled import kernel
-from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64
+from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64, places
 from streamtopic.counts.batch import DocumentBatch, Weighting, narrowed
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.count_pairs import count, statistics
 from streamtopic.counts.symmetric import SymmetricCounts, Uncounted
 from streamtopic.errors import CountsOverflow, NegativeCounts
 
-__all__ = ["CountSource", "Counts", "KeptCounts"]
+__all__ = ["CountSource", "Counts", "KeptCounts", "PairSource"]
 
 
 # Passages times the largest mass of one must stay below this, so that no sum of pairs can leave 64 bits. Weights are
@@ -39,12 +39,19 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
 
-class CountSource(Protocol):
-    """Counts of a set of documents, or the signed difference of two sets, and the words that are counted."""
+class PairSource(Protocol):
+    """Pair counts of a set of documents, or the signed difference of two sets, and the words that are counted."""
 
     @property
     def words(self) -> Sequence[str]:
         """The words, ascending by code point."""
+
+    def restrict(self, keep: Positions) -> Cooccurrence:
+        """Return the pair counts of the words at these ascending positions, in their order."""
+
+
+class CountSource(PairSource, Protocol):
+    """Counts of a set of documents, with statistics of words."""
 
     @property
     def frequency(self) -> Int64:
@@ -61,9 +68,6 @@ class CountSource(Protocol):
     @property
     def documents(self) -> int:
         """How many documents are counted."""
-
-    def restrict(self, keep: Positions) -> Cooccurrence:
-        """Return the pair counts of the words at these ascending positions, in their order."""
 
     def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
         """Return those pair counts of `restrict` whose pairs have a chosen word.
@@ -257,10 +261,8 @@ class KeptCounts:
         )
 
     def passages(self, keep: Positions) -> DocumentBatch:
-        """Return all passages over the words at these ascending positions, -1 for a word that is left out."""
-        ids = np.full(len(self.words), -1, np.int32)
-        inside = np.flatnonzero(keep >= 0)
-        ids[keep[inside]] = inside
+        """Return all passages over the words at these ascending positions."""
+        ids = places(len(self.words), keep, np.int32)
         return DocumentBatch.stacked([narrowed(block, ids) for block in self.blocks])
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from streamtopic.counts.arrays import Float, Int32, Int64, Positions, entry_rows, places, row_ends
-from streamtopic.counts.batch import MAX_LENGTH, TWICE, DocumentBatch, narrowed
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions, entry_rows, places
+from streamtopic.counts.batch import MAX_LENGTH, TWICE, DocumentBatch, narrowed, row_ends
 
 __all__ = [
     "FIXED_POINT",

@@ -7,18 +7,16 @@ Uncounted         documents whose pairs are counted when somebody reads the rows
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from streamtopic.compiled import allocating, kernel
-from streamtopic.counts.arrays import Float, Int32, Int64, Positions, UInt16, places, row_ends
-from streamtopic.counts.batch import DocumentBatch, Weighting
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions, UInt16, places
+from streamtopic.counts.batch import DocumentBatch, Weighting, row_ends
 from streamtopic.counts.compact import (
     MARK,
-    SHORT,
     Compact,
-    add_entries,
     allocate,
     fits,
     merged,
@@ -52,14 +50,14 @@ class PassageSource(Protocol):
         """The weight of their pairs."""
 
     def passages(self, keep: Positions) -> DocumentBatch:
-        """Return all passages over the words at these ascending positions, -1 for a word that is left out."""
+        """Return all passages over the words at these ascending positions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Uncounted:
     """Documents over the words at `keep`. Each method counts what it needs, and keeps nothing.
 
-    keep: (n,) ascending positions, -1 for a word whose pairs do not count.
+    keep: (n,) ascending positions.
     """
 
     source: PassageSource
@@ -90,7 +88,7 @@ class SymmetricCounts:
     n: words.
     held: the rows; before somebody reads them, the documents that they are counted from then.
     counted_lengths: (n,) entries of each row, if these alone were counted.
-    Only `add_within` changes values in place.
+    A change makes another matrix; only rows that are counted take the place of their documents.
     """
 
     n: int
@@ -176,48 +174,16 @@ class SymmetricCounts:
         """Bytes that the entries take."""
         return sum(part.nbytes for part in self.rows)
 
-    def taken(self, documents: Uncounted) -> "SymmetricCounts":
-        """Return the same counts, to be changed in place. If somebody reads these here again, they are counted anew.
+    def plus(self, change: "SymmetricCounts", place: Int64 | None = None) -> "SymmetricCounts":
+        """Return the sum with signed counts, without zeros.
 
-        documents: those that are counted here.
+        change: over the words of the result.
+        place: (n,) where the words are among those of the result, ascending; -1 for a word that is left out with its
+            pairs. None if the words are the same.
+        Raises CountsOverflow if a sum leaves 62 bits.
         """
-        rows = self.rows
-        self.held = documents
-        return SymmetricCounts(self.n, rows)
-
-    def spread(self, ids: Int64, n: int) -> "SymmetricCounts":
-        """Give word k the position `ids[k]` among n. Positions ascend, so nothing is sorted and values are shared."""
-        rows = self.rows
-        kind: Any = np.uint16 if n <= SHORT else np.int32
-        names = ids.astype(kind)
-        indptr = _spread_indptr(rows.indptr, ids, n)
-        wide_indptr = _spread_indptr(rows.wide_indptr, ids, n)
-        columns = rows.columns.astype(kind)
-        wide_columns = rows.wide_columns.astype(kind)
-        _rename(columns, names)
-        _rename(wide_columns, names)
-        moved = rows._replace(indptr=indptr, columns=columns, wide_indptr=wide_indptr, wide_columns=wide_columns)
-        return SymmetricCounts(n, moved)
-
-    def add_within(self, counts: Cooccurrence) -> bool:
-        """Add signed counts in place. Return False, with nothing changed, if one of them has no place.
-
-        A count has no place if its pair has no entry here yet, or if the sum would be negative or would need a
-        wider entry.
-        """
-        delta = SymmetricCounts.of(counts).rows
-        done = add_entries(self.rows, delta, 1, len(delta.low))
-        if done < len(delta.low):
-            # The same entries in the same order, so the matrix is the one of before to the bit.
-            add_entries(self.rows, delta, -1, done)
-            return False
-        return True
-
-    def plus(self, counts: Cooccurrence) -> "SymmetricCounts":
-        """Return the sum with signed counts, without zeros. Raises CountsOverflow if a sum leaves 62 bits."""
-        change = SymmetricCounts.of(counts)
-        rows = merged(self.n, self.rows, change.rows)
-        return SymmetricCounts(self.n, rows)
+        ids = np.arange(self.n) if place is None else place
+        return SymmetricCounts(change.n, merged(self.rows, ids, change.rows))
 
     def upper(self) -> Cooccurrence:
         """Return the upper triangle without zeros. Word statistics are not known here: they are 0."""
@@ -250,13 +216,6 @@ class SymmetricCounts:
         if self.n and float(np.abs(rough).max()) >= 2.0**62:
             raise CountsOverflow("a row of counts exceeds 64 bits: too many documents for one model, split the corpus")
         return sums
-
-
-def _spread_indptr(indptr: Int64, ids: Int64, n: int) -> Int64:
-    """Return row pointers of n rows, of which those at `ids` have the entries and the others are empty."""
-    lengths = np.zeros(n + 1, np.int64)
-    lengths[ids + 1] = np.diff(indptr)
-    return np.cumsum(lengths)
 
 
 def _blocks(batch: DocumentBatch, n: int, weighting: Weighting) -> Iterator[PairBlock]:
@@ -353,12 +312,6 @@ def _grouped(indptr: Int64, words: Int32, counts: Int32, weights: Int64, group: 
                     met = held[t] - (group[words[k]] == t)
                     out[t, words[k]] += weights[row] * counts[k] * met
                 held[t] = 0
-
-
-@kernel
-def _rename(columns: UInt16, ids: UInt16) -> None:
-    for k in range(len(columns)):
-        columns[k] = ids[columns[k]]
 
 
 @allocating

@@ -329,8 +329,6 @@ def _checked(fields: object) -> tuple[str | None, list[str], list[str]]:
     for names in (documents, subjects):
         if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
             raise ValueError("documents and subjects are lists of texts")
-    if bool(documents) is bool(subjects):
-        raise ValueError("a request names either documents or subjects")
     return name, documents, subjects
 
 

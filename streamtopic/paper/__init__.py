@@ -9,6 +9,6 @@ theorem            examine: Algorithm 1 with its noise and every condition of th
                    plan_theorem); draw: adds the noise; assumption_checks: the conditions on a ProofSetting, one
                    Condition each (sample_size, guaranteed_error: of the learner)
 capacity_formulas  how many deletions a base model bears; base_capacity: by theorem 1, task_capacity: of a task, by
-                   theorem 3, precondition: of the proof, implied_constant: the c that a measured capacity represents;
+                   theorem 3, precondition: of the proof;
                    fit_constants: measures a, p, gamma, eps0 of a model as ModelConstants
 """

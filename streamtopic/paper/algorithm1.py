@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import Cooccurrence, CountSource, SymmetricCounts
+from streamtopic.counts.arrays import places
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
 from streamtopic.paper.capacity_formulas import ModelConstants, fit_constants
 from streamtopic.topics.fit import TopicFit
@@ -82,13 +83,13 @@ class BaseStatistics:
         tokens = source.tokens[[place[word] for word in fit.words]]
         return cls(
             words=fit.words,
-            C=np.ascontiguousarray(fit.C[fit.live]),
+            C=fit.C,
             anchors=fit.anchors,
             documents=fit.documents,
             length=int(tokens.sum()) / fit.documents,
             constants=fit_constants(fit),
             q_norm=float(fit.p.max()),
-            rarest=float(fit.p[fit.live].min()),
+            rarest=float(fit.p.min()),
         )
 
 
@@ -96,21 +97,19 @@ class BaseStatistics:
 class Remaining:
     """The input of Algorithm 1 after the forget set is out of the counts. Its sizes do not grow with m.
 
-    names: the words of q.
     words: (n,), the words that still occur.
-    q: Q^F in integers.
-    mass: sums of its rows, 0 for a word that occurs no more.
+    q: Q^F in integers, (n, n).
+    mass: sums of its rows.
     p: (n,), word masses, sum 1.
     start: (n, r), C^S.
     anchors: (r,), positions of P in `words`.
-    candidates: positions in q of words that may be anchors.
+    candidates: positions of words that may be anchors.
     B: (n, r), Qbar^F Qbar_P^F^T.
     G: (r, r), Qbar_P^F Qbar_P^F^T.
     sigma_min: the least singular value of Qbar_P^F.
     documents: |S| - |S_f|.
     """
 
-    names: tuple[str, ...]
     words: tuple[str, ...]
     q: SymmetricCounts
     mass: Int64
@@ -122,11 +121,6 @@ class Remaining:
     G: Float
     sigma_min: float
     documents: int
-
-    @property
-    def live(self) -> npt.NDArray[np.intp]:
-        """Positions of the words in q, (n,)."""
-        return np.flatnonzero(self.mass)
 
 
 def remaining(fit: TopicFit, forgotten: CountSource | None = None) -> Remaining:
@@ -143,8 +137,9 @@ def remaining(fit: TopicFit, forgotten: CountSource | None = None) -> Remaining:
     if forgotten is not None:
         documents -= forgotten.documents
         # Negative counts, because matrices of counts are changed by adding.
-        q = _subtracted(q, Cooccurrence.zero(q.n) - _over(fit, forgotten), documents)
-    return _known(fit.names, q, fit.choice, start=fit.C, candidates=fit.candidates, documents=documents)
+        taken = SymmetricCounts.of(Cooccurrence.zero(q.n) - _over(fit, forgotten))
+        q = _subtracted(q, taken, documents)
+    return _known(fit.words, q, fit.choice, start=fit.C, candidates=fit.candidates, documents=documents)
 
 
 def remaining_counts(base: BaseStatistics, source: CountSource, options: LearnerOptions) -> Remaining:
@@ -169,8 +164,7 @@ def remaining_counts(base: BaseStatistics, source: CountSource, options: Learner
     # A word that enters starts at zero: the step lands on the same point from anywhere.
     start = np.zeros((len(words), base.C.shape[1]))
     stays = [k for k, word in enumerate(base.words) if word in place]
-    places = [place[base.words[k]] for k in stays]
-    start[places] = base.C[stays]
+    start[[place[base.words[k]] for k in stays]] = base.C[stays]
     positions = np.array([place[word] for word in base.anchors], np.intp)
     return _known(words, q, positions, start=start, candidates=prepared.candidates, documents=source.documents)
 
@@ -180,12 +174,11 @@ def chosen_again(left: Remaining) -> npt.NDArray[np.intp]:
 
     Cost: that of a search. Raises CannotLearn if there are not r independent candidates.
     """
-    candidates = left.candidates[left.mass[left.candidates] > 0]
-    return farthest_rows(left.q, candidates, left.mass, len(left.anchors))
+    return farthest_rows(left.q, left.candidates, left.mass, len(left.anchors))
 
 
 def _known(
-    names: tuple[str, ...],
+    words: tuple[str, ...],
     q: SymmetricCounts,
     positions: npt.NDArray[np.intp],
     *,
@@ -195,8 +188,8 @@ def _known(
 ) -> Remaining:
     """Return the input of Algorithm 1 for Q^F (n, n) and the anchors P.
 
-    names: the words of Q^F.
-    positions: (r,), of the anchors in `names`.
+    words: of Q^F, also those that no document holds any more.
+    positions: (r,), of the anchors in `words`.
     start: (n, r), C^S.
     """
     anchor_counts = dense_rows(q, positions)
@@ -205,22 +198,21 @@ def _known(
     mass = q.row_sums()
     # A word that no document holds any more has no row on the simplex, and a retraining would not know it.
     live = np.flatnonzero(mass)
-    own = mass[live]
+    place = places(len(mass), live)
+    mass = mass[live]
     # Summed as Python integers: a total of int64 could overflow in a large corpus.
     total = float(sum(mass.tolist()))
     anchor_mass = anchor_counts.sum(axis=1)
-    rows = times(q, thin)[live] / own[:, None]
-    words = tuple(names[k] for k in live)
-    anchors = np.searchsorted(live, positions)
+    rows = times(q, thin)[live] / mass[:, None]
+    candidates = place[candidates]
     return Remaining(
-        names=names,
-        words=words,
-        q=q,
+        words=tuple(words[k] for k in live),
+        q=q if len(live) == q.n else q.plus(SymmetricCounts.of(Cooccurrence.zero(len(live))), place),
         mass=mass,
-        p=own / total,
+        p=mass / total,
         start=start[live],
-        anchors=anchors,
-        candidates=candidates,
+        anchors=place[positions],
+        candidates=candidates[candidates >= 0],
         B=rows / anchor_mass,
         G=G,
         sigma_min=sigma_min,
@@ -236,12 +228,12 @@ def _require_published(options: LearnerOptions) -> None:
 
 def _over(fit: TopicFit, source: CountSource) -> Cooccurrence:
     """Bring counts over any words to the fit's words."""
-    ids = fit.held(source.words)
+    ids = fit.words.places(source.words)
     known = np.flatnonzero(ids >= 0)
-    return source.restrict(known).relabel(ids[known], len(fit.names))
+    return source.restrict(known).relabel(ids[known], len(fit.words))
 
 
-def _subtracted(q: SymmetricCounts, taken: Cooccurrence, documents: int) -> SymmetricCounts:
+def _subtracted(q: SymmetricCounts, taken: SymmetricCounts, documents: int) -> SymmetricCounts:
     """Return Q^F; taken: the negative counts of S_f; documents: |S| - |S_f|."""
     # The fit stays as it is, so that one base model can serve several forget sets.
     left = q.plus(taken)
@@ -312,11 +304,10 @@ def retrain_rows(left: Remaining) -> BaseModel:
     return _model(left, solve_rows(left.G, B, start))
 
 
-def covariance(q: SymmetricCounts, rows: npt.NDArray[np.intp], A: Float) -> Float:
+def covariance(q: SymmetricCounts, A: Float) -> Float:
     """Return R = A^+ Q A^+^T (r, r), symmetric, with Q scaled so that its entries sum to 1.
 
-    q: counts of pairs.
-    rows: (n,), positions of A's words in q.
+    q: counts of pairs, (n, n).
     A: (n, r), topics.
     Raises CannotLearn if the columns of A are dependent.
     """
@@ -325,9 +316,7 @@ def covariance(q: SymmetricCounts, rows: npt.NDArray[np.intp], A: Float) -> Floa
         raise CannotLearn("rank", "two topics have become the same, so R is not defined: ask for fewer topics")
     pseudoinverse = (V.T / values) @ U.T
     # Q is applied to thin matrices only: it is sparse, and a dense copy would not fit in memory.
-    wide = np.zeros((q.n, A.shape[1]))
-    wide[rows] = pseudoinverse.T
-    applied = times(q, wide)[rows]
+    applied = times(q, np.ascontiguousarray(pseudoinverse.T))
     # Summed as Python integers, as in `_known`.
     total = float(sum(q.row_sums().tolist()))
     R = pseudoinverse @ applied / total
@@ -348,7 +337,7 @@ def _model(left: Remaining, C: Float) -> BaseModel:
     """Return the model of C (n, r): A by Bayes' rule from C and the word masses p, and R."""
     joint = left.p[:, None] * C
     A = joint / joint.sum(axis=0)
-    return BaseModel(left.words, C, A, covariance(left.q, left.live, A))
+    return BaseModel(left.words, C, A, covariance(left.q, A))
 
 
 def literal_head(A_before: Float, A: Float, w: Float) -> Float:

@@ -145,22 +145,25 @@ class ProofSetting:
         return 4 * self.constants.a * self.r * documents / certainty
 
 
-def sample_size(n: int, r: int, length: float, constants: ModelConstants) -> float:
-    """Return how many documents bring the learner within eps0 of the truth: theorem "Learning Guarantee", constants 1.
+def _guarantee(n: int, r: int, constants: ModelConstants) -> tuple[float, float, float]:
+    """Return the terms of theorem "Learning Guarantee" with constants 1, without their powers of eps0: tokens needed.
 
-    max{a r^3 log n / (L (gamma p)^6 eps0), a^3 r^3 log n / (L eps0^3 (gamma p)^4), r^2 log r / (L eps0^2)}.
+    a r^3 log n / (gamma p)^6 for the anchors, a^3 r^3 log n / (gamma p)^4 for the topics, r^2 log r for their shares.
+    """
+    a, gp = constants.a, constants.gamma * constants.p_sep
+    return a * r**3 * math.log(n) / gp**6, a**3 * r**3 * math.log(n) / gp**4, r**2 * math.log(r)
+
+
+def sample_size(n: int, r: int, length: float, constants: ModelConstants) -> float:
+    """Return how many documents bring the learner within eps0 of the truth.
 
     n, r: words, topics.
     length: L, tokens of a document.
     constants: of the model.
     """
-    a = constants.a
+    for_anchors, for_topics, for_shares = _guarantee(n, r, constants)
     eps0 = constants.eps0
-    gp = constants.gamma * constants.p_sep
-    for_anchors = a * r**3 * math.log(n) / (length * gp**6 * eps0)
-    for_topics = a**3 * r**3 * math.log(n) / (length * eps0**3 * gp**4)
-    for_shares = r**2 * math.log(r) / (length * eps0**2)
-    return max(for_anchors, for_topics, for_shares)
+    return max(for_anchors / eps0, for_topics / eps0**3, for_shares / eps0**2) / length
 
 
 def guaranteed_error(m: int, n: int, r: int, length: float, constants: ModelConstants) -> float:
@@ -171,12 +174,7 @@ def guaranteed_error(m: int, n: int, r: int, length: float, constants: ModelCons
     """
     if m < 1:
         raise UsageError(f"{m} documents cannot guarantee an error: use 1 or more")
-    a = constants.a
-    gp = constants.gamma * constants.p_sep
-    tokens = m * length
-    for_anchors = a * r**3 * math.log(n) / (tokens * gp**6)
-    for_topics = a**3 * r**3 * math.log(n) / (tokens * gp**4)
-    for_shares = r**2 * math.log(r) / tokens
+    for_anchors, for_topics, for_shares = (term / (m * length) for term in _guarantee(n, r, constants))
     return max(for_anchors, math.cbrt(for_topics), math.sqrt(for_shares))
 
 
@@ -484,7 +482,7 @@ def _compare(left: Remaining, found: BaseModel, plan: TheoremPlan, options: Theo
     retrained = retrain_rows(left)
     # Too few anchors are a finding, not an error: the caller learns that a retraining would differ.
     try:
-        anchors = tuple(left.names[k] for k in chosen_again(left))
+        anchors = tuple(left.words[k] for k in chosen_again(left))
     except CannotLearn:
         anchors = ()
     return Compared(
@@ -498,7 +496,7 @@ def _compare(left: Remaining, found: BaseModel, plan: TheoremPlan, options: Theo
 def _noise_ratio(left: Remaining, retrained: BaseModel, plan: TheoremPlan, options: TheoremOptions) -> float:
     """Return the greater Delta over the smaller, of A or of R; nan if the retraining has no noise."""
     # A retraining estimates the constants from Q^F, which is all that it has.
-    rows = dense_rows(left.q, left.live[left.anchors])[:, left.live]
+    rows = dense_rows(left.q, left.anchors)
     X = rows / rows.sum(axis=1, keepdims=True)
     shares = retrained.C.T @ left.p
     constants = options.settled(anchored_constants(X, retrained.A, shares, left.anchors))

@@ -13,7 +13,7 @@ delta that an artifact takes outside its Gaussian; slacks are added up. The nois
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -69,13 +69,7 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
     low, high = 1e-9, 1.0
     while gaussian_delta(epsilon, high) > delta:
         low, high = high, 2 * high
-    # Down to neighbouring doubles, and then the upper one: the guarantee must hold at the result, not only near it.
-    while (middle := (low + high) / 2) not in {low, high}:
-        if gaussian_delta(epsilon, middle) > delta:
-            low = middle
-        else:
-            high = middle
-    return high
+    return _least(lambda s: gaussian_delta(epsilon, s) <= delta, low, high)
 
 
 def gaussian_epsilon(delta: float, s: float) -> float:
@@ -88,12 +82,17 @@ def gaussian_epsilon(delta: float, s: float) -> float:
         return 0.0
     if gaussian_delta(MAX_EPSILON, s) > delta:
         return math.inf
-    low, high = 0.0, MAX_EPSILON
+    return _least(lambda epsilon: gaussian_delta(epsilon, s) <= delta, 0.0, MAX_EPSILON)
+
+
+def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the least number for which something holds. It holds at `high`, and not at `low`."""
+    # Down to neighbouring doubles, and then the upper one: it must hold at the result, not only near it.
     while (middle := (low + high) / 2) not in {low, high}:
-        if gaussian_delta(middle, s) > delta:
-            low = middle
-        else:
+        if holds(middle):
             high = middle
+        else:
+            low = middle
     return high
 
 

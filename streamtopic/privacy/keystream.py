@@ -45,6 +45,9 @@ _MORE_BYTES = 24
 # Far more digits than a rounding needs, so that errors of the decimal arithmetic itself do not matter.
 _CONTEXT = Context(prec=100)
 _GUARD = 10
+_PI = Decimal(
+    "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651"
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -201,7 +204,7 @@ def box_muller(uniform: int, turn: int, width: int) -> tuple[Decimal, Decimal]:
         u = Decimal(2 * uniform + 1) / scale
         radius = (-2 * u.ln()).sqrt()
         half_turns = 2 * Decimal(2 * turn + 1) / scale
-        angle = _pi() * half_turns
+        angle = _PI * half_turns
         return radius * _series(angle, 0), radius * _series(angle, 1)
 
 
@@ -226,26 +229,5 @@ def _series(angle: Decimal, first: int) -> Decimal:
     while abs(term) > least:
         term = -term * angle * angle / ((k + 1) * (k + 2))
         total += term
-        k += 2
-    return total
-
-
-def _pi() -> Decimal:
-    """Return pi by Machin's formula, pi = 16 arctan(1/5) - 4 arctan(1/239), in integers."""
-    unit: int = 10 ** (_CONTEXT.prec + _GUARD)
-    steps = 16 * _arctan_of_inverse(5, unit) - 4 * _arctan_of_inverse(239, unit)
-    return Decimal(steps) / unit
-
-
-def _arctan_of_inverse(x: int, unit: int) -> int:
-    """Return arctan(1/x) in units of 1/unit."""
-    term = unit // x
-    total = 0
-    k = 1
-    while term:
-        # Outside of the sign: integer division of a negative number rounds the other way.
-        part = term // k
-        total += part if k % 4 == 1 else -part
-        term //= x * x
         k += 2
     return total

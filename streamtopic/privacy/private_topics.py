@@ -29,8 +29,6 @@ __all__ = ["chosen_words", "topics_of_noised", "word_threshold"]
 
 # Directions for each topic: a topic of real text takes more than one, and more of them bring noise in.
 _DIRECTIONS = 2
-# More of them fit topics better and noise as well: two lost the least NPMI.
-_TURNS = 2
 # A direction this far above the largest one of noise alone is hardly noise.
 _CLEAR = 1.05
 # Binary places of the integers that the learner gets.
@@ -135,10 +133,9 @@ def _without_noise(noised: Float, directions: int, edge: float) -> Float:
 
 def _rectified(plain: Float, directions: int) -> Float:
     """Return a matrix near to this one that is of few directions, positive semidefinite, and not negative."""
-    found = np.maximum(plain, 0.0)
-    for _ in range(_TURNS - 1):
-        values, vectors = _leading(found, directions)
-        found = np.maximum((vectors * np.maximum(values, 0.0)) @ vectors.T, 0.0)
+    # Both properties by turns: more turns fit topics better and noise as well. Two lost the least NPMI.
+    values, vectors = _leading(np.maximum(plain, 0.0), directions)
+    found = np.maximum((vectors * np.maximum(values, 0.0)) @ vectors.T, 0.0)
     return np.asarray((found + found.T) / 2)
 
 

@@ -4,10 +4,18 @@ import ssl
 
 __all__ = ["tls_fault"]
 
-# Numbers of OpenSSL (X509_V_ERR_...), as Python gives them in `verify_code`.
-_EXPIRED = 10
-_NOT_YET = 9
-_NAMES = (62, 64)
+_OTHER_HOST = "its certificate is for another host ({}): use a name that the certificate has, or renew it"
+# By numbers of OpenSSL (X509_V_ERR_...), as Python gives them in `verify_code`.
+_REFUSED = {
+    9: "its certificate is not valid yet ({}): set the clocks of both machines",
+    10: "its certificate has expired ({}): renew it (docs/deploy.md), or set this clock",
+    62: _OTHER_HOST,
+    64: _OTHER_HOST,
+}
+_UNKNOWN = (
+    "its certificate is not signed by an authority known here ({}): name the file of its authority by kafka_ssl_cafile "
+    "or by ?ssl_ca_certs=FILE in redis_url"
+)
 _ALERTS = ("UNKNOWN_CA", "CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "HANDSHAKE_FAILURE", "CERTIFICATE_EXPIRED")
 
 
@@ -35,7 +43,7 @@ def tls_fault(error: BaseException | None) -> str | None:
 def _explained(error: ssl.SSLError) -> str | None:
     reason = str(error.reason or "")
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _verification(error)
+        return _REFUSED.get(error.verify_code, _UNKNOWN).format(error.verify_message)
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER" in reason:
         return "it does not speak TLS: use the port with TLS, or settings without"
     if "NO_CERTIFICATE_OR_CRL_FOUND" in reason or "PEM" in reason:
@@ -43,19 +51,3 @@ def _explained(error: ssl.SSLError) -> str | None:
     if any(alert in reason for alert in _ALERTS):
         return f"it does not take this client's certificate ({reason}): give one that its authority signed"
     return None
-
-
-def _verification(error: ssl.SSLCertVerificationError) -> str:
-    told = error.verify_message
-    match error.verify_code:
-        case code if code == _EXPIRED:
-            return f"its certificate has expired ({told}): renew it (docs/deploy.md), or set this clock"
-        case code if code == _NOT_YET:
-            return f"its certificate is not valid yet ({told}): set the clocks of both machines"
-        case code if code in _NAMES:
-            return f"its certificate is for another host ({told}): use a name that the certificate has, or renew it"
-        case _:
-            return (
-                f"its certificate is not signed by an authority known here ({told}): name the file of its authority "
-                "by kafka_ssl_cafile or by ?ssl_ca_certs=FILE in redis_url"
-            )

@@ -12,17 +12,14 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.assembly import ingest_opener, modeller_of, publisher_of
 from streamtopic.service.ingest.partition_ingest import Ingest, count_to_the_end
-from streamtopic.service.instance import secret
 from streamtopic.service.publish.erasure import ResidueKeeper
 from streamtopic.service.publish.published import versions_of
 from streamtopic.service.requests.request_mover import Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
-from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
+from streamtopic.service.schedule.scheduler import Scheduler
 from streamtopic.service.sending import silent
-from streamtopic.state import ModelState
 from streamtopic.streams import FileLog
 
 if TYPE_CHECKING:
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
     from streamtopic.service.opened import Opened
     from streamtopic.service.publish.publisher import Publisher
     from streamtopic.service.watching import Watch
+    from streamtopic.state import ModelState
 
 __all__ = ["Embedded", "Leader", "Settled", "embedded", "publish"]
 
@@ -63,26 +61,13 @@ class Leader:
     staged: called once there is a version to publish.
     """
 
-    def __init__(self, service: Opened, watch: Watch | None = None, staged: Callable[[], None] = lambda: None) -> None:
-        settings, state = service.settings, service.state
+    def __init__(self, service: Opened, watch: Watch | None = None, staged: Callable[[], None] | None = None) -> None:
+        settings = service.settings
         self._service = service
-        # Over a connection of its own, for the thread that renews the lease.
-        renewing = ModelState(service.connect(), settings.model, state.settings)
-        self.scheduler = Scheduler(
-            state,
-            settings,
-            modeller_of(service),
-            NoiseKey(secret(settings, "noise.key")),
-            ledger=service.ledger,
-            log=service.log,
-            lease=LeaseKeeper(renewing, service.holder, int(settings.lease * 1000)),
-            clock=service.clock,
-            watch=watch,
-            staged=staged,
-        )
+        self.scheduler = Scheduler(service, modeller_of(service), watch, staged)
         reader = self.scheduler.reader
         self.mover = RequestMover(service, reader)
-        self.residue = ResidueKeeper(state, reader, service.log, settings, clock=service.clock, watch=watch)
+        self.residue = ResidueKeeper(service.state, reader, service.log, settings, clock=service.clock, watch=watch)
 
     def close(self) -> None:
         """Give leadership up."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from streamtopic.errors import InvalidRelease
 from streamtopic.signed.canonical import Base64, Whole, from_base64
 from streamtopic.signed.entries import Entry, parse_line
-from streamtopic.signed.signing_keys import KeyRing, PublicKey, read_note
+from streamtopic.signed.signing_keys import KeyRing, read_note
 
 __all__ = [
     "EMPTY_ROOT",
@@ -204,17 +204,17 @@ class Checkpoint:
         return cls(lines[0], _number(lines[1]), hash_of(lines[2]))
 
     @classmethod
-    def open(cls, note: str, keys: KeyRing, *, in_place: bool = False) -> tuple["Checkpoint", PublicKey]:
-        """Return the checkpoint in a signed note, and the key that signed it. Raises InvalidRelease, UnknownKey.
+    def open(cls, note: str, keys: KeyRing, *, in_place: bool = False) -> "Checkpoint":
+        """Return the checkpoint in a note that a key of its ledger signed. Raises InvalidRelease, UnknownKey.
 
         in_place: whether its place in the topic vouches for what a revoked key had signed before.
         """
         found = cls.parse(read_note(note).text)
-        _, signer = keys.open(note, found.size if in_place else None)
+        signer = keys.signer_of(note, found.size if in_place else None)
         # A key may sign other notes, and other ledgers may have a key of the same bytes.
         if found.origin != signer.name:
             raise InvalidRelease(f"the checkpoint is of ledger {found.origin}, and its key of {signer.name}")
-        return found, signer
+        return found
 
 
 def _number(text: str) -> int:
@@ -266,7 +266,7 @@ class LedgerProof:
 
     def verify(self, keys: KeyRing) -> Logged:
         """Return the proved entry. Raises InvalidRelease, and UnknownKey if no trusted key signed the checkpoint."""
-        checkpoint, _ = Checkpoint.open(self.checkpoint, keys)
+        checkpoint = Checkpoint.open(self.checkpoint, keys)
         leaf = leaf_hash(self.line.encode())
         verify_inclusion(leaf, self.index, checkpoint.size, self.path, checkpoint.root)
         if (void := keys.void(self.index)) is not None:

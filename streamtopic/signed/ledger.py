@@ -219,7 +219,7 @@ class Ledger(_Kept):
         ring = self.ring_with([parse_line(line) for line in record.entries if line.startswith(_KEYS_LINE)])
         text = read_note(record.draft).text
         after = Checkpoint.parse(text.split("\n", 2)[-1])
-        _, signer = ring.open(record.draft, None if self.tail else after.size)
+        signer = ring.signer_of(record.draft, None if self.tail else after.size)
         before = Frontier(after.size - len(record.entries), record.frontier)
         frontier = before.grown(leaf_hash(line.encode()) for line in record.entries)
         # The root commits to all entries, and the note says from which one on they are new.

@@ -501,8 +501,8 @@ class KeyRing:
         ring.take(note)
         return ring
 
-    def open(self, note: str, size: int | None = None) -> tuple[str, PublicKey]:
-        """Return the text of a note of the ledger and the key that signed it.
+    def signer_of(self, note: str, size: int | None = None) -> PublicKey:
+        """Return the key that signed a note of the ledger.
 
         size: entries of the tree that the note signs, if its place in the topic vouches for it: what a revoked key
             had signed before stays in the tree. None for a note that is alone.
@@ -511,7 +511,7 @@ class KeyRing:
         """
         before = [one.key for one in self.revoked if size is not None and size <= one.size]
         try:
-            return open_note(note, (*self.trusted, *before))
+            return open_note(note, (*self.trusted, *before))[1]
         except UnknownKey as error:
             named = [(name, key_id) for name, key_id, _ in read_note(note).signatures]
             if any((one.key.name, one.key.hash) in named for one in self.revoked):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from streamtopic.documents.subjects import subject_digest
+from streamtopic.documents.events import subject_digest
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Codec, Command, Connection
 from streamtopic.state.meta import require_keys
@@ -320,8 +320,9 @@ class LinkKeys:
         """Return the key of a month, made on first use."""
         # Of two processes that make one, one decides: both read the same key afterwards.
         drawn = secrets.token_bytes(_KEY_BYTES)
-        self._connection.call("HSETNX", self._key, month, drawn)
-        return bytes(self._connection.call("HGET", self._key, month))
+        # Together: a Redis that is set back between the two would have none.
+        _, found = self._connection.batch([("HSETNX", self._key, month, drawn), ("HGET", self._key, month)])
+        return bytes(found)
 
     def destroy(self, before: str) -> int:
         """Destroy the keys of the months before this one; return their number."""

@@ -10,10 +10,10 @@ these changes are gone already, `CutGone` says so: take new counts.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, islice
 
 import msgpack
@@ -22,7 +22,6 @@ import numpy as np
 from streamtopic.counts import (
     Cooccurrence,
     DocumentBatch,
-    SignedPassages,
     SymmetricCounts,
     Weighting,
     count,
@@ -157,7 +156,7 @@ class DocumentCounts:
     heavy: Int64
     documents: int
     cuts: tuple[PartitionCut, ...]
-    _departed: dict[int, "_Departed"] = field(default_factory=dict)
+    _readers: dict[int, "_PartitionReader"] = field(default_factory=dict)
     _carried: dict[tuple[Place, ...], "ChangedDocuments"] = field(default_factory=dict)
 
     @property
@@ -225,56 +224,27 @@ class DocumentCounts:
 
         Raises CutGone, StateCorrupt.
         """
-        readers = [self._bucket_reader(cut, wanted, ids=ids) for cut in self.cuts]
+        of_each = []
+        for cut in self.cuts:
+            begun = _PartitionReader(self.connection, self.table, cut)
+            places = self.table.positions(cut.partition, wanted)
+            of_each.append((self._readers.setdefault(cut.partition, begun), places))
         documents = sum(cut.meta.documents for cut in self.cuts)
         together = max(1, BUCKETS * _DOCUMENTS * len(self.cuts) // max(documents, 1))
         spans = [range(first, min(first + together, most)) for first in range(0, most, together)]
-        todo = iter([(read, span) for span in spans for read, _ in readers])
+        reads = iter([partial(reader.read, span, places, ids=ids) for span in spans for reader, places in of_each])
         with ThreadPoolExecutor(_THREADS) as threads:
-            waiting = deque(threads.submit(read, span) for read, span in islice(todo, _AHEAD))
+            waiting = deque(map(threads.submit, islice(reads, _AHEAD)))
             for span in spans:
                 parts = []
-                for _, went in readers:
+                for reader, places in of_each:
                     place, part = waiting.popleft().result()
-                    waiting += [threads.submit(read, following) for read, following in islice(todo, 1)]
-                    parts += [part, *went(span, place, part)]
+                    waiting += map(threads.submit, islice(reads, 1))
+                    parts += [part, *reader.went(span, places, place, part)]
                 yield parts
         for cut in self.cuts:
             # After the reading: documents that Redis has lost since these counts were taken would be missing in it.
             require_keys(self.connection, cut.keys)
-
-    def _bucket_reader(
-        self, cut: PartitionCut, wanted: Int64, *, ids: bool
-    ) -> tuple[Callable[[range], tuple[Place, Part]], Callable[[range, Place, Part], list[Part]]]:
-        """Return two functions for the hashes of a partition.
-
-        The first reads some hashes: the moment, and the documents that are there then. The second returns those that
-        went between the cut and that moment, without those that are there.
-        """
-        departed = self._departed.setdefault(cut.partition, _Departed(self.connection, self.table, cut))
-        positions = self.table.positions(cut.partition, wanted)
-
-        def read(buckets: range) -> tuple[Place, Part]:
-            keys = [cut.keys.meta, *map(cut.keys.documents, buckets)]
-            facts, data, sizes, names = self.connection.script(READ_BUCKETS, keys, [int(ids)])
-            records = Records(data, np.cumsum(msgpack.unpackb(sizes), dtype=np.int64))
-            documents = msgpack.unpackb(names, raw=True) if ids else ()
-            found = decode_batch(records, positions, cut.before)
-            place = Meta.unpack(facts).place if facts else Place(0, "")
-            return place, Part(documents, records, found)
-
-        def went(buckets: range, place: Place, there: Part) -> list[Part]:
-            documents, gone = departed.of(buckets, place)
-            if not gone:
-                return []
-            records = Records.of(gone)
-            found = decode_batch(records, positions, cut.before)
-            # A document whose people changed is stored again under the offset that it had: it went, and is still there.
-            distinct, first = np.unique(found.offsets, return_index=True)
-            left = np.sort(first[~np.isin(distinct, there.found.offsets)])
-            return [Part(documents, records, found.take(left))]
-
-        return read, went
 
     def _batch(self, keep: Positions) -> DocumentBatch:
         batch = DocumentBatch.stacked([part.found.batch for part in self._parts(keep)])
@@ -294,7 +264,7 @@ class DocumentCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangedDocuments:
-    """Documents that came and went between two cuts, as a count source: one that came counts 1, one that went -1.
+    """Documents that came and went between two cuts, as a source of pairs: one that came counts 1, one that went -1.
 
     words: (n,) ascending; those of the documents.
     numbers: (n,) of the words, in the table.
@@ -321,18 +291,6 @@ class ChangedDocuments:
         """Return the signed pair counts of the words at these ascending positions."""
         ids = places(len(self.words), keep, np.int32)
         return count(narrowed(self.batch, ids), len(keep), self.weighting, self.signs)
-
-    def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
-        """Return those pair counts of `restrict` whose pairs have a chosen word."""
-        return self.restrict(keep).touching(np.arange(len(keep)), chosen)
-
-    def symmetric(self, keep: Positions) -> SymmetricCounts:
-        """Return the pair counts of `restrict` as a working matrix."""
-        return SymmetricCounts.of(self.restrict(keep))
-
-    def passages(self) -> SignedPassages:
-        """Return the passages over `words`: their outer products add up to the pair counts."""
-        return SignedPassages.of(self.batch, self.weighting, self.signs)
 
 
 def changed_documents(
@@ -372,8 +330,8 @@ def followed(
         yield place, change
 
 
-class _Departed:
-    """The documents of a partition that went after a cut, as far as the changes were read."""
+class _PartitionReader:
+    """Reads hashes of a partition as of a cut. What went after it is put back, as far as the changes were read."""
 
     def __init__(self, connection: Connection, table: WordTable, cut: PartitionCut) -> None:
         self._connection = connection
@@ -383,8 +341,39 @@ class _Departed:
         self._passed = {self._reached}
         self._gone: dict[int, list[tuple[int, bytes, bytes]]] = {}
 
-    def of(self, buckets: range, place: Place) -> tuple[list[bytes], list[bytes]]:
-        """Return ids and records of documents of some hashes that went between the cut and a moment. Raises CutGone."""
+    def read(self, buckets: range, positions: Int64, *, ids: bool) -> tuple[Place, Part]:
+        """Read some hashes: return the moment, and the documents that are there then.
+
+        positions: as of `decode_batch`.
+        ids: whether to read the ids of documents.
+        """
+        keys = [self._cut.keys.meta, *map(self._cut.keys.documents, buckets)]
+        facts, data, sizes, names = self._connection.script(READ_BUCKETS, keys, [int(ids)])
+        records = Records(data, np.cumsum(msgpack.unpackb(sizes), dtype=np.int64))
+        documents = msgpack.unpackb(names, raw=True) if ids else ()
+        found = decode_batch(records, positions, self._cut.before)
+        place = Meta.unpack(facts).place if facts else Place(0, "")
+        return place, Part(documents, records, found)
+
+    def went(self, buckets: range, positions: Int64, place: Place, there: Part) -> list[Part]:
+        """Return the documents of these hashes that went between the cut and a moment. Raises CutGone.
+
+        there: the documents that were there at that moment.
+        """
+        self._follow(place)
+        kept = chain.from_iterable(self._gone.get(bucket, ()) for bucket in buckets)
+        gone = [(document, record) for version, document, record in kept if version <= place.version]
+        if not gone:
+            return []
+        records = Records.of([record for _, record in gone])
+        found = decode_batch(records, positions, self._cut.before)
+        # A document whose people changed is stored again under the offset that it had: it went, and is still there.
+        distinct, first = np.unique(found.offsets, return_index=True)
+        left = np.sort(first[~np.isin(distinct, there.found.offsets)])
+        return [Part([document for document, _ in gone], records, found.take(left))]
+
+    def _follow(self, place: Place) -> None:
+        """Read the changes up to a moment. Raises CutGone."""
         keys = self._cut.keys
         if place.version > self._reached.version:
             for at, change in followed(self._connection, self._table, self._cut, self._reached, place):
@@ -394,9 +383,6 @@ class _Departed:
             self._reached = place
         if place not in self._passed:
             raise CutGone(f"partition {keys.number} was set back while its documents were read: take new counts")
-        kept = chain.from_iterable(self._gone.get(bucket, ()) for bucket in buckets)
-        gone = [(document, record) for version, document, record in kept if version <= place.version]
-        return [document for document, _ in gone], [record for _, record in gone]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

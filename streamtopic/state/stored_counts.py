@@ -144,9 +144,9 @@ class SummedCounts(DocumentCounts):
         changed = np.array([place.get(word, -1) for word in change.words], np.int64)
         changed[~known[changed]] = -1
         held = np.flatnonzero(changed >= 0)
-        q = q.plus(change.restrict(held).relabel(changed[held], len(keep)))
+        q = q.plus(SymmetricCounts.of(change.restrict(held).relabel(changed[held], len(keep))))
         new = ~known[:-1]
-        return q.plus(self.touching(keep, new)) if new.any() else q
+        return q.plus(SymmetricCounts.of(self.touching(keep, new))) if new.any() else q
 
 
 def _head(packed: bytes) -> dict[str, Any]:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from streamtopic.compiled import kernel
 from streamtopic.counts import DocumentBatch, add_statistics
-from streamtopic.counts.arrays import Int32, Int64, row_ends
+from streamtopic.counts.arrays import Int32, Int64
+from streamtopic.counts.batch import row_ends
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.document_records import StoredDocument, ascending_rows, encode_records
 from streamtopic.words.lexicon import Lexicon

@@ -107,7 +107,7 @@ class KafkaMembership(Membership):
                 with _closing(self._join()) as consumer:
                     failing_since = None
                     self._take_part(consumer)
-            except (errors.KafkaError, OSError, RuntimeError, ValueError) as error:
+            except (StreamtopicError, errors.KafkaError, OSError, RuntimeError, ValueError) as error:
                 fault = mapped(error, self._options, f"Read of group {self._group}")
                 self.lost = str(fault)
                 if failing_since is None:

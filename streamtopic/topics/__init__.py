@@ -14,5 +14,5 @@ What learning and updates are made of:
 anchors            the words that represent topics; paper_anchors: of the published learner; guided: by seed words of
                    people
 mixtures           every word as a mixture of rows, by simplex: least squares over the simplex
-products           products of Q with thin matrices; update_rows: after a change; reproducible: in a fixed order
+products           products of Q with thin matrices, also after a change; reproducible: in a fixed order
 """

@@ -26,7 +26,7 @@ from scipy import sparse
 from streamtopic.counts import DocumentBatch, SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Positions, entry_rows, places
 from streamtopic.topics.fit import RetainedCounts, TopicFit
-from streamtopic.topics.products import dense_rows, times_within
+from streamtopic.topics.products import dense_rows, times
 from streamtopic.topics.reproducible import cholesky, leading_pairs, product, solve_lower
 
 __all__ = [
@@ -84,29 +84,27 @@ class WordEvidence:
 
     frequency: (n,) documents that hold a word.
     documents: all documents.
-    q: pair counts over these words, and perhaps others whose entries are zeros.
-    places: (n,) where the words are in q.
-    mass: (n,) their row sums in q.
+    q: their pair counts.
+    mass: (n,) row sums of q.
     """
 
     frequency: Int64
     documents: int
     q: SymmetricCounts
-    places: Positions
     mass: Int64
 
     @classmethod
-    def over(cls, q: SymmetricCounts, places: Positions, frequency: Int64, documents: int) -> Self:
+    def over(cls, q: SymmetricCounts, frequency: Int64, documents: int) -> Self:
         """Take pair counts as they are. The parameters are the fields of the class. Cost: one pass over Q."""
-        return cls(frequency, documents, q, places, q.row_sums()[places])
+        return cls(frequency, documents, q, q.row_sums())
 
     @classmethod
     def of(cls, fit: RetainedCounts, frequency: Int64) -> Self:
-        """Take the counts of a model's published words.
+        """Take the counts of a model.
 
-        frequency: (n',) documents that hold each of `fit.words`.
+        frequency: (n,) documents that hold each of `fit.words`.
         """
-        return cls(frequency, fit.documents, fit.q, fit.live, fit.mass[fit.live])
+        return cls(frequency, fit.documents, fit.q, fit.mass)
 
     @property
     def weight(self) -> Float:
@@ -136,8 +134,7 @@ class WordEvidence:
         meets. It is multiplied by d / (d + 20), d being the lesser of both document frequencies.
         words: (k,) positions.
         """
-        here = self.places[words]
-        together = dense_rows(self.q, here)[:, here].astype(float)
+        together = dense_rows(self.q, words)[:, words].astype(float)
         # Python's integers, since the sum of masses may leave 64 bits.
         total = max(float(sum(self.mass.tolist())), 1.0)
         mass = self.mass[words].astype(float)
@@ -171,7 +168,7 @@ def coefficients(A: Float, evidence: WordEvidence) -> Float:
     A: (n, r), columns on the simplex.
     Cost: one pass over Q, nnz(Q) r, and about 5 n r^2. Operations have a fixed order: equal A and counts, equal bits.
     """
-    met = times_within(evidence.q, _raised_twice(A, evidence), evidence.places)
+    met = times(evidence.q, _raised_twice(A, evidence))
     return _solved(A, evidence, met)
 
 
@@ -358,10 +355,10 @@ def topic_correlations(fit: TopicFit, A: Float) -> Correlations:
     """Return R = PSD(A^+ Q A^+^T) and shares z, its row sums.
 
     fit: the model, for its Q.
-    A: (n', r) over `fit.words`, noised.
+    A: (n, r), noised.
     Cost: one pass over Q, nnz(Q) r. Source: the paper, section 3; Arora et al. 2013.
     """
-    return _correlations(A, fit.restricted_product(A))
+    return _correlations(A, times(fit.q, np.ascontiguousarray(A)) / fit.total)
 
 
 def correlations_and_words(
@@ -372,13 +369,13 @@ def correlations_and_words(
     evidence: of the words of `fit`.
     """
     r = A.shape[1]
-    both = times_within(fit.q, np.hstack([A, _raised_twice(A, evidence)]), fit.live)
+    both = times(fit.q, np.hstack([A, _raised_twice(A, evidence)]))
     scores = _solved(A, evidence, both[:, r:])
     return _correlations(A, both[:, :r] / fit.total), arranged(scores, evidence, top)
 
 
 def _correlations(A: Float, half: Float) -> Correlations:
-    """Return R and shares. half: Q A for Q whose entries sum to 1, (n', r)."""
+    """Return R and shares. half: Q A for Q whose entries sum to 1, (n, r)."""
     inverse = np.linalg.pinv(A.T @ A, hermitian=True)
     R = inverse @ (A.T @ half) @ inverse
     values, vectors = np.linalg.eigh((R + R.T) / 2)

@@ -17,13 +17,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamtopic.compiled import compiling_is_said, duration_is_said
-from streamtopic.counts import Counts, DocumentBatch, KeptCounts, SignedPassages, TextMatrix, count, narrowed
-from streamtopic.counts.arrays import Float, Int32, Int64, Positions, entry_rows, places, row_ends
+from streamtopic.counts import Counts, DocumentBatch, KeptCounts, TextMatrix, count, narrowed
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions, entry_rows, places
+from streamtopic.counts.batch import row_ends
 from streamtopic.counts.matrices import TextColumns, as_documents, canonical
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
 from streamtopic.topics.display import TopicRow, TopicTable, heap
 from streamtopic.topics.fit import TopicFit
-from streamtopic.topics.fitted import Fitted, Inside, steady
+from streamtopic.topics.fitted import Fitted, steady
 from streamtopic.topics.inference import fold_in, held_out_likelihood, unknown_documents, warn_of_unknown
 from streamtopic.topics.learner import learn, why_left_out
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions, words_given
@@ -499,14 +500,13 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             names = np.array(columns.names, dtype=object)
             n_features = len(columns.names)
         all_options = [*self._options(columns, names)]
-        inside = Inside.of(model.fit, counts, model.inside)
         outcome: TopicFit | NeedsRetrain = NeedsRetrain("no model of these settings to start from")
         if model.fit.options == all_options[0]:
-            outcome = _updated(model.taken(), counts, inside.places, batch, sign)
+            outcome = _updated(model.fit, counts, batch, sign)
         if isinstance(outcome, TopicFit):
-            return Fitted.of(counts, columns, names, n_features, outcome, inside=inside)
+            return Fitted.of(counts, columns, names, n_features, outcome)
         fit = _first_learned(counts, all_options)
-        return Fitted.of(counts, columns, names, n_features, fit, reason=outcome.reason)
+        return Fitted.of(counts, columns, names, n_features, fit, outcome.reason)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -616,25 +616,16 @@ def _ended(model: Fitted) -> Iterator[str]:
         yield f"{model.fit.notes[topic.name]}{''.join(causes)}: {remedy}"
 
 
-def _updated(
-    fit: TopicFit, counts: KeptCounts, inside: Positions, batch: DocumentBatch, sign: int
-) -> TopicFit | NeedsRetrain:
+def _updated(fit: TopicFit, counts: KeptCounts, batch: DocumentBatch, sign: int) -> TopicFit | NeedsRetrain:
     """Return a fit carried over to changed counts, or why it has to be learned again.
 
-    fit: the model before, whose Q changes in place.
-    inside: where the fit's words are in the counts.
-    batch: the documents that were added (sign 1) or taken away (-1).
+    batch: the documents that were added (sign 1) or taken away (-1), over the words of `counts`.
     """
     # Pairs of other words change nothing that the model has. Those of words that enter are counted again.
-    n = len(fit.names)
-    ids = np.full(len(counts.words), -1, np.int32)
-    ids[inside] = np.arange(n)
-    known = narrowed(batch, ids)
+    n = len(fit.words)
+    known = narrowed(batch, places(len(counts.words), counts.positions(fit.words), np.int32))
     signs = np.full(batch.documents, sign, np.int64)
-    changed = count(known, n, counts.weighting, signs)
-    delta = Counts(fit.names, changed)
-    passages = SignedPassages.of(known, counts.weighting, signs)
-    outcome = update(fit, counts, delta, passages)
+    outcome = update(fit, counts, Counts(fit.words, count(known, n, counts.weighting, signs)))
     return outcome if isinstance(outcome, NeedsRetrain) else outcome.fit
 
 

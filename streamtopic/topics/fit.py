@@ -8,13 +8,12 @@ fingerprint   a keyed digest of the retained counts of a vocabulary and of setti
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
@@ -23,16 +22,11 @@ from streamtopic.counts.compact import Compact, read
 from streamtopic.topics.certificate import Certificate, topic_columns
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 from streamtopic.topics.mixtures import Mixtures
-from streamtopic.topics.products import times_within
 from streamtopic.topics.reproducible import each_span, even_spans, workers
 
 __all__ = ["RetainedCounts", "TopicFit", "Words", "fingerprint"]
 
 
-_T = TypeVar("_T", bound=np.generic)
-
-# Arrays of the mixtures with a row for each word.
-_BY_WORD = ("thin", "product", "relative", "error", "C")
 # Sums of 64 bits for each row. Four of them collide by chance as rarely as one of 256 bits.
 _SKETCHES = 4
 
@@ -56,13 +50,13 @@ class Words(tuple[str, ...]):  # noqa: SLOT001  it keeps its table of places
 
 @dataclass(eq=False)
 class TopicFit:
-    """A topic model before noise, over n internal words. Those with mass are published.
+    """A topic model before noise, over n words.
 
     options: the choices of the learner.
-    names: (n,) the internal words, ascending.
+    words: (n,) ascending by code point. Each of them meets another one.
     documents: how many documents were counted.
-    q: counts over the internal words. Updates change them in place.
-    mass: (n,) row sums, 0 for a word that an update has dropped.
+    q: their pair counts.
+    mass: (n,) row sums.
     squares: (n,) D^2.
     candidates: positions of words that may be anchors.
     choice: positions of the anchor words, ascending.
@@ -73,7 +67,7 @@ class TopicFit:
     """
 
     options: LearnerOptions
-    names: Words
+    words: Words
     documents: int
     q: SymmetricCounts
     mass: Int64
@@ -85,22 +79,10 @@ class TopicFit:
     guided: tuple[GuidedTopic, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
 
-    @cached_property
-    def live(self) -> Positions:
-        """Positions of the published words."""
-        return np.flatnonzero(self.mass)
-
-    @cached_property
-    def words(self) -> tuple[str, ...]:
-        """The published words, ascending by code point, (n',)."""
-        if self.mass.all():
-            return self.names
-        return tuple(self.names[k] for k in self.live)
-
     @property
     def anchors(self) -> tuple[str, ...]:
         """The anchor word of each topic that was found, ascending."""
-        return tuple(self.names[k] for k in self.choice)
+        return tuple(self.words[k] for k in self.choice)
 
     @property
     def topic_names(self) -> tuple[str, ...]:
@@ -118,7 +100,7 @@ class TopicFit:
 
     @cached_property
     def p(self) -> Float:
-        """Word masses over the internal words, (n,), sum 1."""
+        """Word masses, (n,), sum 1."""
         return np.asarray(self.mass / self.total)
 
     @property
@@ -129,7 +111,7 @@ class TopicFit:
 
     @property
     def C(self) -> Float:
-        """Each internal word as a mixture of topics, (n, r)."""
+        """Each word as a mixture of topics, (n, r)."""
         return self.mixtures.C
 
     @cached_property
@@ -139,80 +121,26 @@ class TopicFit:
 
     @cached_property
     def A(self) -> Float:
-        """Topic-conditional word distributions of the published words, (n', r), columns sum to 1."""
+        """Topic-conditional word distributions, (n, r), columns sum to 1."""
         return self._columns[0]
 
     @cached_property
     def certificate(self) -> Certificate:
         """Bound on the distance of A to the exact optimum for these counts."""
-        p = self.p[self.live]
-        return self.mixtures.certificate(self.mass, p, *self._columns)
+        return self.mixtures.certificate(self.mass, self.p, *self._columns)
 
     @cached_property
     def _columns(self) -> tuple[Float, Float]:
-        """A and z of the published words: A and the certificate need the same sums."""
+        """A and z: A and the certificate need the same sums."""
         with np.errstate(invalid="ignore"):
-            A, z = topic_columns(self.C[self.live], self.p[self.live])
+            A, z = topic_columns(self.C, self.p)
         # By definition a topic without mass has each word alike. Its certificate says that this may be far off.
         A[:, z == 0] = 1.0 / len(A)
         return A, z
 
-    def restricted_product(self, thin: Float) -> Float:
-        """Return Q V for the published words, (n', r), for V (n', r). The entries of Q sum to 1."""
-        return np.asarray(times_within(self.q, thin, self.live) / self.total)
-
-    def held(self, words: Sequence[str]) -> Int64:
-        """Return the internal position of each word, -1 for a word that is not among them or has no mass."""
-        # Most changes leave the vocabulary as it is.
-        if tuple(words) == self.words:
-            return self.live
-        found = self.names.places(words)
-        # The pairs of a dropped word are all gone from Q, so its changes do not concern the fit.
-        live = (found >= 0) & (self.mass[found] > 0)
-        return np.where(live, found, -1)
-
-    def over(self, names: Words, q: SymmetricCounts) -> "TopicFit":
-        """Return the same model over other internal words. A word that is new has counts in `q` and is 0 elsewhere.
-
-        names: the internal words, ascending.
-        q: the counts to hold, over `names`. Arrays that were derived from counts stay those of the old counts.
-        """
-        ids = names.places(self.names)
-        n = len(names)
-        part = self.mixtures
-        anchor_counts = _spread(part.anchor_counts.T, ids, n).T
-        spread: dict[str, Any] = {name: _spread(getattr(part, name), ids, n) for name in _BY_WORD}
-        # Compiled loops read the rows of N, so they lie together again.
-        mixtures = replace(part, anchor_counts=anchor_counts.copy(), **spread)
-        squares = _spread(self.squares, ids, n, fill=1)
-        group = _spread(self.group, ids, n, fill=-1)
-        return replace(
-            self,
-            names=names,
-            q=q,
-            mass=_spread(self.mass, ids, n),
-            squares=squares,
-            candidates=ids[self.candidates],
-            choice=ids[self.choice],
-            group=group,
-            mixtures=mixtures,
-        )
-
-
-def _spread(array: npt.NDArray[_T], ids: Int64, n: int, fill: float = 0) -> npt.NDArray[_T]:
-    """Return n rows: row k of `array` goes to `ids[k]`, unless that is -1, and all others are `fill`."""
-    wide = np.full((n, *array.shape[1:]), fill, array.dtype)
-    stays = ids >= 0
-    wide[ids[stays]] = array[stays]
-    return wide
-
 
 class RetainedCounts(Protocol):
-    """Counts of the documents that are left, over n internal words. The words at `live` are published."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The internal words, (n,), ascending."""
+    """Counts of the documents that are left, over n words."""
 
     @property
     def q(self) -> SymmetricCounts:
@@ -223,12 +151,8 @@ class RetainedCounts(Protocol):
         """The sums of its rows, (n,)."""
 
     @property
-    def live(self) -> Positions:
-        """Positions of the published words."""
-
-    @property
     def words(self) -> tuple[str, ...]:
-        """The published words."""
+        """The words, (n,), ascending."""
 
     @property
     def documents(self) -> int:
@@ -239,7 +163,7 @@ def fingerprint(fit: RetainedCounts, frequency: Sequence[int], settings: Sequenc
     """Return a hex digest of words, their document frequencies, pair counts, m and settings, under a secret key.
 
     fit: the retained counts.
-    frequency: (n',) documents that hold each published word.
+    frequency: (n,) documents that hold each word.
     settings: any texts.
     key: at least 32 bytes.
 
@@ -250,7 +174,7 @@ def fingerprint(fit: RetainedCounts, frequency: Sequence[int], settings: Sequenc
     # Pair counts enter as sums over each row, modulo 2^64, times factors that depend on the key and the column's word
     # alone: a sum does not depend on order or positions. Known factors would have small integer combinations that
     # vanish, so they are secret.
-    drawn = b"".join(_factors(word, key) for word in fit.names)
+    drawn = b"".join(_factors(word, key) for word in fit.words)
     factors = np.frombuffer(drawn, "<u8").astype(np.uint64)
     sketch = np.empty((fit.q.n, _SKETCHES), np.uint64)
     same = (fit.q.rows, factors.reshape(-1, _SKETCHES), sketch)
@@ -263,8 +187,7 @@ def fingerprint(fit: RetainedCounts, frequency: Sequence[int], settings: Sequenc
         length = len(data).to_bytes(8, "big")
         state.update(length + data)
     state.update(np.asarray(frequency, "<i8").tobytes())
-    published = np.ascontiguousarray(sketch[fit.live])
-    state.update(published.astype("<u8").tobytes())
+    state.update(sketch.astype("<u8").tobytes())
     return state.hexdigest()
 
 

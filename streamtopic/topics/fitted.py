@@ -7,7 +7,6 @@ are independent of each other.
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from threading import Lock
 from typing import Any, Self
 
 import numpy as np
@@ -20,33 +19,10 @@ from streamtopic.counts.symmetric import Uncounted
 from streamtopic.topics.display import WordEvidence, top_words
 from streamtopic.topics.fit import TopicFit
 
-__all__ = ["Fitted", "Inside", "steady"]
+__all__ = ["Fitted", "steady"]
 
 # Steps of a probability that is shown: of rounding there are thousands in one of them.
 _GRID = 2.0**40
-# Held while somebody reads the rows of Q of any model, or takes them to change them in place.
-_READS_Q = Lock()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Inside:
-    """Where the internal words of a fit are among the words of counts.
-
-    fit: the internal words.
-    counts: the words of the counts.
-    places: (len(fit),) positions in `counts`.
-    """
-
-    fit: Any
-    counts: Any
-    places: Positions
-
-    @classmethod
-    def of(cls, fit: TopicFit, counts: KeptCounts, known: "Inside | None" = None) -> "Inside":
-        """Look the words up. known: of another fit, taken over if the words are the same objects."""
-        if known is not None and known.fit is fit.names and known.counts is counts.words:
-            return known
-        return cls(fit.names, counts.words, counts.positions(fit.names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +33,8 @@ class Fitted:
     columns: the columns of X and the words that they represent.
     names: (n_features,) the names of columns; None for columns without names.
     n_features: how many columns.
-    fit: the model. Only an update changes an array of it, Q, which it takes away: see `taken`.
-    inside: where its words are in `counts`.
+    fit: the model.
+    places: where its words are in `counts`.
     anchors: (n_topics,) columns.
     certificate: the proven bound.
     retrain_reason: why the last change was a cold start; None if it was none.
@@ -70,7 +46,7 @@ class Fitted:
     names: npt.NDArray[np.object_] | None
     n_features: int
     fit: TopicFit
-    inside: Inside
+    places: Positions
     anchors: Positions
     certificate: float
     retrain_reason: str | None = None
@@ -84,12 +60,9 @@ class Fitted:
         names: npt.NDArray[np.object_] | None,
         n_features: int,
         fit: TopicFit,
-        *,
-        inside: Inside | None = None,
         reason: str | None = None,
     ) -> Self:
         """Put a fit on the columns of X. The parameters are the fields of the class."""
-        inside = Inside.of(fit, counts, inside)
         found = columns.order[counts.positions(fit.anchors)]
         no_anchor = np.full(len(fit.guided), -1)
         return cls(
@@ -98,37 +71,23 @@ class Fitted:
             names=names,
             n_features=n_features,
             fit=fit,
-            inside=inside,
+            places=counts.positions(fit.words),
             anchors=np.append(found, no_anchor),
             certificate=fit.certificate.bound,
             retrain_reason=reason,
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle or a deep copy holds: no rows of Q, which an update may be writing to."""
+        """Return what a pickle or a deep copy holds: documents, and in place of the rows of Q that they are counted."""
         state = {field.name: getattr(self, field.name) for field in fields(self)}
-        q = SymmetricCounts(self.fit.q.n, self._uncounted)
+        q = SymmetricCounts(self.fit.q.n, Uncounted(self.counts, self.places))
         return {**state, "fit": replace(self.fit, q=q)}
-
-    def taken(self) -> TopicFit:
-        """Return the fit for an update, which changes its Q in place: a copy of Q would be a sixth of its time.
-
-        This model here stays as it is. If it is updated or shown again, its Q is counted from its documents.
-        """
-        with _READS_Q:
-            return replace(self.fit, q=self.fit.q.taken(self._uncounted))
-
-    @property
-    def _uncounted(self) -> Uncounted:
-        """The documents over the words of the fit. Dropped words have no pairs."""
-        keep = np.where(self.fit.mass > 0, self.inside.places, -1)
-        return Uncounted(self.counts, keep)
 
     @cached_property
     def components(self) -> Float:
         """Word probabilities of each topic, (n_topics, n_features)."""
         components = np.zeros((self.fit.A.shape[1], self.n_features))
-        places = self.columns.order[self.inside.places[self.fit.live]]
+        places = self.columns.order[self.places]
         # Row by row: numpy would write a column of all topics at a time, which takes five times as long.
         for row, topic in zip(components, self.fit.A.T, strict=True):
             row[places] = topic
@@ -173,8 +132,7 @@ class Fitted:
         # Once for a model: the pairs of all documents are read for it.
         columns, positions = self.word_places()
         evidence = WordEvidence.of(self.fit, self.counts.frequency[positions])
-        with _READS_Q:
-            return top_words(steady(self.components.T[columns]), evidence, len(columns))
+        return top_words(steady(self.components.T[columns]), evidence, len(columns))
 
     def shown(self) -> tuple[Float, Float, list[str]]:
         """Return A over the words of the model, (n', r), shares of topics, (r,), and the names of the words.

@@ -74,7 +74,7 @@ def _has_ended(name: str, reason: str) -> str:
 def tandem_rows(q: SymmetricCounts, mass: Int64, words: Sequence[str], options: LearnerOptions) -> GuidedRows:
     """Return the guided topics and their rows.
 
-    q: Q, in which words without mass may be left of earlier counts.
+    q: Q.
     mass: (n,) row sums.
     words: (n,) the words of Q, ascending by code point.
     options: they name the guided topics.
@@ -85,7 +85,7 @@ def tandem_rows(q: SymmetricCounts, mass: Int64, words: Sequence[str], options: 
     remarks: dict[str, str] = {}
     taken: dict[tuple[int, ...], str] = {}
     for topic in options.guided:
-        places = _places(words, mass, topic.seeds)
+        places = _places(words, topic.seeds)
         row = _tandem(q, mass, np.array(places, np.intp))
         reason = _why_ended(places, row, taken)
         if reason:
@@ -127,31 +127,29 @@ def ended_topics(
         ended[k] = not independent(G[np.ix_(those, those)])
     if ended.any():
         return ended
-    live = np.flatnonzero(mass)
     own = rows.sum(axis=1)
     for k, topic in enumerate(guided.topics):
-        asked = _leaning(guided.rows[k], mass, live, _places(words, mass, topic.seeds))
-        product = times(q, thin, rows=asked, live=live)
+        asked = _leaning(guided.rows[k], mass, _places(words, topic.seeds))
+        product = times(q, thin, rows=asked)
         B = product / mass[asked][:, None] / own
         shares = solve_rows(G, np.ascontiguousarray(B))
         ended[k] = shares[:, found + k].max() < _LEAST_SHARE
     return ended
 
 
-def _leaning(row: Int64, mass: Int64, live: Positions, seeds: Sequence[int]) -> Positions:
-    """Return the ascending positions of the seeds and of the live words that lean to a topic most."""
-    lean = row[live] / mass[live]
+def _leaning(row: Int64, mass: Int64, seeds: Sequence[int]) -> Positions:
+    """Return the ascending positions of the seeds and of the words that lean to a topic most."""
     # Stable, so that of words that lean alike the first ones are taken on every machine.
-    order = np.argsort(-lean, kind="stable")[:_LEANING]
-    return np.union1d(live[order], np.array(seeds, np.intp)).astype(np.intp)
+    order = np.argsort(-(row / mass), kind="stable")[:_LEANING]
+    return np.union1d(order, np.array(seeds, np.intp)).astype(np.intp)
 
 
-def _places(words: Sequence[str], mass: Int64, seeds: Sequence[str]) -> list[int]:
+def _places(words: Sequence[str], seeds: Sequence[str]) -> list[int]:
     """Return the ascending positions of the seeds that are words of the model."""
     found = set()
     for seed in seeds:
         at = bisect_left(words, seed)
-        if at < len(words) and words[at] == seed and mass[at] > 0:
+        if at < len(words) and words[at] == seed:
             found.add(at)
     return sorted(found)
 

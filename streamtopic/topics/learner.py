@@ -138,7 +138,7 @@ def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
     mixtures = Mixtures.cold(q, mass, prepared.squares, sets.rows(q), None)
     return TopicFit(
         options=options,
-        names=Words(prepared.words),
+        words=Words(prepared.words),
         documents=prepared.documents,
         q=q,
         mass=mass,
@@ -192,13 +192,13 @@ def choose_sets(
 ) -> Sets:
     """Choose what represents each topic.
 
-    q: Q, in which words without mass may be left of earlier counts.
+    q: Q.
     mass: (n,) row sums.
     squares: (n,) D^2.
     candidates: (c,) ascending positions of words that may be anchors.
     words: (n,) the words of Q.
     options: the choices of the learner.
-    The choice is a function of the words that have mass and of their counts alone, to the bit.
+    The choice is a function of the words and of their counts alone, to the bit.
     Raises CannotLearn if candidates or directions are too few, or all topics are guided and have ended.
     """
     r = options.n_topics - len(options.guided)
@@ -411,20 +411,19 @@ def _coarse(value: float) -> float:
 def column_squares(mass: Int64, options: LearnerOptions) -> Float:
     """Return D^2, (n,): 1 for the paper's learner, else p^-1/2 with p rounded to powers of sqrt 2.
 
-    mass: (n,) row sums, not all 0. A word without mass gets the weight of the least mass.
+    mass: (n,) row sums, above 0.
     """
     if options.learner == "paper":
         return np.ones(len(mass))
     # Python's integers, since the sum of masses may leave 64 bits.
     total = sum(mass.tolist())
-    own = np.maximum(mass, 1)
-    rough = 2 * np.log2(own / float(total))
+    rough = 2 * np.log2(mass / float(total))
     steps = np.round(rough).astype(np.int64)
     fraction = rough - np.floor(rough)
     from_middle = np.abs(fraction - 0.5)
     # Close cases are decided in integers, so that the last bits of a library's logarithm decide nothing.
     for i in np.flatnonzero(from_middle < _CLOSE):
-        steps[i] = _nearest_step(int(own[i]), total)
+        steps[i] = _nearest_step(int(mass[i]), total)
     roots = _ROOTS[-steps % 4]
     return np.asarray(np.ldexp(roots, -steps // 4))
 

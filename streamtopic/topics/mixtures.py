@@ -46,7 +46,7 @@ class Mixtures:
     product: W = Q V (n, r), so B = W / (row mass * anchor mass).
     relative, error: (n,) bounds: the exact product of the exact V is within relative_i |W_ik| + error_i of W_ik.
     G: X D^2 X^T (r, r).
-    C: (n, r), zero for words without mass.
+    C: (n, r).
     sigma_min: lower bound of the least singular value of X diag(D), 0 if no better bound can be proven.
     """
 
@@ -96,57 +96,32 @@ class Mixtures:
 
     def solve(self, mass: Int64, start: Float | None) -> None:
         """Set C from the products, trying the supports of `start` first."""
-        live = mass > 0
-        if live.all():
-            self.C = solve_rows(self.G, self.B(mass), start)
-            return
-        rows = np.flatnonzero(live)
-        some = None
-        if start is not None:
-            some = np.ascontiguousarray(start[rows])
-        C = np.zeros_like(self.product)
-        C[rows] = solve_rows(self.G, self.B(mass, rows), some)
-        self.C = C
+        self.C = solve_rows(self.G, self.B(mass), start)
 
-    def B(self, mass: Int64, rows: Positions | None = None) -> Float:
-        """Return B = Qbar D^2 X^T, (n, r), or only some rows of it."""
-        product = self.product
-        if rows is not None:
-            product = product[rows]
-            mass = mass[rows]
-        # A word without mass has a row of zeros, which is divided by 1.
-        own = np.maximum(mass, 1)[:, None]
-        return np.asarray(product / own / self.anchor_mass)
+    def B(self, mass: Int64) -> Float:
+        """Return B = Qbar D^2 X^T, (n, r)."""
+        return np.asarray(self.product / mass[:, None] / self.anchor_mass)
 
     def certificate(self, mass: Int64, p: Float, A: Float, z: Float) -> Certificate:
         """Bound the distance of A to the exact one.
 
         mass: (n,) row sums of Q.
-        p: (n',) masses of the live words.
-        A: (n', r) columns, as `topic_columns` makes them of p and C.
+        p: (n,) masses of words, sum 1.
+        A: (n, r) columns, as `topic_columns` makes them of p and C.
         z: (r,) topic masses, from the same call.
         """
-        bounds = self.bounds(mass, np.flatnonzero(mass), p)
-        return certify(bounds, p, A, z)
+        return certify(self.bounds(mass, p), p, A, z)
 
-    def bounds(self, mass: Int64, rows: Positions, p: Float) -> RowBounds:
-        """Bound some rows of C, by bounds of the errors of B and G. p: (len(rows),) masses of their words."""
-        n = len(mass)
-        C = self.C
-        chosen = None
-        # All rows are bound as they are, without a copy.
-        if len(rows) < n:
-            C = C[rows]
-            chosen = rows
-        own = np.maximum(mass[rows], 1).astype(float)
+    def bounds(self, mass: Int64, p: Float) -> RowBounds:
+        """Bound the rows of C, by bounds of the errors of B and G."""
         # The computed |B| is within its roundings of W over the masses, so one takes the place of the other.
-        relative = self.relative[rows] + gamma(_B_ROUNDINGS)
-        absolute = self.error[rows] / own
+        relative = self.relative + gamma(_B_ROUNDINGS)
+        absolute = self.error / mass.astype(float)
         scale = 1.0 / self.anchor_mass.astype(float)
         # Below the square of the bound, whatever its own roundings.
         least = self.sigma_min**2 * (1.0 - 4 * UNIT)
         own_relative = outward(relative, 2 * _B_ROUNDINGS + 2)
-        of_gram = gamma(gram_roundings(n))
+        of_gram = gamma(gram_roundings(len(mass)))
         known = Known(
             relative=own_relative,
             absolute=outward(absolute, 4),
@@ -154,8 +129,7 @@ class Mixtures:
             gram=of_gram,
             least=least,
         )
-        B = self.B(mass, chosen)
-        return row_bounds(C, B, self.G, known, p)
+        return row_bounds(self.C, self.B(mass), self.G, known, p)
 
 
 def carried_errors(relative: Float, error: Float, roundings: Float, sizes: Float) -> tuple[Float, Float]:
@@ -195,8 +169,8 @@ def inner_products(anchor_counts: Int64, thin: Float) -> Float:
     if not mass.all():
         raise CannotLearn("anchor mass", "an anchor word has no co-occurrence left: retrain from counts")
     r = len(mass)
-    # Sums go in the order of the words that N has entries for, so the bits are a function of these alone: neither a
-    # library nor words that are dead have a part in them.
+    # Sums go in the order of the words that N has entries for, so the bits are a function of these alone, and a library
+    # has no part in them.
     used = np.flatnonzero(anchor_counts.any(axis=0))
     lower = np.zeros((r, r))
     # A row of the triangle costs as much as it is long, so equal areas take equal times.

@@ -1,6 +1,6 @@
 """The anchor search of the published learner: farthest rows of Qbar, then the swap pass (RecoverAnchors).
 
-Every operation is an IEEE double operation in a fixed order, over words that have entries, in word order. So the same
+Every operation is an IEEE double operation in a fixed order, in word order. So the same
 counts give the same anchors on any machine, by any number of threads, cold or after updates of any kind. A tie cannot
 fall two ways: of rows that are equally far out by these very operations the first wins.
 Source: Arora et al. 2013, algorithm 4 without its random projection; docs/proof-paper-anchors.md.
@@ -49,13 +49,11 @@ class LazyGreedy:
     def __init__(self, q: SymmetricCounts, candidates: Positions, mass: Int64, r: int) -> None:
         self.q = q
         self.candidates = candidates
-        own_mass = np.maximum(mass[candidates], 1)
-        self.scale = 1.0 / own_mass.astype(float)
+        self.scale = 1.0 / mass[candidates].astype(float)
         self.norms = row_norms(q, candidates, self.scale)
-        live = int(np.count_nonzero(mass))
         # Rounding can make a distance of 0 as large as this. It is a function of the counts, so that a search that
         # stops here stops everywhere.
-        self.floor = 2.0 * (live + r + 8) * _UNIT * float(self.norms.max())
+        self.floor = 2.0 * (q.n + r + 8) * _UNIT * float(self.norms.max())
         self.chosen: list[int] = []
         # One column for each chosen row. Fixed strides keep the products of a row in the cache.
         self.anchors = np.zeros((q.n, r))
@@ -176,7 +174,7 @@ def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: Int64, r: int
     """Choose r rows of Qbar among the candidates: greedy, then the swap pass of the paper (RecoverAnchors).
 
     candidates: ascending positions in Q.
-    mass: (n,) row sums, 0 for an internal word that has left.
+    mass: (n,) row sums.
     r: topics.
     Returns positions in Q, ascending.
     Raises CannotLearn if candidates or directions are too few, UnreliableArithmetic if this machine does not
@@ -189,7 +187,7 @@ def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: Int64, r: int
     search = LazyGreedy(q, candidates, mass, r)
     for _ in range(r):
         search.step()
-    swaps = _SwapPass(search, np.flatnonzero(mass))
+    swaps = _SwapPass(search)
     for k in range(r):
         swaps.step(k)
     return np.asarray(np.sort(candidates[swaps.chosen]))
@@ -205,9 +203,8 @@ class _SwapPass:
     chosen: (r,) positions among the candidates.
     """
 
-    def __init__(self, search: LazyGreedy, live: Positions) -> None:
+    def __init__(self, search: LazyGreedy) -> None:
         self.search = search
-        self.live = live
         self.chosen = np.array(search.chosen, np.intp)
         # A row for each anchor u: b_iu and y_iu of all candidates i side by side, so that each is summed in order.
         self.inner = np.empty((len(self.chosen), len(search.norms)))
@@ -234,7 +231,7 @@ class _SwapPass:
     def _multiply(self, some: slice) -> None:
         """Take the inner products of all candidates with some anchors."""
         thin = np.ascontiguousarray(self.search.anchors[:, some])
-        product = times(self.search.q, thin, self.search.candidates, self.live)
+        product = times(self.search.q, thin, self.search.candidates)
         _scale_across(product, self.search.scale, self.inner[some])
 
     def _factor(self, first: int) -> None:

@@ -1,4 +1,4 @@
-"""Products of the integer matrix Q with thin float matrices, and sums of its rows.
+"""Products of the integer matrix Q with thin float matrices, their change with Q, and sums of its rows.
 
 Each entry is summed in column order by one thread. So the same rows give the same bits for any number of threads, and
 entries that have become zero change nothing.
@@ -10,20 +10,23 @@ import numpy as np
 
 from streamtopic.compiled import Whole, kernel
 from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.arrays import Float, Int32, Int64, Positions, places, row_ends
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions, places
+from streamtopic.counts.batch import row_ends
 from streamtopic.counts.compact import Compact, read
 from streamtopic.counts.symmetric import Uncounted
-from streamtopic.topics.reproducible import each_span, workers
+from streamtopic.topics.reproducible import chunks, each_span, workers
 
 __all__ = [
     "BLOCK",
+    "add_times_sparse",
     "column_sums",
     "dense_rows",
     "grouped_rows",
     "product_roundings",
+    "product_shift",
+    "shift_costs_more",
     "shift_roundings",
     "times",
-    "times_within",
 ]
 
 BLOCK = 256
@@ -33,23 +36,24 @@ BLOCK = 256
 _PANEL = 1024
 # So many columns are multiplied four at a time, in a pass over Q for each four.
 _FEW = 8
+# Numbers that a compiled loop adds at once if they lie side by side.
+_WIDE = 4
+# Reading an entry of Q takes about as long as adding this many numbers.
+_READING = 3
+# Columns that one thread sums together.
+_TOGETHER = 8
 
 
-def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: Positions | None = None) -> Float:
+def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None) -> Float:
     """Return Q V in the units of the counts. Cost: the entries of the rows times r.
 
     thin: V (n, r).
     rows: positions of the wanted rows of the product; None for all.
-    live: ascending positions of the words that have entries; None for all words.
     """
     uncounted = q.uncounted
-    # Ascending positions of as many rows as there are.
-    if uncounted is not None and (rows is None or len(rows) == q.n):
+    if uncounted is not None and rows is None:
         return _times_counted(q, uncounted, thin)
-    words = np.arange(q.n) if live is None else live
-    # Blocks of live words: a forgotten word that is still in the arrays must not move where a block begins.
-    starts = words[::BLOCK]
-    ends = np.append(starts[1:], q.n).astype(np.int64)
+    ends = np.minimum(np.arange(BLOCK, q.n + BLOCK, BLOCK), q.n)
     chosen = np.arange(q.n) if rows is None else rows
     out = np.empty((len(chosen), thin.shape[1]))
     lengths = q.indptr[chosen + 1] - q.indptr[chosen]
@@ -81,7 +85,7 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
 def _times_counted(q: SymmetricCounts, uncounted: Uncounted, thin: Float) -> Float:
     """Return Q V with the bits of `times`, from rows of one triangle as they are counted. No row is kept.
 
-    Each entry serves its own row and that of its column. No word is dead before the rows are counted.
+    Each entry serves its own row and that of its column.
     """
     out = np.zeros((q.n, thin.shape[1]))
     lengths = np.zeros(q.n, np.int64)
@@ -90,16 +94,6 @@ def _times_counted(q: SymmetricCounts, uncounted: Uncounted, thin: Float) -> Flo
         _add_both(block.first, block.sizes, block.columns, block.values, thin, out, run, lengths)
     q.counted_lengths = lengths
     return out
-
-
-def times_within(q: SymmetricCounts, thin: Float, words: Positions) -> Float:
-    """Return Q V over some words, (k, r), for V (k, r), in the units of the counts. Cost: their entries times r.
-
-    words: ascending positions of all words that have entries, (k,).
-    """
-    wide = np.zeros((q.n, thin.shape[1]))
-    wide[words] = thin
-    return times(q, wide, words, live=words)
 
 
 def product_roundings(terms: Int64, n: int) -> Float:
@@ -117,18 +111,65 @@ def product_roundings(terms: Int64, n: int) -> Float:
     return np.asarray(4.0 + within + across)
 
 
-def shift_roundings(terms: Int64, changed: Int64, passages: int = 0, longest: int = 0) -> Float:
+def shift_roundings(terms: Int64, changed: Int64) -> Float:
     """Bound the roundings on the way of a term of `product_shift`, for each row, (n,).
 
     terms: (n,) entries of each row of Q'.
     changed: (n,) entries of each row of dQ.
-    passages: how many passages of the change are taken as outer products.
-    longest: words of the longest of them.
     """
-    # A term may go through the sums over a passage, over passages and over a row, one after the other, however much of
-    # dQ cancels.
-    others = float(2 * passages + longest + 16)
-    return np.asarray(terms + changed + others)
+    # A term goes through the sum over a row of dQ and that over a row of Q', one after the other.
+    return np.asarray(terms + changed + 16.0)
+
+
+def shift_costs_more(q: SymmetricCounts, delta: SymmetricCounts, rows: Positions, moved: Float) -> bool:
+    """Return whether `product_shift` would take longer than the product with all of Q."""
+    # A product with all of Q adds up vectors, some numbers at a time; a product with dV adds up single numbers.
+    r = moved.shape[1]
+    held = np.count_nonzero(moved, axis=1) + _READING
+    single = int(np.diff(q.indptr)[rows] @ held)
+    shifted = single + delta.entries * r / _WIDE
+    return bool(shifted > q.entries * r / _WIDE)
+
+
+def product_shift(
+    q: SymmetricCounts, delta: SymmetricCounts, before: Float, rows: Positions, moved: Float
+) -> tuple[Float, Float]:
+    """Return dQ V + Q' dV, (n, r), and for each of its rows the largest sum of its terms' sizes, (n,).
+
+    q: Q'.
+    delta: dQ, signed.
+    before: V (n, r), not negative.
+    rows: (t,) ascending positions of the rows of V that change.
+    moved: (t, r) their change.
+    Cost: nnz(dQ) r; for each entry of `moved` the entries of its row of Q'.
+    """
+    shift = np.zeros(before.shape)
+    sizes = np.zeros(len(before))
+    _add_change(delta.rows, before, before.max(axis=1), shift, sizes)
+    sizes += add_times_sparse(q, rows, moved, shift)
+    return shift, sizes
+
+
+def add_times_sparse(q: SymmetricCounts, rows: Positions, moved: Float, out: Float) -> Float:
+    """Add Q S to `out` (n, r). Return for each row a bound on the sum of its terms' sizes in any column, (n,).
+
+    rows, moved: S has the rows `moved` (t, r) at these ascending positions, and zeros elsewhere.
+    Cost: for each entry of S the entries of its row of Q.
+    """
+    # Q is symmetric, so its columns are read as rows: those of the rows of S. Column by column, so that sums are read
+    # and written in order.
+    r = out.shape[1]
+    columns, held = np.nonzero(moved.T)
+    starts = np.searchsorted(columns, np.arange(r + 1))
+    # Sizes and sums of its own for each thread, which no other one writes to.
+    parts = []
+    for first, last in chunks(r, _TOGETHER):
+        parts.append((np.zeros(q.n), first, last, np.zeros((last - first, 2, q.n))))
+    each_span(_add_columns, (q.rows, rows[held], moved[held, columns], starts, out), parts)
+    largest = np.zeros(q.n)
+    for sizes, *_ in parts:
+        np.maximum(largest, sizes, out=largest)
+    return largest
 
 
 def dense_rows(q: SymmetricCounts, rows: Positions) -> Int64:
@@ -305,6 +346,48 @@ def _add_both(
         for t in range(r):
             total[t] += own[t]
             own[t] = 0.0
+
+
+@kernel
+def _add_change(q: Compact, thin: Float, largest: Float, out: Float, sizes: Float) -> None:
+    """Add dQ V to `out` (n, r), and bounds on the sizes of its terms to `sizes` (n,). largest: (n,) of V's rows."""
+    for row in range(len(q.indptr) - 1):
+        total = out[row]
+        w = q.wide_indptr[row]
+        for k in range(q.indptr[row], q.indptr[row + 1]):
+            exact, w = read(q, k, w)
+            value = float(exact)
+            column = q.columns[k]
+            factors = thin[column]
+            sizes[row] += abs(value) * largest[column]
+            for t in range(thin.shape[1]):
+                total[t] += value * factors[t]
+
+
+@kernel
+def _add_columns(
+    q: Compact, rows: Int64, values: Float, starts: Int64, out: Float, sizes: Float, first: int, last: int, sums: Float
+) -> None:
+    """Add to columns first ... last - 1 of the result. sums: (last - first, 2, n) zeros."""
+    # Positive and negative terms are summed by themselves, since both sums together bound the sizes of terms.
+    n = len(out)
+    for column in range(first, last):
+        own = sums[column - first]
+        for j in range(starts[column], starts[column + 1]):
+            row = rows[j]
+            factor = abs(values[j])
+            total = own[0 if values[j] > 0.0 else 1]
+            w = q.wide_indptr[row]
+            for k in range(q.indptr[row], q.indptr[row + 1]):
+                exact, w = read(q, k, w)
+                total[q.columns[k]] += float(exact) * factor
+    for i in range(n):
+        for column in range(first, last):
+            own = sums[column - first]
+            up = own[0, i]
+            down = own[1, i]
+            out[i, column] += up - down
+            sizes[i] = max(sizes[i], up + down)
 
 
 @kernel

@@ -9,12 +9,12 @@ from streamtopic.bench import chains, twins
 from streamtopic.bench.cases import chains as chains_case
 from streamtopic.bench.cases import hostile, ingest_million, paper, updates
 from streamtopic.bench.cases import twin as twin_case
-from streamtopic.errors import CheckFailed
+from streamtopic.errors import CannotLearn, CheckFailed
 from streamtopic.topics.update import Updated
 
 SMALL = {
     updates: {"SIZES": (400, 1_200), "FORGOTTEN": 2, "WORDS": 200, "TOPICS": 4, "TOKENS": 40},
-    ingest_million: {"STEPS": 2},
+    ingest_million: {"STEPS": 2, "TOPICS": 2},
     paper: {"DOCUMENTS": (300, 900), "DELETION_DOCUMENTS": (4_000, 8_000), "DRAWS": 1, "DELETION_DRAWS": 2},
 }  # fmt: skip
 GIVEN = {"documents": None, "topics": 3, "seed": 1}
@@ -45,6 +45,25 @@ def test_a_finding_ends_with_its_seed(monkeypatch, capsys):
     with pytest.raises(CheckFailed, match=f"minutes=0 seed={seed}"):
         chains_case.CASES["chains"](minutes=0, seed=seed)
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_a_model_that_one_way_alone_refuses_is_a_finding(monkeypatch):
+    """An update that goes on where a fresh fit cannot be learned has kept what it should have lost."""
+    learn, calls = chains.learn, []
+
+    def refusing(source, options):
+        calls.append(source)
+        if len(calls) == 2:
+            raise CannotLearn("few", "there are too few documents")
+        return learn(source, options)
+
+    monkeypatch.setattr(chains, "learn", refusing)
+    for seed in range(12):
+        calls.clear()
+        finding = chains.one_chain(seed).finding
+        if finding is not None:
+            break
+    assert (finding.what, "fresh fit alone" in finding.detail) == ("refusal", True)
 
 
 @pytest.mark.parametrize("broken", ["counts", "update"])

@@ -31,9 +31,13 @@ SHARES = {
     "renamed": 0.03,
     "forgotten": 0.02,
 }
-"""Kinds of records with their shares. again: under an id that was deleted before; odd: valid, in a form that few
-producers use; renamed: the same content about other people; forgotten: a document about a person whom a request forgets
-at the same time."""
+"""Kinds of records with their shares.
+
+again: under an id that was deleted before.
+odd: valid, in a form that few producers use.
+renamed: the same words about other people, perhaps with another label.
+forgotten: a document about a person whom a request forgets at the same time.
+"""
 # As long as fewer documents live than should.
 _GROWING = {**SHARES, "new": 0.6, "deleted": 0.05}
 _PEOPLE = 60
@@ -41,6 +45,7 @@ _PEOPLE = 60
 # of requests for such a person, of those for nobody, of those that are sent again, and of those that come with a
 # tombstone or a record of somebody who means harm.
 _NAMED, _RECENT = 0.4, 0.15
+_RELABELLED = 0.3  # of the documents that are renamed
 _ASKED_TWICE, _NOBODY, _REPEATED, _HARMED = 0.25, 0.1, 0.3, 0.2
 _LATEST = 12
 
@@ -104,13 +109,15 @@ class EventStream:
         return self._delete(f"nobody-{self._rng.randrange(10**6)}")
 
     def _renamed(self):
-        """Return the content of a live document once more, about other people; one in JSON as it is."""
+        """Return a live document once more, about other people, perhaps with another label; one in JSON as it is."""
         document = self._known()
         have = self._live[document]
         if have.value.startswith(b"{"):
             return have
         fields = msgpack.unpackb(have.value)
         fields.pop("subjects", None)
+        if self._rng.random() < _RELABELLED:
+            fields["labels"] = {"desk": "culture"}
         return self._about(document, fields)
 
     def _misrouted(self):

@@ -106,11 +106,13 @@ def labelled(on, tmp_path):
     return on
 
 
-def test_documents_of_a_label_go_once_their_number_is_confirmed(labelled):
+def test_documents_of_a_label_go_once_their_number_is_confirmed(labelled, program, instance):
     """The number is shown first, nothing is deleted without a yes, and all receipts are those of one request."""
     said = labelled("delete", "--label", "section=sport", status=2)
     assert "deletes 5 documents" in said
     assert "--yes" in said
+    # Nobody can be asked at a pipe either.
+    assert program("delete", "--label", "section=sport", "--dir", instance)[0] == 2
     assert labelled("status")["documents"] == 605
     done = labelled("delete", "--label", "section=sport", "--yes")
     assert (done["sent"], len(done["requests"]), done["ingested"]["deleted"]) == (1, 1, 5)

@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from streamtopic.commands.demo import _passed
+
 FIELDS = {
     "documents": int,
     "deleted": int,
@@ -74,6 +76,31 @@ def test_input_that_cannot_work_ends_with_status_2(program, tmp_path, content, a
     assert status == 2
     assert named in err.splitlines()[-1]
     assert "Traceback" not in err
+
+
+RIGHT = {
+    "subscriber": {"received": 3, "verified": 3},
+    "receipts": {"count": 5},
+    "deleted": 5,
+    "twin": {"words_equal": True, "max_abs_difference": 1e-15},
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"subscriber": {"received": 3, "verified": 2}},
+        {"subscriber": {"received": 0, "verified": 0}},
+        {"receipts": {"count": 4}},
+        {"twin": {"words_equal": False, "max_abs_difference": 0.0}},
+        {"twin": {"words_equal": True, "max_abs_difference": 1e-11}},
+        {"twin": None, "verify": {"failed": 1}},
+    ],
+)
+def test_a_demo_in_which_anything_disagrees_has_not_passed(wrong):
+    """A version that nobody verified, a deletion without a receipt, another twin and a failed check count alike."""
+    assert _passed(RIGHT) is True
+    assert _passed(RIGHT | wrong) is False
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ def test_exports_hold_heads(kept, program, commands, tmp_path):
     version = commands(kept)("status")["version"]
     told = commands(kept)("export", version, "--to", tmp_path / "m")
     assert (told["topics"], told["heads"]) == (0, ["label"])
-    assert "heads of label" in program("export", version, "--to", tmp_path / "m", "--dir", kept)[1]
+    assert "heads    label" in program("export", version, "--to", tmp_path / "m", "--dir", kept)[1]
     arrays, texts = unpacked((tmp_path / "m" / "model.safetensors").read_bytes())
     assert json.loads(texts["release"])["heads"]["label"]["classes"] == ["0", "1", "2", "3"]
     assert {name: array.shape[1] for name, array in arrays.items()} == {"heads/label/B": 4}

@@ -151,6 +151,13 @@ def test_a_receipt_can_be_checked_elsewhere(on, program, instance, tmp_path):
     assert program("verify", file, "--key", other / "signing.pub")[0] == 1
 
 
+def test_a_proof_that_does_not_verify_is_given_to_nobody(on, tmp_path, monkeypatch):
+    """If the index in Redis has wrong hashes, the command fails and leaves no file."""
+    monkeypatch.setattr("streamtopic.signed.ledger_reader.inclusion_path", lambda *_: [bytes(32)])
+    assert "do not rely on this" in on("receipt", "default/0/600", "--proof", tmp_path / "one.tlog-proof", status=1)
+    assert not (tmp_path / "one.tlog-proof").exists()
+
+
 def test_refused_records_are_listed(on, program, instance):
     """The list shows place and reason, never the text, and names nothing that a record could do to a terminal."""
     with FileLog(instance / "log") as log:

@@ -89,7 +89,7 @@ def test_a_false_update_is_not_published(opened, monkeypatch, caplog, change):
 
 
 def test_versions_that_were_not_checked_before_a_false_one_are_withdrawn(opened, monkeypatch):
-    """Within an interval two updates go unchecked; the third is found false, and both go with it."""
+    """Within an interval two updates go unchecked; the third is found false, and both go. The next is checked."""
     instance = opened(self_check=3600)
     forget(instance, 1)
     assert instance.status()["self_check"]["passed"] is True
@@ -107,6 +107,10 @@ def test_versions_that_were_not_checked_before_a_false_one_are_withdrawn(opened,
     assert instance.release(5).envelope.withdrawn == (3, 4)
     assert instance.status()["self_check"]["unchecked"] == 0
     assert passed(instance.verify())
+    # Until one passes, each update is checked, however long the interval.
+    assert instance.status()["self_check"]["passed"] is False
+    forget(instance, 2)
+    assert instance.status()["self_check"]["passed"] is True
 
 
 def test_a_check_is_evidence(opened):

@@ -59,13 +59,15 @@ def test_a_request_becomes_a_receipt_with_its_proof(ask, instance):
 
 
 def test_a_request_that_is_sent_again_is_one(ask):
-    """The same id with the same documents is answered as before; with others it is refused."""
+    """The same id with the same documents or people is answered as before; with others it is refused."""
     first, again = send(ask, id="twice", documents=["d2", "d3"]), send(ask, id="twice", documents=["d3", "d2"])
     assert [(status, said["id"], said["state"], said["salt"]) for status, said in (first, again)] == [
         (202, "twice", "waiting", first[1]["salt"])
     ] * 2
     status, said = send(ask, id="twice", documents=["d4"])
     assert (status, "twice" in said["error"]) == (409, True)
+    people = [send(ask, id="person", subjects=[name])[0] for name in ("one", "one", "another")]
+    assert people == [202, 202, 409]
 
 
 @pytest.mark.parametrize("token", [None, "", "guessed-token", TOKEN[:-1], TOKEN + "x", TOKEN.upper()])
@@ -106,6 +108,13 @@ def test_what_is_no_request_is_refused_with_the_form(ask, body):
     """Status 400, one line that says what to send, and nothing is taken in."""
     reply = ask("/requests", body.encode(errors="replace").decode(), token=TOKEN)
     assert (reply.status, set(json.loads(reply.text))) == (400, {"error"})
+
+
+@pytest.mark.parametrize("length", [str(3 << 20), None])
+def test_a_body_of_any_length_is_not_read(ask, length):
+    """What is larger than a request may be, or does not say its length, is refused before it is read."""
+    reply = ask("/requests", "" if length is None else "{}", token=TOKEN, Content_Length=length)
+    assert (reply.status, "send several requests" in reply.text) == (413, True)
 
 
 FIDES = Path(__file__).parents[2] / "deploy" / "fides" / "streamtopic_config.yml"

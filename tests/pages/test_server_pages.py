@@ -1,5 +1,6 @@
 """What the server's pages, probes and metrics show."""
 
+import contextlib
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +13,7 @@ from embedded_service import Service
 from streamtopic.errors import SettingsError, StateMismatch
 from streamtopic.local import LocalRedis
 from streamtopic.pages import web_pages
+from streamtopic.pages.service_view import ServiceView
 from streamtopic.pages.web_pages import PAGES
 from streamtopic.service.inspection.examination import concerns
 from streamtopic.settings import Settings
@@ -128,6 +130,23 @@ def test_refused_records_are_shown_by_reason_alone(ask):
     assert HOSTILE not in text
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
     assert "\\u{202e}" in text
+
+
+def test_a_withdrawn_version_has_no_page(ask):
+    """Its words may be those of a forgotten document; the list says that it was withdrawn, and others stay."""
+    reply = ask("/versions/1")
+    assert (reply.status, "it was withdrawn" in reply.text) == (404, True)
+    assert ask("/versions/2").status == 200
+
+
+def test_answers_serve_all_who_ask_for_a_short_time(prepared):
+    """One read serves those who ask within two seconds, or longer where a folder is opened for it, then another one."""
+    now, reads = [0.0], []
+    view = ServiceView(prepared.settings, ticks=lambda: now[0])
+    with contextlib.closing(view):
+        for now[0] in (0.0, 1.9, 60.0):
+            view.read("name", lambda _: reads.append(now[0]))
+    assert reads == [0.0, 60.0]
 
 
 def test_probes_and_metrics_are_answered(ask):

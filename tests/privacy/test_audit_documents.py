@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from streamtopic.audit.chosen_documents import (
-    exact_differences,
-    hardest,
-)
+from streamtopic.audit.chosen_documents import exact_differences, hardest
 from streamtopic.bench.synthetic import counted, planted
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, count
 from streamtopic.topics.display import topic_correlations

@@ -29,7 +29,7 @@ def test_published_capacities(m, r, documents):
 def test_a_task_on_common_topics_bears_more():
     """Theorem 3 worked out by hand: the least mass of its own topics takes the place of the least that any has."""
     z = np.array([0.1, 0.2, 0.7])
-    every, some = (task_capacity(2.0, 10**6, 1_000, 0.5, 1e-6, z, which) for which in ((), [2]))
+    every, some = (task_capacity(2.0, 10**6, 1_000, 0.5, 1e-6, z, which) for which in ([0, 1, 2], [2]))
     # c min(m q epsilon / (r sqrt(n r ln(1/delta))), 0.001 m / r^2)
     assert (every, some) == (pytest.approx(163.7324, rel=1e-6), pytest.approx(222.2222, rel=1e-6))
     assert task_capacity(1.0, 10**6, 1_000, 0.5, 1e-6, z, [1]) == pytest.approx(111.1111, rel=1e-6)
@@ -57,8 +57,7 @@ def test_constants_from_anchor_rows_are_those_of_the_correlations(learner):
     options = LearnerOptions(n_topics=4, max_df=1.0, min_df=3, learner=learner)
     fit = learn(counted(planted(3000, 150, 4, 60, seed=3), 150, options.weighting), options)
     correlations = topic_correlations(fit, fit.A)
-    rows = np.searchsorted(fit.live, fit.choice)
-    exact = estimate_constants(fit.A, correlations.R, correlations.shares, rows)
+    exact = estimate_constants(fit.A, correlations.R, correlations.shares, fit.choice)
     quick = fit_constants(fit)
     assert (quick.p_sep, quick.eps0) == (exact.p_sep, exact.eps0)
     assert quick.a == pytest.approx(exact.a, rel=0.2)

@@ -109,22 +109,15 @@ def test_versions_share_noise_as_planned():
     assert all((one == one.T).all() for one in versions)
 
 
+def _passage(counts):
+    """Return a passage of these words, from word to count, with three tokens more that are not counted."""
+    words = np.array(sorted(counts), np.int32)
+    return Passage(sum(counts.values()) + 3, words, np.array([counts[word] for word in words.tolist()], np.int32))
+
+
 def _batch(documents):
     """Return documents, each a list of passages, each a map from word to count."""
-    built = []
-    for passages in documents:
-        rows = [sorted(passage.items()) for passage in passages]
-        built.append(
-            [
-                Passage(
-                    sum(count for _, count in row) + 3,
-                    np.array([word for word, _ in row], np.int32),
-                    np.array([count for _, count in row], np.int32),
-                )
-                for row in rows
-            ]
-        )
-    return DocumentBatch.build(built)
+    return DocumentBatch.build([list(map(_passage, passages)) for passages in documents])
 
 
 PASSAGE = st.dictionaries(st.integers(0, WORDS - 1), st.integers(1, 4), max_size=WORDS)

@@ -112,6 +112,15 @@ def test_a_release_is_a_model(corpus, fit):
     assert not np.array_equal(R, other[1])
 
 
+def test_topics_and_covariance_have_noise_of_their_own(corpus, fit):
+    """With another seed for R alone A stays as it is and R does not: the same noise on both could be cancelled out."""
+    run = corpus.run(fit, range(7), TheoremOptions(deletions=10, c=0.02))
+    (A, R), key = released(run), NoiseKey(bytes(32))
+    same, moved = draw(run, lambda purpose: key.of("model", 2 if purpose == "R" else 1).seed("digest", purpose))
+    assert np.array_equal(A, same)
+    assert not np.array_equal(R, moved)
+
+
 def test_noise_that_a_retraining_would_not_draw_shows(corpus, fit):
     """Where Delta of S and of S less the forget set round apart, the two could be told apart, and a check says so."""
     m, T = 20_000, 10
@@ -188,10 +197,29 @@ def test_a_constant_too_small_is_caught(corpus, fit):
     assert enough.implied_c == pytest.approx(run.implied_c)
 
 
-def test_lost_anchors_are_caught():
+@pytest.fixture(scope="module")
+def rare():
+    """A corpus with rare words, and its model."""
+    found = Corpus(small(30, 3, 0.03, overlap=0.05, word_concentration=0.1, concentration=1.0, seed=2), 4_000)
+    return found, found.fit()
+
+
+def test_a_word_that_is_gone_leaves_the_others_in_place(rare):
+    """Once no document holds a word it has no row, and the anchors after it are still the same words."""
+    rare, fit = rare
+    held = np.bincount(rare.documents.words, minlength=30)
+    word = int(np.argmin(np.where(np.arange(30) < fit.choice.max(), held, 4_000)))
+    run = rare.run(fit, rare.richest(word, 4_000), TheoremOptions(4_000))
+    assert 0 < held[word] < 400
+    assert rare.planted.words[word] not in run.left.words
+    assert tuple(run.left.words[k] for k in run.left.anchors) == fit.anchors
+    (changed,) = [check for check in run.checks if check.name.startswith("words that entered")]
+    assert (changed.value, changed.holds) == (1, False)
+
+
+def test_lost_anchors_are_caught(rare):
     """A deletion after which a retraining chooses another anchor shows in the checks."""
-    rare = Corpus(small(30, 3, 0.03, overlap=0.05, word_concentration=0.1, concentration=1.0, seed=2), 4_000)
-    fit = rare.fit()
+    rare, fit = rare
     anchor = fit.choice[0]
     forget = rare.richest(anchor, int(0.8 * np.count_nonzero(rare.documents.words == anchor)))
     run = rare.run(fit, forget, TheoremOptions(len(forget)))

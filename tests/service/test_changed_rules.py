@@ -6,8 +6,11 @@ from embedded_service import Service
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateMismatch
 from streamtopic.local import LocalRedis
+from streamtopic.service.assembly import learner_options
+from streamtopic.service.schedule.modeller import Base
 from streamtopic.service.verify import passed
 from streamtopic.settings import load
+from streamtopic.state import RemainingBase
 
 WORDS = [
     ["apple", "banana", "cherry", "damson"],
@@ -59,17 +62,24 @@ def test_another_number_of_topics_is_a_retrain_that_says_so(on):
 
 
 @pytest.mark.parametrize(
-    "rule", [{"min_df": 2}, {"max_words": 19_000}, {"max_df": 0.9}, {"anchor_min_df": 0.02}, {"exclude_words": ["oak"]}]
+    "rule",
+    [
+        {"min_df": 2},
+        {"min_share": 0.1},
+        {"max_df": 0.9},
+        {"anchor_min_df": 0.02},
+        {"max_words": 19_000},
+        {"exclude_words": ["oak"]},
+        {"learner": "paper"},
+    ],
 )
-def test_another_rule_of_the_vocabulary_is_a_retrain(on, rule):
-    """A version by other rules is never called an update of the base model."""
-    with on(**rule) as service:
-        (name,) = rule
-        done = service.settle()
-        assert [version["kind"] for version in done.versions] == ["retrain"]
-        assert newest(service).envelope.kind == "retrain"
-        assert name in service.state.base_head().fields["rules"]
-        assert service.settle().versions == []
+def test_another_rule_of_the_vocabulary_is_not_that_of_the_base(rule):
+    """A version by other rules is never called an update of the base model; the reason names the setting."""
+    before, now = (learner_options(load(GIVEN | changed)).rules for changed in ({}, rule))
+    base = Base(1, RemainingBase({}, {}, 60), (), capacity=30, rules=before)
+    assert base.changed_rules(before) is None
+    (name,) = rule
+    assert f"settings of the model have changed: {name} was" in base.changed_rules(now)
 
 
 def test_a_base_keeps_its_capacity(on):

@@ -133,5 +133,10 @@ def test_a_page_that_a_killed_service_began_is_ended_first(world, complete):
     if complete:
         killed.catch_up()
         killed.complete()
+    else:
+        stranger = world.service(world.new)
+        stranger.catch_up()
+        with pytest.raises(StateError, match="cannot be signed"):
+            stranger.complete()
     world.keeper().rotate(world.new)
     assert world.read()[0] == [0, 1, 2]

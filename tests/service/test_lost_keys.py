@@ -8,7 +8,7 @@ import pytest
 
 from embedded_service import Service, silent, two_topics
 from shared_noise import with_noise
-from streamtopic.documents.subjects import subject_digest
+from streamtopic.documents.events import subject_digest
 from streamtopic.errors import StateCorrupt, StateError
 from streamtopic.local import LocalRedis
 from streamtopic.service.inspection.examination import examine_state

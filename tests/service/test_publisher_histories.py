@@ -212,10 +212,15 @@ class History:
         """Something else happens just before a call of a process."""
 
         def first_this(original, *arguments, **more):
-            getattr(self, event)(*([1 - who] if event in {"publish", "version", "rotate"} else []))
+            getattr(self, event)(*([1 - who] if event in {"publish", "version", "rotate", "overtake"} else []))
             return original(*arguments, **more)
 
         self.at_a_call(what, who, names, number, first_this)
+
+    def overtake(self, who):
+        """Another process publishes, and Redis is set back to before that: only the ledger knows."""
+        self.publish(who)
+        self.set_back()
 
     def wake_up(self):
         """Sleepers go on, believing that nothing has happened."""
@@ -367,7 +372,7 @@ STEPS = st.one_of(
         WHO,
         CALLS,
         st.integers(0, 12),
-        st.sampled_from(["publish", "version", "wake_up", "set_back", "copy", "rotate"]),
+        st.sampled_from(["publish", "version", "wake_up", "set_back", "copy", "rotate", "overtake"]),
     ),
     st.tuples(st.just("wake_up")),
     st.tuples(st.just("soil"), st.sampled_from(["anything", "again"])),
@@ -383,6 +388,25 @@ STEPS = st.one_of(
 @example(steps=[("lose", 0, 0), ("delete", 1), ("interrupt", "publish", 0, ("append_many",), 0, "wake_up")])
 @example(steps=[("delete", 2), ("version", 0), ("fall_asleep", 0, 1), ("publish", 1), ("wake_up",), ("publish", 0)])
 @example(steps=[("fall_asleep", 0, 0), ("wait", 1), ("interrupt", "publish", 1, ("append_many",), 1, "wake_up")])
+@example(
+    steps=[
+        ("fall_asleep", 0, 0),
+        ("delete", 1),
+        ("version", 1),
+        ("interrupt", "publish", 1, ("append_many",), 0, "wake_up"),
+    ]
+)
+@example(
+    steps=[
+        ("copy",),
+        ("delete", 1),
+        ("version", 0),
+        ("publish", 0),
+        ("delete", 2),
+        ("version", 0),
+        ("interrupt", "publish", 0, ("call",), 8, "overtake"),
+    ]
+)
 @example(steps=[("version", 1), ("copy",), ("interrupt", "version", 0, ("append_many", "script"), 0, "set_back")])
 @example(steps=[("delete", 3), ("lose", 0, 3), ("lose", 1, 1), ("soil", "anything"), ("version", 0), ("rotate", 0)])
 def test_every_deletion_has_one_receipt_in_one_ledger(connection, signed, steps):

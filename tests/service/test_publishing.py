@@ -111,6 +111,17 @@ def test_heads_alone_are_noised_together(made):
         assert noise.std() == pytest.approx(plan.facts["heads"][task]["sigma"], rel=0.5)
 
 
+def test_each_head_has_noise_of_its_own(made):
+    """Two tasks that differ in their names alone publish other numbers: noise that both share would cancel out."""
+    fit, source, read = made
+    stored = read()
+    labels = tuple(dict.fromkeys(("one", "two"), of_document["place"]) for of_document in stored.labels)
+    tasks = TaskOptions(dict.fromkeys(("one", "two"), TASKS["place"]), withheld=True)
+    twice = Ingredients(NOISE, lambda *_, **__: dataclasses.replace(stored, labels=labels), tasks)
+    heads = make_payload(fit, source, GUARDED, twice).payload.heads
+    assert not np.array_equal(heads["one"].B, heads["two"].B)
+
+
 def test_constants_that_another_path_could_round_otherwise_are_measured_cold(made, monkeypatch):
     """A model that was carried over gets the noise of one learned from counts: the same numbers, after one more fit."""
     learned = []

@@ -6,7 +6,7 @@ import pytest
 from state_reference import Run, as_words, dump
 
 from added_documents import added_documents
-from streamtopic.documents.subjects import subject_digest
+from streamtopic.documents.events import subject_digest
 from streamtopic.errors import StateCorrupt, StateMissing
 from streamtopic.state import (
     Applied,

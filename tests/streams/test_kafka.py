@@ -15,7 +15,7 @@ from servers.kafka_broker import KafkaBroker
 from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import ComponentUnreachable, SettingsError, UsageError
 from streamtopic.streams import KafkaLog, KafkaOptions, Message, Record, kafka_reader
-from waiting import until
+from waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -89,70 +89,48 @@ def test_a_gap_at_the_end_is_an_end(log, name):
     assert [record.value for record in log.read(name, 0, 2)] == [b"after"]
 
 
-class SlowConsumer:
-    """A consumer of a log with an emptied batch, since Kafka keeps the last batch of a producer, and records after it.
+def reader_of(monkeypatch, answers):
+    """A reader of t/0: an emptied batch, since Kafka keeps the last one of a producer, and the records 3 to 5 after it.
 
     answers: of the broker, in order: None for a poll that ends without one, else the end that the broker knew of then.
     """
+    known, seconds = iter(answers), itertools.count(step=0.2)
+    consumer = SimpleNamespace(assignment=set, assign=lambda _: None, at=0, high=None)
+    consumer.seek = lambda _, offset: setattr(consumer, "at", offset)
+    consumer.position = lambda *_, **__: consumer.at
+    consumer.highwater = lambda _: consumer.high
 
-    def __init__(self, place, answers):
-        self.place, self.answers, self.assigned, self.at, self.high = place, iter(answers), set(), 0, None
-
-    def assignment(self):
-        """What is assigned."""
-        return self.assigned
-
-    def assign(self, places):
-        """Fetch these from now on."""
-        self.assigned = set(places)
-
-    def seek(self, _, offset):
-        """Go on elsewhere."""
-        self.at = offset
-
-    def poll(self, **_):
-        """The batch without records ends before offset 3."""
-        end = next(self.answers, 6)
+    def poll(**_):
+        end = next(known, 6)
         if end is None:
             return {}
-        self.high = end
-        self.answered()
-        if self.at < end == 6:
-            begin, self.at = self.at, 3 if self.at < 3 else 6
-            records = [Record("t", 0, offset, b"k", b"v", (), 1) for offset in range(max(begin, 3), self.at)]
-            batch = ConsumerRecord("t", 0, -1, 5, 1, 0, None, records, (), None, -1, len(records), -1)
-            return {self.place: [batch]} if records else {}
-        return {}
+        consumer.high = end
+        consumer.answered()
+        begin = consumer.at
+        if not begin < end == 6:
+            return {}
+        consumer.at = 3 if begin < 3 else 6
+        records = [Record("t", 0, offset, b"k", b"v", (), 1) for offset in range(max(begin, 3), consumer.at)]
+        batch = ConsumerRecord("t", 0, -1, 5, 1, 0, None, records, (), None, -1, len(records), -1)
+        return {TopicPartition("t", 0): [batch]} if records else {}
 
-    def position(self, *_, **__):
-        """Where the next answer begins."""
-        return self.at
-
-    def highwater(self, _):
-        """The end as of the last answer."""
-        return self.high
-
-
-def reader_of(monkeypatch, answers, end):
-    """A reader of t, whose broker gives these answers."""
-    made = SlowConsumer(TopicPartition("t", 0), answers)
-    seconds = itertools.count(step=0.2)
-    monkeypatch.setattr(kafka_reader, "connect", lambda *_, **__: made)
-    monkeypatch.setattr(kafka_reader, "read_all_records", lambda consumer, told: setattr(consumer, "answered", told))
-    ends = SimpleNamespace(begin=lambda *_: 0, end=lambda *_: end)
+    consumer.poll = poll
+    monkeypatch.setattr(kafka_reader, "connect", lambda *_, **__: consumer)
+    monkeypatch.setattr(kafka_reader, "read_all_records", lambda made, told: setattr(made, "answered", told))
+    ends = SimpleNamespace(begin=lambda *_: 0, end=lambda *_: 6)
     return kafka_reader.TopicReader(KafkaOptions("nowhere:1"), ends, "t", clock=lambda: next(seconds))
 
 
 @pytest.mark.parametrize("answers", [[None] * 8, [0, 0], [0] * 8])
 def test_a_late_answer_is_not_the_end(monkeypatch, answers):
     """No answer, one to an earlier request, one of a broker that leads since a moment, an emptied batch: all go on."""
-    reader = reader_of(monkeypatch, answers, 6)
+    reader = reader_of(monkeypatch, answers)
     assert [record.offset for record in reader.read(0, 0, 100, 1 << 20)] == [3, 4, 5]
 
 
 def test_answers_without_records_up_to_the_end_are_the_end(monkeypatch):
     """A read says so, and does not wait for ever; what is appended later is read."""
-    reader = reader_of(monkeypatch, [9, 9, 9], 6)
+    reader = reader_of(monkeypatch, [9, 9, 9])
     assert reader.read(0, 0, 100, 1 << 20) == []
     assert [record.offset for record in reader.read(0, 0, 100, 1 << 20)] == [3, 4, 5]
 
@@ -220,6 +198,14 @@ def test_options_that_cannot_work_are_refused(options, match):
     """A setting that is wrong is reported before anything is sent."""
     with pytest.raises(SettingsError, match=match):
         KafkaOptions(**options)
+
+
+def test_a_file_that_is_gone_is_told_by_every_part():
+    """By the log that asks, and by the thread that takes part in a group."""
+    with KafkaLog(KafkaOptions("127.0.0.1:9", "SSL", ssl_cafile="/gone")) as log:
+        for act in (lambda: log.partitions("t"), lambda: log.join("t", "g", 6_000).poll(PATIENCE)):
+            with pytest.raises(SettingsError, match="no file /gone"):
+                act()
 
 
 def test_partitions_that_are_no_longer_read_take_no_memory(log, name):

@@ -57,7 +57,7 @@ def _of(rng, q, N, start=None):
         return None
     return TopicFit(
         options=LearnerOptions(n_topics=r),
-        names=Words(f"w{k:05d}" for k in range(q.n)),
+        words=Words(f"w{k:05d}" for k in range(q.n)),
         documents=1,
         q=q,
         mass=mass,

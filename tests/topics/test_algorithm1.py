@@ -100,7 +100,7 @@ def test_words_are_those_that_a_retraining_chooses():
         assert np.isfinite(unlearn_base(left).A).all()
         if retrained.anchors == fit.anchors:
             assert np.abs(retrain_rows(left).A - retrained.A).max() < 1e-12
-        assert tuple(left.names[k] for k in chosen_again(left)) == retrained.anchors
+        assert tuple(left.words[k] for k in chosen_again(left)) == retrained.anchors
         seen.add(left.words != fit.words)
     assert True in seen
 
@@ -138,7 +138,7 @@ def test_a_lost_anchor_and_dependent_rows_end_in_a_reason(corpus, fit):
     assert error.value.reason == "rank"
     left = remaining(fit)
     with pytest.raises(CannotLearn) as error:
-        covariance(left.q, left.live, np.repeat(fit.A[:, :1], 2, axis=1))
+        covariance(left.q, np.repeat(fit.A[:, :1], 2, axis=1))
     assert error.value.reason == "rank"
 
 

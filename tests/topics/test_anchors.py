@@ -6,7 +6,6 @@ from dense_counts import dense_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from packed import pack
 from streamtopic.counts import SymmetricCounts
 from streamtopic.errors import CannotLearn, UnreliableArithmetic
 from streamtopic.topics import reproducible
@@ -68,14 +67,6 @@ def greedy(M, r):
     return chosen
 
 
-def factor(q, candidates, mass, r):
-    """Return the bytes of the Cholesky factor of the rows that the greedy search finds: all distances, to the bit."""
-    search = LazyGreedy(q, candidates, mass, r)
-    for _ in range(r):
-        search.step()
-    return search._upper.tobytes()
-
-
 @pytest.mark.parametrize("r", [1, 4, 12])
 def test_lazy_search_equals_the_plain_definition(rows, r):
     """Greedy farthest rows and the swap pass, by orthogonal projections of all rows at every step."""
@@ -113,33 +104,6 @@ def test_what_is_looked_at_late_is_the_same_bits(seed):
         eager.step()
     assert lazy.chosen == eager.chosen
     assert lazy._upper.tobytes() == eager._upper.tobytes()
-
-
-@settings(max_examples=80)
-@given(seed=st.integers(0, 10**6), r=st.integers(1, 6), dead=st.integers(1, 300))
-def test_words_that_have_left_change_no_bit(seed, r, dead):
-    """Internal words without a mass, and pairs stored as 0, leave rows and distances what they are without them."""
-    Q = hard(seed)
-    n = len(Q)
-    rng = np.random.default_rng(seed)
-    place = np.sort(rng.choice(n + dead, n, replace=False))
-    wide = np.zeros((n + dead, n + dead), np.int64)
-    wide[np.ix_(place, place)] = Q
-    gone = rng.random(wide.shape) < 0.3
-    gone = (gone | gone.T) & (wide == 0)
-    marked = np.where(gone, 7, wide)
-    indptr = np.concatenate([[0], np.cumsum((marked != 0).sum(axis=1))]).astype(np.int64)
-    columns = np.nonzero(marked)[1].astype(np.int32)
-    with_dead = SymmetricCounts(n + dead, pack(n + dead, indptr, columns, wide[marked != 0].astype(np.int64)))
-    try:
-        plain = farthest_rows(dense_counts(Q), np.arange(n), Q.sum(axis=1), r)
-    except CannotLearn as error:
-        with pytest.raises(CannotLearn, match=str(error)[:30]):
-            farthest_rows(with_dead, place, wide.sum(axis=1), r)
-        return
-    found = farthest_rows(with_dead, place, wide.sum(axis=1), r)
-    assert found.tolist() == place[plain].tolist()
-    assert factor(with_dead, place, wide.sum(axis=1), r) == factor(dense_counts(Q), np.arange(n), Q.sum(axis=1), r)
 
 
 def test_of_words_with_equal_rows_the_first_wins():

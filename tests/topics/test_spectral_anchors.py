@@ -111,21 +111,6 @@ def test_coordinates_are_the_leading_directions():
     assert np.abs(E @ E.T - F @ F.T).max() <= 1e-3 * np.abs(F @ F.T).max()
 
 
-def test_dead_words_and_their_places_change_no_bit():
-    """Words left of forgotten documents, wherever they stand, leave no trace in rows and sets."""
-    Q, names = corpus(1)
-    n = len(Q)
-    E, found, group = decided(Q, np.arange(n), names, 4)
-    places = np.sort(np.random.default_rng(2).choice(2 * n, n, replace=False))
-    wide = dense_counts(Q).spread(places.astype(np.int64), 2 * n)
-    mass = np.zeros(2 * n, np.int64)
-    mass[places] = Q.sum(axis=1)
-    again = coordinates(wide, mass, places, names, 4)
-    assert again.tobytes() == E.tobytes()
-    assert choose_anchors(again).tolist() == found.tolist()
-    assert np.array_equal(super_anchors(again, choose_anchors(again)), group)
-
-
 def test_the_start_of_a_word_is_its_own():
     """Rows are 1 and -1, differ between words, and stay what they are when other words come and go."""
     words = ["apple", "pear", "\udcff", "naïve", "x"]

@@ -75,7 +75,7 @@ class Attacked:
         live = self._places(self.fit.words)
         frequent = live[[np.argmax(self.counts.frequency[live])]]
         pair = np.unique(live[self.shown[rng.permutation(len(self.shown))[:2], 0]])
-        candidates = self._places([self.fit.names[k] for k in self.fit.candidates])
+        candidates = self._places([self.fit.words[k] for k in self.fit.candidates])
         spam = rng.choice(candidates, min(SPAM_WORDS, len(candidates)), replace=False)
         return {
             "all anchors": _document(self._places(self.fit.anchors), MAX_LENGTH),

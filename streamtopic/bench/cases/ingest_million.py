@@ -102,12 +102,15 @@ def _memory(connection: Connection, ingest: Ingest) -> dict[str, float]:
 
 def _served(folder: str, redis_url: str, documents: int) -> list[Figure]:
     """Have another process learn, and follow deletions as an ingest and a leader that have just started."""
-    found = json.loads(printed_by(__name__, folder, redis_url, str(documents)))
+    found = json.loads(printed_by(__name__, folder, redis_url, *map(str, (documents, STEPS, TOPICS))))
     return [Figure(name, value, unit) for name, (value, unit) in found.items()]
 
 
-def _serve(folder: str, redis_url: str, documents: int) -> None:
-    """Learn, forget, fold and start again, once each; print name to value and unit as JSON."""
+def _serve(folder: str, redis_url: str, documents: int, steps: int, topics: int) -> None:
+    """Learn, forget, fold and start again, once each; print name to value and unit as JSON.
+
+    documents: of each step.
+    """
     from streamtopic.bench.feed import Feed, drain
     from streamtopic.bench.heaps import deletes
     from streamtopic.service.schedule.scheduler import fold_counts
@@ -125,7 +128,7 @@ def _serve(folder: str, redis_url: str, documents: int) -> None:
         found[name] = seconds, "s"
         return result
 
-    names, log, options = TopicNames("bench"), FileLog(Path(folder)), LearnerOptions(n_topics=TOPICS)
+    names, log, options = TopicNames("bench"), FileLog(Path(folder)), LearnerOptions(n_topics=topics)
     with Connection(redis_url) as connection:
         reader, sums = Reader(connection, "bench", 1), CountsStore(connection, "bench")
         feed = Feed("", redis_url, names, 1, log, connection)
@@ -135,11 +138,11 @@ def _serve(folder: str, redis_url: str, documents: int) -> None:
         found["learning: peak memory"] = peak_bytes() / 1e6, "MB"
         found["words learned from"] = len(fit.words), ""
         lease = lead(connection, "bench", "bench", 86_400_000)
-        measured("writing the counts", lambda: sums.write(fit.names, fit.q, counts, lease))
+        measured("writing the counts", lambda: sums.write(fit.words, fit.q, counts, lease))
         log.append_many(names.documents, deletes(0, documents, 7)[:FORGOTTEN])
         ingest = measured("a new ingest until its first commit", lambda: _opened(feed))
         found["carried over"] = measured("an update", lambda: _carried_over(fit, counts, reader)), "by it"
-        gone = [message for step in range(STEPS) for message in deletes(step, documents, DELETED)]
+        gone = [message for step in range(steps) for message in deletes(step, documents, DELETED)]
         log.append_many(names.documents, gone)
         seconds, _ = cpu_timed(lambda: drain(ingest))
         found["a deletion"] = seconds / len(gone) * 1e6, "us of processor time"
@@ -167,8 +170,7 @@ def _carried_over(fit: TopicFit, before: DocumentCounts, reader: Reader) -> bool
     from streamtopic.topics.update import NeedsRetrain, update
 
     now = reader.counts()
-    change = now.since(before)
-    outcome = update(fit, now, change, change.passages())
+    outcome = update(fit, now, now.since(before))
     return not isinstance(outcome, NeedsRetrain) and bool(_certified(outcome.fit))
 
 
@@ -193,4 +195,4 @@ CASES = {"million": million, "long": long}
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    _serve(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))

@@ -67,7 +67,7 @@ def _measured(
     gone: sets of documents to forget one after the other, each ascending.
     """
     from streamtopic.bench.synthetic import counted
-    from streamtopic.counts import Cooccurrence, Counts, SignedPassages, count
+    from streamtopic.counts import Cooccurrence, Counts, count
     from streamtopic.topics.learner import learn
     from streamtopic.topics.update import NeedsRetrain, update
 
@@ -78,10 +78,9 @@ def _measured(
     for documents in gone:
         out = batch.take(documents)
         part = count(out, WORDS, options.weighting)
-        passages = SignedPassages.of(out, options.weighting, np.full(out.documents, -1))
         left = left - part
         now, change = Counts(whole.words, left), Counts(whole.words, Cooccurrence.zero(WORDS) - part)
-        seconds, outcome = cpu_timed(partial(update, fit, now, change, passages))
+        seconds, outcome = cpu_timed(partial(update, fit, now, change))
         fit = learn(now, options) if isinstance(outcome, NeedsRetrain) else outcome.fit
         more, _ = cpu_timed(partial(_certified, fit))
         if not isinstance(outcome, NeedsRetrain) and fit.certificate.bound <= options.tolerance:

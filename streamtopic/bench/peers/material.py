@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -52,20 +52,15 @@ class Material:
 
         Lengths of documents are of all words, so it is the same for every model that keeps the same words.
         """
-        from streamtopic.counts import SymmetricCounts, count
+        from streamtopic.counts import SymmetricCounts, count, narrowed
         from streamtopic.counts.matrices import as_documents
         from streamtopic.topics.display import WordEvidence
         from streamtopic.topics.learner_options import LearnerOptions
 
         batch, ids = as_documents(self.counts), np.full(len(self.words), -1, np.int32)
         ids[vocabulary] = np.arange(len(vocabulary))
-        words = ids[batch.words]
-        kept = words >= 0
-        indptr = np.concatenate([[0], np.cumsum(kept)])[batch.indptr]
-        batch = replace(batch, indptr=indptr, words=words[kept], counts=batch.counts[kept])
-        counts = count(batch, len(vocabulary), LearnerOptions().weighting)
-        everything = np.arange(len(vocabulary))
-        return WordEvidence.over(SymmetricCounts.of(counts), everything, counts.frequency, counts.documents)
+        counts = count(narrowed(batch, ids), len(vocabulary), LearnerOptions().weighting)
+        return WordEvidence.over(SymmetricCounts.of(counts), counts.frequency, counts.documents)
 
     def vocabulary(self) -> npt.NDArray[np.intp]:
         """Return the positions of the words that the others are given, neither rare, frequent nor stop words.

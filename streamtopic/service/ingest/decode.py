@@ -24,8 +24,8 @@ from streamtopic.documents.events import (
     Heartbeat,
     Passages,
     decode_record,
+    subject_digests,
 )
-from streamtopic.documents.subjects import subject_digests
 from streamtopic.errors import InvalidEvent
 from streamtopic.state import AddedDocuments
 from streamtopic.streams import MURMUR2, partition_of

@@ -343,11 +343,11 @@ class CertifiedModeller(Modeller):
         fit, before = self.last, self._fitted
         if fit is None or before is None:
             return None
-        # The update works in place, so the old fit is gone even if it fails.
+        # A model that is learned cold needs the memory of this one.
         self.last = self._fitted = None
         try:
             change = counts.since(before)
-            outcome = update(fit, counts, change, change.passages())
+            outcome = update(fit, counts, change)
         # The changes since the older counts are gone, so nobody knows what came and went: learn cold.
         except CutGone:
             return None

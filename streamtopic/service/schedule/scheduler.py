@@ -11,12 +11,11 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from streamtopic.counts import DocumentBatch
 from streamtopic.errors import CannotLearn, StateMissing, StreamtopicError
 from streamtopic.monitoring.metrics import SELF_CHECKS
 from streamtopic.privacy.keystream import NoiseKey, VersionNoise
+from streamtopic.service.instance import secret
 from streamtopic.service.publish.ledger_writer import LedgerWriter, cut_of, recorded
 from streamtopic.service.schedule.decide import (
     BY_HAND,
@@ -39,7 +39,6 @@ from streamtopic.service.schedule.modeller import Base, Checked, Made, Modeller,
 from streamtopic.service.schedule.payload import Ingredients, PayloadPlan, remarks, task_options
 from streamtopic.service.schedule.situation import SituationReader, accepted, capacity_of, policy_of, suspects, unserved
 from streamtopic.service.watching import Watch
-from streamtopic.settings import Settings
 from streamtopic.signed import (
     Envelope,
     Kind,
@@ -52,11 +51,9 @@ from streamtopic.signed import (
     tombstones,
 )
 from streamtopic.state import (
-    BaseDocuments,
     CutGone,
     DocumentCounts,
     Lease,
-    Meta,
     ModelState,
     Reader,
     RemainingBase,
@@ -65,6 +62,9 @@ from streamtopic.state import (
 from streamtopic.state.document_counts import read_documents, sample_words
 from streamtopic.state.stored_counts import CountsStore, SummedCounts
 from streamtopic.streams import EventLog, Message
+
+if TYPE_CHECKING:
+    from streamtopic.service.opened import Opened
 
 __all__ = [
     "LeaseKeeper",
@@ -176,31 +176,18 @@ class Step:
 class Scheduler:
     """Decides and stages. Its modeller keeps the current model in memory, so that the next update is warm.
 
-    settings: of the model.
+    service: whose model it is.
     modeller: the mode in which models are made.
-    noise_key: the secret that noise is drawn from.
-    ledger: it is read to its end before a version is staged.
-    log: where the ledger and the releases are.
-    lease: leadership.
-    clock: seconds since 1970.
-    watch: is told what the scheduler does.
+    watch: is told what the scheduler does, if somebody asks.
     staged: called once there is something to publish.
+
+    Raises SettingsError without the noise key.
     """
 
     def __init__(
-        self,
-        state: ModelState,
-        settings: Settings,
-        modeller: Modeller,
-        noise_key: NoiseKey,
-        *,
-        ledger: LedgerWriter,
-        log: EventLog,
-        lease: LeaseKeeper,
-        clock: Callable[[], float] = time.time,
-        watch: Watch | None = None,
-        staged: Callable[[], None] = lambda: None,
+        self, service: "Opened", modeller: Modeller, watch: Watch | None, staged: Callable[[], None] | None
     ) -> None:
+        settings, state = service.settings, service.state
         self.state = state
         self.settings = settings
         self.modeller = modeller
@@ -208,14 +195,15 @@ class Scheduler:
         self._tasks = task_options(settings)
         self.reader = Reader(state.connection, settings.model, state.settings.partitions)
         self._sums = CountsStore(state.connection, settings.model)
-        self._noise_key = noise_key
-        self._ledger = ledger
-        self._log = log
-        self._lease = lease
+        self._noise_key = NoiseKey(secret(settings, "noise.key"))
+        self._ledger = service.ledger
+        self._log = service.log
+        # Over a connection of its own, for the thread that renews the lease.
+        renewing = ModelState(service.connect(), settings.model, state.settings)
+        self._lease = LeaseKeeper(renewing, service.holder, int(settings.lease * 1000))
         self._watch = watch or Watch()
         self._staged = staged
-        self._base_documents = BaseDocuments(self.reader, settings.model)
-        self._situation = SituationReader(self.reader, state, modeller, self._left, settings, clock)
+        self._situation = SituationReader(self.reader, state, modeller, settings, service.clock)
         self._noted = ""
         self._parent = 0
         # Versions that are withdrawn in the ledger, or in Redis by no later version.
@@ -332,7 +320,7 @@ class Scheduler:
                 self._note_check(made.checked)
                 found = f"the update was not borne out by the service's own check: {made.checked.detail}"
                 decision = Unlearn(f"{decision.reason}; {found}")
-        forgotten = base.documents - self._left(base, made.counts.positions).documents
+        forgotten = base.documents - self._situation.left(base, made.counts.positions).documents
         return self._make_version(lease, decision, made, base, seconds, forgotten=forgotten)
 
     def _note_check(self, checked: Checked) -> None:
@@ -424,13 +412,14 @@ class Scheduler:
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
         self._failed = None
-        self._staged()
+        if self._staged is not None:
+            self._staged()
         self._tell(envelope, [*remarks(plan), *made.notes], seconds)
         if made.checked is not None and passed:
             self._note_check(made.checked)
         # A check that failed may have found them wrong.
         if made.fit is not None and (not passed or kind == "retrain" or self._sums.cut() is None):
-            self._sums.write(made.fit.names, made.fit.q, made.counts, lease)
+            self._sums.write(made.fit.words, made.fit.q, made.counts, lease)
         return Step(decision, version, envelope.withdrawn, seconds)
 
     def _obstacle(self, decision: Decision, envelope: Envelope) -> Wait | None:
@@ -456,10 +445,6 @@ class Scheduler:
             extra = {"event": "version_remark", "version": version}
             logger.warning("version %d of %s: %s", version, self._model, remark, extra=extra)
 
-    def _left(self, base: Base, positions: Mapping[int, Meta]) -> RemainingBase:
-        """Return the documents of a base model that are left at some positions."""
-        return self._base_documents.left(base.version, base.start, positions)
-
     def _next_version(self) -> int:
         """Return the number of the next version, which neither Redis nor the ledger has."""
         return max(self._parent, self._ledger.ledger.newest) + 1
@@ -475,13 +460,11 @@ class Scheduler:
             return [recorded(record) for _, record in self.state.releases()]
 
         read = partial(read_documents, made.counts)
-        plain = Ingredients(self._noise(version), read, self._tasks, cold=not made.warm, versions=versions)
+        found = Ingredients(self._noise(version), read, self._tasks, cold=not made.warm, versions=versions)
         # Words that are not known before the noise have no sample either.
-        if self._tasks.withheld or not made.words:
-            return made.draw(plain)
-        # NPMI alone needs the sample, so it is read by a second thread.
-        with ThreadPoolExecutor(1, "sample") as beside:
-            return made.draw(replace(plain, sample=beside.submit(_sample, made).result))
+        if not self._tasks.withheld and made.words:
+            found = replace(found, sample=partial(_sample, made))
+        return made.draw(found)
 
     def _envelope(
         self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int, forgotten: int
@@ -557,7 +540,8 @@ class Scheduler:
         # Another scheduler leads by now, and withdraws them itself.
         if isinstance(result, Stale):
             return Step(decision)
-        self._staged()
+        if self._staged is not None:
+            self._staged()
         return Step(decision, withdrawn=versions)
 
     def _failure(self) -> str | None:

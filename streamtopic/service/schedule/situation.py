@@ -19,7 +19,7 @@ from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Polic
 from streamtopic.service.schedule.modeller import Base, Modeller
 from streamtopic.settings import Settings
 from streamtopic.signed import Envelope
-from streamtopic.state import Forget, Meta, ModelState, Reader, RemainingBase
+from streamtopic.state import BaseDocuments, Forget, Meta, ModelState, Reader, RemainingBase
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests
 from streamtopic.state.model_state import NEWEST
 
@@ -92,7 +92,6 @@ class SituationReader:
     """Reads the present situation of a model from Redis.
 
     mode: in which versions of this model are made.
-    left: returns the documents of the base model that are left at some positions, or a moment before.
     settings: when to act, and the delta at which the cumulative epsilon of all versions is stated.
     clock: seconds since 1970.
     ticks: seconds that never jump, which say how long a request has held versions back.
@@ -103,7 +102,6 @@ class SituationReader:
         reader: Reader,
         state: ModelState,
         mode: Modeller,
-        left: Callable[[Base, Mapping[int, Meta]], RemainingBase],
         settings: Settings,
         clock: Callable[[], float],
         ticks: Callable[[], float] = time.monotonic,
@@ -111,7 +109,7 @@ class SituationReader:
         self._reader = reader
         self._state = state
         self._mode = mode
-        self._left = left
+        self._base_documents = BaseDocuments(reader, state.model)
         self._policy = policy_of(settings)
         self._delta = settings.delta
         self._clock = clock
@@ -168,7 +166,7 @@ class SituationReader:
         behind = _behind(positions, last)
         if base is None or behind is not None:
             return replace(known, behind=behind)
-        left = self._left(base, positions)
+        left = self.left(base, positions)
         received = [forget.received_ms for _, forget in unserved(self._reader, positions, last.cut)]
         # Within a period nothing is spent with a version, and an update starts from no base model.
         spent = 0.0 if periods else self.spent(base.version, self._mode.scale)
@@ -201,6 +199,10 @@ class SituationReader:
         """Return the base model, None before the first."""
         stored = self._state.base_head()
         return None if stored is None else Base.parse(stored)
+
+    def left(self, base: Base, positions: Mapping[int, Meta]) -> RemainingBase:
+        """Return the documents of a base model that are left at some positions, or a moment before."""
+        return self._base_documents.left(base.version, base.start, positions)
 
     def spent(self, base: int, scale: float, slack: float = 0.0) -> float:
         """Return the cumulative epsilon of all versions of a base model and of one more.

@@ -138,7 +138,7 @@ def _proof_facts(text: str, keys: KeyRing) -> Json:
     Raises InvalidRelease, and UnknownKey if none of the keys signed it.
     """
     proof = LedgerProof.parse(text)
-    _, key = keys.open(proof.checkpoint)
+    key = keys.signer_of(proof.checkpoint)
     return {"key_id": key.key_id, "public_key": str(key), "index": proof.index, "tlog_proof": text}
 
 

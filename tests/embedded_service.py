@@ -7,6 +7,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from plain_counts import plain_counts
+from streamtopic.cli import main
 from streamtopic.client import ModelSubscriber, Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.service import assembly, instance, leading, sending
@@ -20,7 +21,7 @@ from streamtopic.service.verify import gather, verify_instance
 from streamtopic.service.watching import Watch
 from streamtopic.settings import load
 
-__all__ = ["PLAIN", "SMALL", "Service", "all_counts", "embedded", "silent", "two_topics"]
+__all__ = ["PLAIN", "SMALL", "Service", "all_counts", "embedded", "made_on_kafka", "silent", "two_topics"]
 
 PLAIN = {"topics": 3, "max_forget_lag": 0.0, "capacity": {"rule": "fixed", "documents": 1000}, "max_df": 1.0}
 SMALL = {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity": {"share": 0.5}}
@@ -44,6 +45,16 @@ DONE = {
 def embedded(folder, **more):
     """Return an instance in a folder that serves deletions at once, as updates; more: other settings, or the same."""
     return Service(load({"dir": folder, **PLAIN, **more}))
+
+
+def made_on_kafka(folder, kafka, redis, model, *lines):
+    """Make keys, topics and state of a model on these servers; return the file of its settings, with more lines."""
+    config = folder / "streamtopic.toml"
+    own = f'model = "{model}"', f'kafka = "{kafka.servers}"', f'redis_url = "{redis.url}"', 'keys = "keys"'
+    config.write_text("\n".join([*own, *lines]))
+    for command in (["keys", "new", "--to", str(folder / "keys")], ["init"]):
+        assert main([*command, "--config", str(config), "--json"]) == 0
+    return config
 
 
 def two_topics(first, count, *subjects):

@@ -78,3 +78,11 @@ def test_the_doctor_names_who_leads(service):
         found = {one.name: one for one in judge(facts)}
     assert (found["scheduler"].passed, found["ingest"].passed) == (True, False)
     assert service.holder in found["scheduler"].detail
+
+
+def test_a_new_instance_is_known_before_its_first_record(tmp_path):
+    """Whoever looks first makes its state: that of a model without documents, of which nothing is wrong."""
+    with Service(Settings(dir=tmp_path)) as service:
+        assert service.facts().documents == 0
+        status = service.status()
+        assert (status["documents"], status["version"], status["healthy"]) == (0, None, True)

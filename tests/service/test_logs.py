@@ -13,7 +13,7 @@ import pytest
 from watched_service import MARK, RARE, documents
 
 import streamtopic
-from streamtopic.cli import main
+from embedded_service import made_on_kafka
 from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.errors import InvalidEvent
 from streamtopic.monitoring.logs import UNNAMED, JsonLines
@@ -109,14 +109,8 @@ def test_what_may_quote_is_left_out():
 def test_a_campaign_logs_no_id_no_word_and_no_secret(tmp_path, kafka_server, redis_server):
     """Marked documents, poison, deletes and forged releases go through the real service; its lines show none of it."""
     model = f"logs-{tmp_path.name[-8:].strip('_').replace('_', '-')}"
-    config = tmp_path / "streamtopic.toml"
-    config.write_text(
-        f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 2\n'
-        "topics = 2\nmin_df = 1\nmax_df = 1.0\nmax_forget_lag = 0.0\n"
-        'keys = "keys"\n'
-    )
-    assert main(["keys", "new", "--config", str(config), "--to", str(tmp_path / "keys"), "--json"]) == 0
-    assert main(["init", "--config", str(config), "--json"]) == 0
+    chosen = "partitions = 2\ntopics = 2\nmin_df = 1\nmax_df = 1.0\nmax_forget_lag = 0.0"
+    config = made_on_kafka(tmp_path, kafka_server, redis_server, model, chosen)
     output = tmp_path / "output"
     with output.open("w") as file:
         command = [sys.executable, "-W", "ignore", "-m", "streamtopic", "run", "--config", str(config)]

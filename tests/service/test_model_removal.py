@@ -154,6 +154,16 @@ def test_it_can_be_killed_anywhere_and_repeated(world, monkeypatch, where, when)
     assert [isinstance(logged.entry, End) for logged in reader.catch_up()].count(True) == 1
 
 
+def test_a_repetition_says_the_same_of_the_ledger(world, monkeypatch):
+    """The proof is out: it must not say that the ledger is kept if the repetition removes it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "remove_model", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            delete(world)
+    with pytest.raises(UsageError, match="repeat the command as it was"):
+        delete(world, keep_ledger=False)
+
+
 def test_a_running_service_and_a_foreign_file_are_refused(world, tmp_path):
     """Nothing is removed while somebody works on the model, or under the proof of another one."""
     before = contents(world.connection, "news")

@@ -13,8 +13,7 @@ from types import SimpleNamespace
 import pytest
 from watched_service import asked
 
-from embedded_service import Service
-from streamtopic.cli import main
+from embedded_service import Service, made_on_kafka
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.errors import StreamtopicError
@@ -23,7 +22,7 @@ from streamtopic.service.instance import key_ring
 from streamtopic.service.opened import open_ledger
 from streamtopic.service.processes import Leading, run_part
 from streamtopic.service.watching import Watch
-from streamtopic.settings import Settings
+from streamtopic.settings import Settings, load
 from streamtopic.signed import Alive, Receipt
 from streamtopic.state.redis_keys import ModelKeys
 from waiting import PATIENCE, until
@@ -83,16 +82,9 @@ def cluster(request, tmp_path, kafka_server, redis_server):
     # A leader that compiles on a busy machine keeps its lease, unless a test waits for its end.
     lease = getattr(request, "param", 120)
     model = f"parts-{os.getpid()}-{tmp_path.name[-8:].strip('_')}".replace("_", "-")
-    config = tmp_path / "streamtopic.toml"
-    config.write_text(
-        f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 3\n'
-        f"topics = 3\nmax_forget_lag = 0.0\nmax_df = 1.0\nupdate_after = 0.001\nsession_timeout = 6\nlease = {lease}\n"
-        'capacity = {rule = "fixed", documents = 50}\n'
-        'keys = "keys"\nmetrics_address = "127.0.0.1:0"\n'
-    )
-    assert main(["keys", "new", "--config", str(config), "--to", str(tmp_path / "keys"), "--json"]) == 0
-    assert main(["init", "--config", str(config), "--json"]) == 0
-    cluster = Cluster(config)
+    numbers = f"partitions = 3\ntopics = 3\nmax_forget_lag = 0.0\nmax_df = 1.0\nsession_timeout = 6\nlease = {lease}"
+    others = "update_after = 0.001", 'capacity = {rule = "fixed", documents = 50}', 'metrics_address = "127.0.0.1:0"'
+    cluster = Cluster(made_on_kafka(tmp_path, kafka_server, redis_server, model, numbers, *others))
     cluster.model, cluster.servers, cluster.public = model, kafka_server.servers, tmp_path / "keys" / "signing.pub"
     try:
         yield cluster
@@ -324,12 +316,7 @@ def _leading(service):
 def test_only_the_leader_publishes(tmp_path, redis_server, kafka_server, monkeypatch):
     """A scheduler that stands by writes nothing, and goes on where the leader has left off."""
     model = f"standby-{os.getpid()}"
-    given = {"model": model, "kafka": kafka_server.servers, "redis_url": redis_server.url, "lease": 30}
-    config = tmp_path / "streamtopic.toml"
-    config.write_text(f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\n')
-    assert main(["keys", "new", "--config", str(config), "--to", str(tmp_path / "keys"), "--json"]) == 0
-    assert main(["init", "--config", str(config), "--json"]) == 0
-    settings = Settings(**given, keys=tmp_path / "keys")
+    settings = load(config=made_on_kafka(tmp_path, kafka_server, redis_server, model, "lease = 30"))
     with Service(settings, resident=True) as leader, Service(settings, resident=True) as standby:
         with _leading(leader) as leading:
             until(lambda: leader.ledger.catch_up() or leader.ledger.ledger.alive, "a word of the leader")

@@ -84,3 +84,14 @@ def test_without_the_key_nothing_is_counted_and_nothing_is_rebuilt(world):
         # The documented way out where a key is lost: what it suppressed ends.
         service.rebuild(silent)
         assert service.status()["suppressed"] == 0
+
+
+def test_a_clock_that_is_behind_lifts_all_the_same(world):
+    """Of two words on an id the later one holds, though the machine that says it has an earlier time."""
+    with world() as service:
+        service.suppress(["d1"], ["alice"])
+        service.opened.clock = lambda: 1.0
+        service.suppress(["d1"], [], suppressed=False)
+        assert service.status()["suppressed"] == 1
+        service.suppress([], ["alice"], suppressed=False)
+        assert service.status()["suppressed"] == 0

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from embedded_service import Service
-from streamtopic.cli import main
+from embedded_service import Service, made_on_kafka
 from streamtopic.client import DocumentProducer
 from streamtopic.documents.events import encode_delete
 from streamtopic.monitoring import tracing
@@ -41,14 +40,8 @@ def spans(monkeypatch):
 def service(kafka_server, redis_server, tmp_path):
     """A service on a real Kafka and Redis, with a version of forty documents."""
     model = f"traced{next(_numbers)}"
-    file = tmp_path / "streamtopic.toml"
-    file.write_text(
-        f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 2\n'
-        "topics = 2\nmin_df = 1\nmax_df = 1.0\nmax_forget_lag = 0.0\n"
-        'keys = "keys"\n'
-    )
-    assert main(["keys", "new", "--config", str(file), "--to", str(tmp_path / "keys")]) == 0
-    assert main(["init", "--config", str(file)]) == 0
+    chosen = "partitions = 2\ntopics = 2\nmin_df = 1\nmax_df = 1.0\nmax_forget_lag = 0.0"
+    file = made_on_kafka(tmp_path, kafka_server, redis_server, model, chosen)
     with Service(load(config=file)) as made:
         with DocumentProducer(kafka_server.servers, model=model) as producer:
             producer.add_many((f"d{n}", " ".join(WORDS[n % 2][(n // 2 + k) % 5] for k in range(4))) for n in range(40))

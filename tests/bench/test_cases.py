@@ -69,7 +69,7 @@ def test_a_model_that_one_way_alone_refuses_is_a_finding(monkeypatch):
 
 @pytest.mark.parametrize("broken", ["counts", "update", "difference"])
 def test_a_model_that_remembers_fails(broken, documents, monkeypatch):
-    """Documents in the counts, an update that changes nothing, and a difference alone end the benchmark with status 1."""
+    """Documents in the counts, an update that changes nothing, and a difference alone end the benchmark."""
     if broken == "update":
         monkeypatch.setattr(twins, "update", lambda fit, *_: Updated(fit))
     elif broken == "difference":
